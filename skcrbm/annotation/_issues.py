@@ -1,4 +1,4 @@
-"""Labels that are probably wrong, judged by models that did not see them."""
+"""Find labels that are probably wrong, by models that were not fitted on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skcrbm.utils.classifiers import call_given, final_model, inner_method, labe
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_count, check_same_length, check_sample_weight
 
-# Rows of the table that `str` shows.
+# Number of entries of the ranking that `str` shows.
 _SHOWN = 10
 
 
@@ -30,9 +30,9 @@ class LabelIssues(NamedTuple):
     rows, labels : ndarray of int (n_observed,)
         Row and label of all observed entries, ordered by decreasing score.
     given : ndarray of int (n_observed,)
-        Entries of y in this order.
+        Values of these entries in y, in the same order.
     names : ndarray (n_outputs,)
-        Names or numbers of the labels.
+        Names of the labels, or their indices.
     index : ndarray (n_samples,)
         Names of the rows, if X or y is a pandas data frame, else row numbers.
 
@@ -119,11 +119,12 @@ def find_label_issues(
         0/1 labels. NaN means not observed, if the classifier accepts NaN; such an entry is not
         judged, and says nothing about the other labels.
     given : {"auto", "other_labels", "x"}, default="auto"
-        Information by which an entry is judged: "other_labels" of the row and x, which needs a
-        classifier whose `predict_proba` takes `y_known`, such as `CRBMClassifier` or
-        `LMBMClassifier`; or "x" alone. "auto" uses the other labels if the classifier can.
+        "other_labels" judges an entry by x and the other labels of its row. It needs a classifier
+        whose `predict_proba` takes `y_known`, such as `CRBMClassifier` or `LMBMClassifier`. "x"
+        judges by x alone. "auto" is "other_labels" if the classifier supports it, else "x".
     cv : int, splitter or iterable, default=None
-        Folds; a number (None is 5) stands for stratified folds.
+        Folds of the rows. An int stands for this number of stratified folds, and None for 5 of
+        them.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows in the fits.
     n_jobs : int, default=None
@@ -132,8 +133,8 @@ def find_label_issues(
     Returns
     -------
     issues : LabelIssues
-        Scores of entries and rows, and the ranking of all observed entries, which `table` returns
-        with names.
+        Scores of entries and rows, and the ranking of all observed entries. Its method `table`
+        returns the ranking with names.
 
     Raises
     ------
@@ -216,12 +217,12 @@ def takes_known(model: Any) -> bool:
 
 
 def _marginals(model, X, visible):
-    """Return P(y_i = 1 | x), (n, L)."""
+    """Return P(y_i = 1 | x) (n, L)."""
     return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))
 
 
 def _conditionals(model, X, visible):
-    """Return P(y_i = 1 | x, other labels of the row), (n, L)."""
+    """Return P(y_i = 1 | x, other labels of the row) (n, L)."""
     proba = np.empty(visible.shape)
     for i in range(visible.shape[1]):
         known = visible.copy()

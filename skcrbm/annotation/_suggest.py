@@ -1,4 +1,4 @@
-"""The label to ask for next: by mutual information with the other labels, or by entropy."""
+"""Choose the labels to ask for next, by mutual information with other labels or by entropy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LabelSuggestions(NamedTuple):
     all_gains : ndarray (n_samples, n_outputs)
         Gains of all labels divided by their costs; NaN for known labels.
     names : ndarray (n_outputs,)
-        Names or numbers of the labels.
+        Names of the labels, or their indices.
 
     Examples
     --------
@@ -80,10 +80,10 @@ def suggest_labels(
 ) -> LabelSuggestions:
     """Suggest the labels that a person should be asked for next.
 
-    Labels that depend on each other need not all be asked for: the answer to a good question tells
-    much about the other labels, too. The gain of a question is the mutual information of the label
-    and all other unknown labels of the row, given x and the known labels. It is exact, because all
-    label vectors are enumerated.
+    If labels depend on each other, not all need to be asked for: the answer to a good question
+    tells much about the other labels, too. The gain of a question is the mutual information of the
+    label and all other unknown labels of the row, given x and the known labels. The gain is exact,
+    because all label vectors are enumerated.
 
     Parameters
     ----------
@@ -94,25 +94,25 @@ def suggest_labels(
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Inputs of the rows.
     y_known : array-like of shape (n_samples, n_outputs), default=None
-        Labels that are known, and NaN for the other labels, among which the suggestions are.
-        The columns of a data frame are matched by name. None stands for no known label.
+        Known labels, and NaN for the other labels, from which the suggestions are chosen. The
+        columns of a data frame are matched by name. None: no label is known.
     n : int, default=1
         Number of suggestions for each row, or with ``scope="corpus"`` for all rows together.
     cost : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
         Positive cost of asking for each label; gains are divided by it. None stands for equal
         costs.
     strategy : {"mutual_information", "entropy"}, default="mutual_information"
-        Gain of a question: the information about the other labels of the row, or the entropy of
-        the label itself, which any classifier has.
+        Gain of a question: the mutual information of the label and the other labels of the row, or
+        the entropy of the label itself, which can be computed for any classifier.
     scope : {"row", "corpus"}, default="row"
-        Whether the best labels of each row are suggested, or the best pairs of a row and a label.
+        "row" suggests the best labels of each row, "corpus" the best pairs of a row and a label
+        among all rows.
     max_per_row : int, default=None
         Largest number of suggestions for a row with ``scope="corpus"``. With 1, no two questions of
         a batch concern the same row: the answer to the first could make the second superfluous.
     min_gain : float, default=0.0
-        Rule that says when to stop: labels with a gain, divided by the cost, of less than this
-        number of nats are not suggested. If no suggestion is left, the other labels are not worth
-        the cost of a question.
+        Labels are suggested only if their gain, divided by the cost, is at least this number of
+        nats. If no suggestion is left, you can stop: the other labels are not worth their cost.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def suggest_labels(
 
     Notes
     -----
-    The gains are those of a single question. To ask several questions about a row in turn, call the
+    Each gain is for a single question. To ask several questions about a row in turn, call the
     function again with each answer in `y_known`.
 
     The information of a label y_i about the others is ``H(y_i) + H(others) - H(all)`` with the
@@ -140,9 +140,9 @@ def suggest_labels(
 
     Each answer lowers the entropy of the whole label vector by the entropy of the label that was
     asked for. So "entropy" is the better strategy if all labels of a row shall become known, and
-    "mutual_information" if an answer counts only by the change of the other labels. A joint model
-    updates both with every known label. Other classifiers, whose `predict_proba` does not take
-    `y_known`, have the same entropies for all known labels.
+    "mutual_information" if an answer is worth only the information about other labels. A joint
+    model updates both gains with every known label. For other classifiers, whose `predict_proba`
+    does not take `y_known`, the entropies do not depend on the known labels.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def _labels_of(estimator, X):
 
 
 def _checked_known(X, y_known, names, n_labels):
-    """Return the known labels (n, L), NaN elsewhere; ValueError if they are invalid."""
+    """Return the known labels (n, L), with NaN elsewhere; raise a ValueError for invalid labels."""
     n_rows = count_rows(X)
     if y_known is None:
         return np.full((n_rows, n_labels), np.nan)
@@ -211,7 +211,7 @@ def _checked_cost(cost, shape):
 
 
 def _marginals(estimator, X, known):
-    """Return P(y_i = 1 | x, known), (n, L); independent labels are not changed by known labels."""
+    """Return P(y_i = 1 | x, known) (n, L), or without a joint model P(y_i = 1 | x)."""
     given = known if takes_known(estimator) and not np.isnan(known).all() else None
     proba = call_given(estimator, "predict_proba", X, given)
     return label_marginals(proba, getattr(estimator, "classes_", None))
@@ -250,7 +250,7 @@ def _information(estimator, X, known):
 
 
 def _chosen(gains, n, scope, max_per_row, min_gain):
-    """Return the rows and labels of the best gains (n, L); NaN is not chosen."""
+    """Return the rows and labels of the best gains; entries of `gains` (n, L) may be NaN."""
     value = np.where(gains >= min_gain, gains, -np.inf)
     order = np.argsort(-value, axis=1, kind="stable")
     if scope == "corpus":

@@ -1,4 +1,4 @@
-"""Calibration of the probabilities of multi-label classifiers, and sets with a guarantee."""
+"""Calibrate the probabilities of multi-label classifiers, and predict sets with a guarantee."""
 
 from skcrbm.calibration._label_sets import ConformalLabelSets
 from skcrbm.calibration._marginals import CalibratedMarginals

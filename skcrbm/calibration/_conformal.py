@@ -1,4 +1,4 @@
-"""Conformal calibration: the common part of sets of label vectors and of sets of labels."""
+"""Base class of conformal methods, which predict sets of label vectors or sets of labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skcrbm.utils.validation import (
 
 
 class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
-    """Base of the wrappers that calibrate sets on rows that the classifier has not seen."""
+    """Base class of wrappers that calibrate sets on rows that the classifier has not seen."""
 
     estimator: Any
     cv: Any
@@ -38,10 +38,10 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
     def _fit_inner(self, X, y, sample_weight, respond):
-        """Fit the estimator; return responses out of fold, labels and weights of complete rows.
+        """Fit the estimator; return out-of-fold responses, labels (n, L), weights, and a mask.
 
-        ``respond(model, X, y)`` returns an array with an entry for each row. The mask (n,) of the
-        rows without NaN comes last.
+        ``respond(model, X, y)`` returns an array with an entry for each row. The mask (n,) is True
+        for rows of y without NaN.
         """
         targets = make_targets(y, estimator=self)
         targets.require_multilabel(type(self).__name__)
@@ -94,7 +94,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.estimator_.predict(X))
 
     def _labels_of_rows(self, y, n_rows):
-        """Return complete 0/1 labels (N, L) of an argument `y`, with a row for each row of X."""
+        """Validate the argument `y`, and return it as 0/1 labels (N, L) without missing labels."""
         labels = indicator_by_name(y, self._targets.names, self._targets.n_visible)
         if labels.shape != (n_rows, self._targets.n_visible):
             raise ValueError(
@@ -105,7 +105,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _on_complete_rows(model, X, visible, respond):
-    """Respond to the rows without NaN; the response of other rows is NaN."""
+    """Return the responses to all rows, with NaN for rows that have NaN in `visible`."""
     rows = np.flatnonzero(~np.isnan(visible).any(axis=1))
     if len(rows) == len(visible):
         return respond(model, X, visible)
@@ -123,16 +123,16 @@ def check_groups(groups, X):
     groups = np.asarray(groups)
     if groups.shape != (n_rows,):
         raise ValueError(
-            f"groups must have the shape ({n_rows},) of a row each, got {groups.shape}"
+            f"groups must have the shape ({n_rows},), with a group for each row; got {groups.shape}"
         )
     return groups
 
 
 def conformal_quantile(scores, weight, confidence, name):
-    """Return the least threshold that bounds the score of a new row with the given probability.
+    """Return the least t such that a new score is at most t with probability `confidence`.
 
-    The new row counts as a further row of average weight and an infinite score. A ValueError names
-    the group if there are too few rows for a finite threshold.
+    The new row counts as a further row with the average weight and an infinite score. If there are
+    too few rows for a finite threshold, a ValueError names the group by `name`.
     """
     order = np.argsort(scores, kind="stable")
     scores, weight = scores[order], weight[order]

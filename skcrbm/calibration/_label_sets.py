@@ -1,4 +1,4 @@
-"""Conformal sets of whole label vectors."""
+"""ConformalLabelSets: predict sets of whole label vectors, with a bound on the coverage."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from skcrbm.utils.limits import MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_count, count_rows
 
-# Rounding of the sums of probabilities does not decide whether a vector is in a set.
+# Scores that differ by less than this count as equal, so that the rounding of sums of probabilities
+# does not decide whether a vector is in a set.
 _SLACK = 1e-9
-# Finite logarithm of the probability 0, with which differences can be computed.
+# Stands for the logarithm of probability 0. It is finite, so that differences can be computed.
 _IMPOSSIBLE = -1e9
 
 
@@ -45,13 +46,15 @@ class ConformalLabelSets(ConformalBase):
     confidence : float, default=0.9
         Probability, between 0 and 1, that the set of a new row holds its true label vector.
     rule : {"mass", "probability"}, default="mass"
-        Rule that decides which vectors are in the set of a row. "mass" takes the vectors for which
-        the more probable vectors have a total probability of at most a threshold; no set is empty.
-        "probability" takes the vectors with at least a certain probability; the sets are smaller
-        on average, but cover uncertain rows less often than other rows, and may be empty.
+        Rule that decides which vectors are in the set of a row. "mass": a vector is in the set if
+        the total probability of all more probable vectors is at most a threshold. No set is empty.
+        "probability": a vector is in the set if its probability is at least a threshold. The sets
+        are smaller on average, but may be empty, and hold the true vector of uncertain rows less
+        often than of other rows.
     cv : int, splitter or iterable, default=None
-        Folds; a number (None is 5) stands for stratified folds. A fitted classifier inside
-        ``sklearn.frozen.FrozenEstimator`` is not fitted again, and all rows of `fit` calibrate.
+        Folds of the rows. An int stands for this number of stratified folds, and None for 5 folds.
+        A fitted classifier inside ``sklearn.frozen.FrozenEstimator`` is not fitted again, and all
+        rows of `fit` are used to calibrate.
     n_draws : int, default=1000
         Number of draws from p(y | x) that replace the enumeration of all label vectors if there
         are more than 20 labels.
@@ -67,7 +70,7 @@ class ConformalLabelSets(ConformalBase):
     thresholds_ : dict
         Threshold of the score of each group; the key is 0 if there are no groups.
     classes_ : ndarray (n_outputs,)
-        Numbers of the labels.
+        Indices of the labels.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels, if y is a data frame with names.
     n_features_in_ : int
@@ -84,16 +87,17 @@ class ConformalLabelSets(ConformalBase):
     With a classifier fitted on other rows (`FrozenEstimator`) the guarantee is exact: over draws of
     the calibration rows and the new row, the coverage is at least `confidence`, and at most 1 / (n
     + 1) more if no scores are equal. With `cv` the calibration scores come from models of the
-    folds and the sets from the model of all rows. The coverage is then approximate; it tends to be
-    slightly higher than `confidence`, because the model of all rows saw more rows.
+    folds, and the sets come from the model of all rows. The coverage is then approximate. It tends
+    to be slightly higher than `confidence`, because the model of all rows saw more rows.
 
     With `groups` there is a threshold for each group (Mondrian sets), and the guarantee holds in
-    each group. Rows with NaN in y train the classifier, if it takes NaN, but do not calibrate. Of
-    weights only the ratios count: a new row has the average weight.
+    each group. Rows with NaN in y train the classifier, if it takes NaN, but do not calibrate. Only
+    the ratios of weights matter: a new row counts with the average weight.
 
-    Up to 20 labels all label vectors are enumerated, and every answer is exact. Beyond, the mass of
-    the more probable vectors is a share of `n_draws` draws. The guarantee does not depend on the
-    error of this share, because the same rule is calibrated and used.
+    Up to 20 labels all label vectors are enumerated, and every answer is exact. With more labels,
+    the mass of the more probable vectors is estimated by their share of `n_draws` draws. The
+    guarantee does not depend on the error of this estimate, because the threshold is calibrated
+    with the same estimate.
 
     References
     ----------
@@ -232,8 +236,8 @@ class ConformalLabelSets(ConformalBase):
         Returns
         -------
         sizes : ndarray (n_samples,)
-            Numbers of vectors: integers up to 20 labels, and estimates by `n_draws` weighted draws
-            beyond.
+            Numbers of vectors. Up to 20 labels they are exact integers; with more labels they are
+            estimates from `n_draws` weighted draws.
         """
         threshold = self._thresholds_of(X, groups)
         distribution = self._distribution()
@@ -278,7 +282,7 @@ class ConformalLabelSets(ConformalBase):
         return sets
 
     def summarize(self, X, groups=None, *, max_relations=5):
-        """Return a summary of each set that a person can read.
+        """Return a readable summary of each set.
 
         Parameters
         ----------
@@ -326,7 +330,7 @@ class ConformalLabelSets(ConformalBase):
         return n_labels
 
     def _thresholds_of(self, X, groups):
-        """Return the threshold of the group of each row, (n,)."""
+        """Return the threshold (n,) for the group of each row."""
         check_outer_fitted(self)
         if (groups is not None) != self._grouped:
             needs = "groups, as in fit" if self._grouped else "no groups, because fit had no groups"
@@ -339,13 +343,13 @@ class ConformalLabelSets(ConformalBase):
         return np.array([self.thresholds_[group] for group in known], float)[index]
 
     def _members(self, log_p, threshold):
-        """Return which of all label vectors (n, 2^L) are in the sets."""
+        """Return a mask (n, 2^L) of the label vectors that are in the set of each row."""
         if self.rule == "probability":
             return -log_p <= threshold[:, None] + _SLACK
         return _mass_above(log_p) <= threshold[:, None] + _SLACK
 
     def _estimated_sizes(self, distribution, X, threshold):
-        """Estimate sizes as the mean of 1 / p(y | x) over the draws that are in the set."""
+        """Estimate sizes as means over all draws of 1 / p(y | x), or 0 if y is not in the set."""
         _, log_p = distribution.draw(X, self.n_draws, self._seed)
         if self.rule == "probability":
             score = -log_p
@@ -356,7 +360,7 @@ class ConformalLabelSets(ConformalBase):
 
 
 def _scores(model, X, labels, rule, n_draws, seed):
-    """Return the score (N,) of a label vector per row; it is low for probable vectors."""
+    """Return the score (N,) of the label vector of each row, which is low for probable vectors."""
     distribution = LabelDistribution(model, labels.shape[1])
     if rule == "probability":
         return -distribution.log_proba(X, labels)
@@ -378,7 +382,7 @@ def _mass_above(log_p):
     value = np.maximum(np.take_along_axis(log_p, order, axis=1), _IMPOSSIBLE)
     proba = np.exp(value)
     above = np.cumsum(proba, axis=1) - proba
-    # Vectors of equal probability have the mass of the first of them.
+    # Vectors of equal probability all get the mass above the first of them.
     first = np.ones(value.shape, bool)
     first[:, 1:] = value[:, :-1] - value[:, 1:] > _SLACK
     above = np.maximum.accumulate(np.where(first, above, 0.0), axis=1)

@@ -70,7 +70,7 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         Calibrator of the log-odds of each label. It is None for a label without observed entries,
         whose probabilities are not calibrated.
     classes_ : ndarray (n_outputs,) or (2,)
-        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
+        Indices 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     n_features_in_ : int

@@ -1,4 +1,4 @@
-"""Sets of labels with a bound on the expected loss."""
+"""ConformalRiskControl: predict sets of labels with a bound on the expected loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_distribution import LabelDistribution
 from skcrbm.utils.options import Integer
 
-# Thresholds that are compared for a loss that need not fall with the number of labels.
+# Number of thresholds that `fit` compares if the loss may rise when a label is added.
 _N_THRESHOLDS = 50
 
 
@@ -45,8 +45,9 @@ class ConformalRiskControl(ConformalBase):
     delta : float, default=0.1
         Probability that the bound fails, for all losses except "false_negative_rate"; see Notes.
     cv : int, splitter or iterable, default=None
-        Folds; a number (None is 5) stands for stratified folds. A fitted classifier inside
-        ``sklearn.frozen.FrozenEstimator`` is not fitted again, and all rows of `fit` calibrate.
+        Folds of the rows. An int stands for this number of stratified folds, and None for 5 folds.
+        A fitted classifier inside ``sklearn.frozen.FrozenEstimator`` is not fitted again, and all
+        rows of `fit` are used to calibrate.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
 
@@ -59,7 +60,7 @@ class ConformalRiskControl(ConformalBase):
     calibration_risk_ : float
         Mean loss of the calibration rows at this threshold.
     classes_ : ndarray (n_outputs,)
-        Numbers of the labels.
+        Indices of the labels.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels, if y is a data frame with names.
     n_features_in_ : int
@@ -78,12 +79,12 @@ class ConformalRiskControl(ConformalBase):
     calibration rows [1]_. The other losses may rise when a label is added. For these losses the
     p-values of Hoeffding and Bentkus test at each of 50 fixed thresholds whether the risk exceeds
     the bound, with Bonferroni's correction [2]_. The bound then holds with the probability 1 -
-    delta over the calibration rows. Among the thresholds that pass, `fit` takes the threshold of
+    delta over the calibration rows. Among the thresholds that pass, `fit` takes the threshold with
     the least mean loss.
 
     With `cv` instead of a fitted classifier both bounds are approximate, as described in
-    `ConformalLabelSets`. Of weights only the ratios count; n is then the effective number of rows,
-    ``sum(w)^2 / sum(w^2)``.
+    `ConformalLabelSets`. Only the ratios of weights matter: with weights, n is the effective number
+    of rows, ``sum(w)^2 / sum(w^2)``.
 
     References
     ----------
@@ -163,10 +164,10 @@ class ConformalRiskControl(ConformalBase):
         share = weight / weight.sum()
         monotone = self.loss == "false_negative_rate"
         thresholds = np.linspace(1, 0, _N_THRESHOLDS)
-        if monotone:  # the loss changes at these probabilities only
+        if monotone:  # the loss changes only at predicted probabilities
             thresholds = np.unique(np.concatenate([proba.ravel(), [0.0]]))[::-1]
         loss = self._loss_function()
-        if monotone:  # bisection: the risk falls with the threshold
+        if monotone:  # bisection: a lower threshold never raises the risk
             low, high = 0, len(thresholds) - 1
             while low < high:
                 middle = (low + high) // 2
@@ -247,7 +248,7 @@ def _false_negative_rate(y_true, y_pred):
 
 
 def _one_minus(y_true, y_pred, metric):
-    """Return 1 - Jaccard index or 1 - F1 of each row, 0 if both sets are empty."""
+    """Return 1 - Jaccard index or 1 - F1 of each row, or 0 if both sets are empty."""
     both = (y_true * y_pred).sum(axis=1)
     total = y_true.sum(axis=1) + y_pred.sum(axis=1)
     score = both / np.maximum(total - both, 1) if metric == "jaccard" else 2 * both / total.clip(1)
@@ -262,7 +263,7 @@ def _checked(losses):
 
 
 def _p_values(risks, n_rows, bound):
-    """Return the p-values of Hoeffding and Bentkus for the hypothesis that the risk > bound."""
+    """Return the smaller p-value of Hoeffding and Bentkus for the hypothesis risk > `bound`."""
     least = np.minimum(risks, bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(least > 0, least * np.log(least / bound), 0.0)

@@ -1,4 +1,4 @@
-"""Summary of a set of label vectors that a person can read."""
+"""Summarise a set of label vectors in words."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def summarize(vectors, names, max_relations):
 
 
 def _relation(first, second, name, other):
-    """Describe how two open labels go together in all vectors, or return None."""
+    """Describe the relation of two open labels, or return None if all combinations occur."""
     both, neither = (first & second).any(), (~first & ~second).any()
     only_first, only_second = (first & ~second).any(), (~first & second).any()
     if not both and not neither:
@@ -85,7 +85,7 @@ def _relation(first, second, name, other):
 
 
 def _listed(mask, names):
-    """List the chosen names; a run of more than two neighbours is "first to last"."""
+    """Join the names chosen by `mask`; a run of three or more names is "first to last"."""
     parts, i = [], 0
     while i < len(mask):
         if not mask[i]:

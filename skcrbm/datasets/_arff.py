@@ -46,7 +46,7 @@ _PROBLEMS = {
 
 
 class _Lines:
-    """The lines of an open file, with the number of the current line."""
+    """Iterates over the lines of an open ARFF file, and counts them."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -85,8 +85,8 @@ def read_arff(
 ) -> Bunch | tuple:
     """Read multi-label data from an ARFF file, dense or sparse.
 
-    Mulan, MEKA, Weka and OpenML use this format. The labels are columns of the file: `labels` says
-    which, or the file itself does so.
+    Mulan, MEKA, Weka and OpenML use this format. The labels are columns of the file, which are
+    given by `labels` or by the file itself.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def _has_sparse_rows(path, encoding):
 
 
 def _find_labels(path, labels, names, relation):
-    """Return the columns of the labels."""
+    """Return the indices of the label columns; `labels` is as in `read_arff`."""
     if labels is None:
         meka = _MEKA.search(relation)
         labels = int(meka[1]) if meka else _xml_beside(path)
@@ -289,7 +289,7 @@ def read_label_xml(path: Path) -> list[str]:
 
 
 class _Columns:
-    """The plan of a table: the attribute and the value behind each column of the result."""
+    """Maps the attributes of a file, and their values, to columns of the arrays."""
 
     def __init__(self, path, attributes, of_labels, drop):
         self.path = path
@@ -335,7 +335,7 @@ class _Columns:
                 self.feature_names += [f"{name}={value}" for value in values]
 
     def entries(self, column, value):
-        """Yield the columns and numbers that a value of a feature contributes."""
+        """Yield pairs of a column of the array and the number that a feature value puts there."""
         if column in self.wide:
             places = self.wide[column]
             if value is None:
@@ -350,7 +350,7 @@ class _Columns:
                 yield place, float(value) if numbers is None else numbers[value]
 
     def label(self, column, value):
-        """Return the number of a label, NaN if it is missing."""
+        """Return 0 or 1 for the value of a label, or NaN if the value is missing."""
         if value is None:
             return np.nan
         number = label_number(value)
@@ -363,7 +363,7 @@ class _Columns:
 
 
 def _dense_table(columns, rows, dtype):
-    """Fill dense arrays, row by row."""
+    """Return the table of a file with dense rows, as dense arrays."""
     data, target = [], []
     for row in rows:
         x = np.zeros(len(columns.feature_names), dtype)
@@ -381,8 +381,9 @@ def _dense_table(columns, rows, dtype):
 
 
 def _sparse_table(columns, rows, dtype):
-    """Fill a CSR array of the features and a dense array of the labels."""
-    # Attributes that are not mentioned have their first value, which may stand for another number.
+    """Return the table of a file with sparse rows: features as a CSR array, labels dense."""
+    # An attribute that a row does not mention has its first value, which may stand for a number
+    # other than 0.
     first_label = np.array(
         [columns.label(column, values[0]) for column, values in columns.label_values.items()]
     )

@@ -1,4 +1,4 @@
-"""Corrupted images: the inputs of denoising and completion tasks."""
+"""Corrupt images, to make the inputs of denoising and completion tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-_PATCH_SHARE = 3 / 7
+_PATCH_SHARE = 3 / 7  # default side of the square, as a share of the shorter side of the image
 
 
 def flip_pixels(

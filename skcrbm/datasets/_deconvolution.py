@@ -1,4 +1,4 @@
-"""Images made of a few shapes, the factor graph that explains them, contours of digits."""
+"""Make images of a few shapes, the factor graph that explains them, and contours of digits."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sklearn.utils import check_random_state
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors
 from skcrbm.utils.validation import check_count
 
-_PLACES = 10  # along each side
-_P_LOCATION = 0.01
-_MIN_SHAPES = 3  # on an image
-_CERTAIN = 230.0  # log-odds of an observed pixel
+_PLACES = 10  # number of places of a shape along each side of an image
+_P_LOCATION = 0.01  # probability that a shape lies at a place
+_MIN_SHAPES = 3  # images with fewer shapes are drawn again
+_CERTAIN = 230.0  # absolute log-odds (field) of an observed pixel
 _SHAPES = """
     #####  ..#..  .....  ..#..
     #...#  ..#..  ..#..  .#.#.
@@ -79,7 +79,10 @@ def make_deconvolution(
 
 
 def _painted(locations, features):
-    """Paint features (F, k, k) at locations (n, F, h', w'): (n, h' + k - 1, w' + k - 1)."""
+    """Return images (n, h' + k - 1, w' + k - 1) with the features (F, k, k) painted on them.
+
+    `locations` (n, F, h', w') is 1 at the upper left corner of each painted feature.
+    """
     n, _, height, width = locations.shape
     size = features.shape[-1]
     images = np.zeros((n, height + size - 1, width + size - 1), np.int8)
@@ -155,7 +158,7 @@ def deconvolution_energy(
     inputs = np.empty((*shape, 2), np.int64)
     inputs[..., 0] = location[..., None, None]
     inputs[..., 1] = feature[:, None, None]
-    # Pixel to which the output of an AND belongs.
+    # Index of the pixel to which the output of each AND belongs.
     image, row, column = np.ogrid[:n, : shape[2], : shape[3]]
     place = ((image * height + row) * width + column)[:, None, :, :, None, None]
     within = np.arange(size)[:, None] * width + np.arange(size)

@@ -1,4 +1,4 @@
-"""The folder of the data files, and missing files fetched from OpenML."""
+"""Find the folder of the data files, and fetch missing files from OpenML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def user_cache() -> Path:
 
 
 def find_data_home(data_home: str | os.PathLike | None = None) -> tuple[Path, str]:
-    """Return the folder of the data files and a short text about the way it was chosen."""
+    """Return the folder of the data files, and a short text that tells how it was chosen."""
     named = os.environ.get(ENV_VARIABLE)
     try:
         if data_home is not None:
@@ -49,13 +49,13 @@ def find_data_home(data_home: str | os.PathLike | None = None) -> tuple[Path, st
 
 
 def fetch(spec: Spec, path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of `spec` from OpenML; `path` only serves the error message."""
+    """Return the arrays of `spec` from OpenML; `path` is used only in the error message."""
     # The pandas parser needs much less memory for images, but pandas is not a dependency.
     parser = "pandas" if find_spec("pandas") else "liac-arff"
     try:
         bunch = fetch_openml(data_id=spec.openml_id, as_frame=False, parser=parser, cache=False)
         return _to_arrays(spec, bunch)
-    except Exception as error:  # errors of the network, the server and the parser read alike
+    except Exception as error:  # errors of the network, server or parser get one message
         raise OSError(
             f"{spec.title}: {path.name} is not in {path.parent}, and fetching OpenML data set "
             f"{spec.openml_id} failed ({type(error).__name__}: {error}). Try again with a network "
@@ -65,7 +65,7 @@ def fetch(spec: Spec, path: Path) -> dict[str, np.ndarray]:
 
 
 def _to_arrays(spec, bunch):
-    """Cut the arrays of OpenML into the arrays of our own file format."""
+    """Split the arrays from OpenML into the arrays of a data file of this package."""
     x, y = np.asarray(bunch.data), _labels(spec, np.asarray(bunch.target))
     if x.shape != (spec.n_rows, spec.n_features):
         raise ValueError(f"data has the shape {x.shape}, not {(spec.n_rows, spec.n_features)}")

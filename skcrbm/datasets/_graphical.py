@@ -18,8 +18,8 @@ def make_random_factor_graph(
 ) -> FactorGraphEnergy:
     """Draw a Markov random field of random tables.
 
-    It has between n and 2 n tables of one to six variables each. Half of the entries are weights
-    in (0, 1); the other half are larger by 10 to 1000 [1]_.
+    The field has between n and 2 n tables of one to six variables each. Half of the entries are
+    weights in (0, 1); the other half are larger by 10 to 1000 [1]_.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ def make_random_factor_graph(
 def make_weighted_3sat(
     n_variables: int, random_state: int | np.random.RandomState | None = None
 ) -> FactorGraphEnergy:
-    """Draw a weighted formula of clauses of three variables, three clauses for each variable.
+    """Draw a weighted formula with three times as many clauses as variables.
 
-    The seven states that make a clause true have weights between 10 and 1000, the state that makes
-    it false has a weight between 0.1 and 1 [1]_.
+    Each clause has three variables. The seven states that make a clause true have weights between
+    10 and 1000, and the state that makes the clause false has a weight between 0.1 and 1 [1]_.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def make_ising_lattice(
 ) -> SparseIsingEnergy:
     """Make the Ising model of a lattice, without fields.
 
-    ``-E(y) = coupling * sum of y_i y_k over neighbours``, y in -1/+1.
+    ``-E(y) = coupling * sum of y_i y_k over neighbours``, with y in -1/+1.
 
     Parameters
     ----------
@@ -242,8 +242,8 @@ def make_random_ising(
     Returns
     -------
     energy : IsingEnergy or SparseIsingEnergy
-        Energy ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k``, sparse with a mean degree. The W of the
-        paper is half of S, because it counts every pair twice.
+        Energy ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k``, which is sparse if `mean_degree` is given.
+        The matrix W of the paper is half of S, because the paper counts every pair twice.
 
     Raises
     ------

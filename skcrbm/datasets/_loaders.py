@@ -209,8 +209,8 @@ def load_mulan(
 
     Any set works whose ARFF files and label file lie in ``data_home``, or in its folder `name`:
     ``NAME-train.arff`` and ``NAME-test.arff``, or ``NAME.arff`` without a split, with ``NAME.xml``
-    beside them, as Mulan distributes them. The sets below may also be a file ``NAME.npz``. Their
-    sizes and labels are checked against the published set, from either form of the files.
+    beside them, as Mulan distributes them. A set in the table may also be a file ``NAME.npz``. The
+    sizes and labels of the sets in the table are checked against the published set.
 
     ========== ===== ======== ====== ==================================================
     name       rows  features labels rows are

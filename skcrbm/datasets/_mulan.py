@@ -1,4 +1,4 @@
-"""Sets of the Mulan library, from .npz files or from the ARFF files that Mulan distributes."""
+"""Read sets of the Mulan library, from .npz files or the ARFF files that Mulan distributes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def load_mulan_files(
 
 
 def _find_files(name: str, folder: Path) -> dict[str, Path] | None:
-    """Return the ARFF file of each part, "" for a set without a split; None if there are none."""
+    """Return the ARFF file of each part, or None if the folder does not hold the set.
+
+    A set without a split has the single part "".
+    """
     for place in (folder, folder / name):
         parts = {part: place / f"{name}-{part}.arff" for part in ("train", "test")}
         if all(path.is_file() for path in parts.values()):
@@ -108,7 +111,10 @@ def _read_parts(files: dict[str, Path]) -> dict[str, ArffTable]:
 
 
 def _known_arrays(name: str, folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Return an ARFF file of a set, and the arrays that the set has as .npz file."""
+    """Return the path of an ARFF file of a set, and the arrays that its .npz file would hold.
+
+    The result is None if the folder does not hold the ARFF files.
+    """
     spec = _specs.MULAN[name]
     files = _find_files(name, folder)
     if files is None:

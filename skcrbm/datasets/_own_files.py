@@ -37,8 +37,8 @@ def read_svmlight(
 ) -> Bunch | tuple:
     r"""Read multi-label data from a file in svmlight (libsvm) format.
 
-    A line holds the numbers of the labels of a row, separated by commas, then ``index:value`` of
-    its features. The file is read by scikit-learn's ``load_svmlight_file``, and the label
+    Each line describes a row: first the label numbers, separated by commas, then ``index:value``
+    for each feature. The file is read by scikit-learn's ``load_svmlight_file``, and the label
     numbers become an array of 0 and 1. A first line "n_samples n_features n_labels", as in the
     extreme classification repository, is understood.
 
@@ -48,13 +48,13 @@ def read_svmlight(
         Text file.
     labels : int or list of str, default=None
         Number of labels, or their names in the order of their numbers. None takes the number from
-        the first line of the file, or else makes a label of each number that occurs. Pass it if
-        the training and the test file do not hold the same labels.
+        the first line of the file, or else makes a label of each number that occurs. Pass `labels`
+        if the training and the test file do not hold the same labels.
     first_label : int, default=0
         Number of the first label, 0 or 1 in most files.
     n_features : int, default=None
-        Number of features. None takes the first line of the file, or else the largest index. Pass
-        it for a test file.
+        Number of features. None takes the number from the first line of the file, or else the
+        largest index. Pass the number for a test file.
     zero_based : bool or "auto", default="auto"
         True if the first feature has the index 0, False if it has the index 1. "auto" takes 0 if
         the index 0 occurs, or if the number of features is known. Otherwise it takes 1.
@@ -157,7 +157,7 @@ def read_svmlight(
 
 
 def _label_names(labels: Any) -> list[str] | None:
-    """Return a list of names for a number of labels or a list of names, None for None."""
+    """Return the names for the argument `labels`: a number, a list of names, or None."""
     if labels is None:
         return None
     if isinstance(labels, (int, np.integer)) and not isinstance(labels, bool):
@@ -173,7 +173,10 @@ def _label_names(labels: Any) -> list[str] | None:
 
 
 def _declared_sizes(stream):
-    """Return (rows, features, labels) if the first line holds them; go on after this line."""
+    """Read the numbers of rows, features and labels from the first line, if it holds them.
+
+    Otherwise return None, with the stream at its beginning again.
+    """
     words = stream.readline(200).split()
     if len(words) == 3 and all(word.isdigit() for word in words):
         return tuple(int(word) for word in words)
@@ -294,8 +297,8 @@ def read_csv(
 def _check_fields(path, sep, encoding):
     """Return the names of the columns, and the number of the line on which each row ends.
 
-    pandas renames columns of the same name, fills short rows with missing values and cuts long
-    rows, without an error.
+    The check is needed because pandas raises no error here: it renames columns of the same name,
+    fills short rows with missing values, and cuts long rows.
     """
     with open(path, encoding=encoding.replace("utf-8", "utf-8-sig"), newline="") as stream:
         rows = csv.reader(stream, delimiter=sep)
@@ -323,7 +326,7 @@ def _check_fields(path, sep, encoding):
 
 
 def _label_column(column, path, lines):
-    """Return a label column (n,) as numbers, NaN if missing."""
+    """Return a label column (n,) as 0 and 1, with NaN for missing labels."""
     missing = column.isna().to_numpy()
     number_of = {value: label_number(value) for value in column[~missing].unique()}
     for row, value in enumerate(column):
@@ -336,7 +339,7 @@ def _label_column(column, path, lines):
 
 
 def _numbers(table, path, dtype):
-    """Return the features as numbers; a column of text is an error."""
+    """Return the features as an array; raise a `DataFileError` if a column holds text."""
     texts = [name for name in table.columns if not _is_numeric(table[name])]
     if texts:
         raise DataFileError(

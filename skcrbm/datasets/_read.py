@@ -1,4 +1,4 @@
-"""The reading path that all loaders share: file -> checked arrays -> Bunch."""
+"""Read a data file, check its arrays, and make the Bunch that a loader returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from skcrbm.datasets._specs import Spec, array_name
 from skcrbm.exceptions import DataFileError
 from skcrbm.utils.warnings import warn_user
 
-# Bytes of a number in the widest type, which bound the size of an array in a file.
+# Number of bytes of the widest number type. An array in a file that needs more bytes per number
+# raises an error before it is read.
 _MAX_ITEM_BYTES = 16
 
 
@@ -60,19 +61,19 @@ def _read_arrays(spec, path):
             if member not in found:
                 continue
             size = archive.getinfo(member).file_size
-            if size > largest:  # it may be a few bytes when compressed
+            if size > largest:  # before reading, because few compressed bytes may expand to many
                 raise DataFileError(
                     f"{path} should hold an array {name} of at most {largest} bytes, not of {size}"
                 )
             with archive.open(member) as stream:
                 arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
-                if stream.read(1):  # also checks the sum of all bytes
+                if stream.read(1):  # at the end, zipfile also verifies the checksum
                     raise DataFileError(f"{path} has bytes left over after the array {name}")
     return arrays
 
 
 def _has_origin(path):
-    """Return True if the file says that it is a conversion, not the reference file."""
+    """Return True if the file holds "origin", as files that a user converted do."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -118,7 +119,7 @@ def _exact(array, dtype, title):
 
 
 def _check_names(spec, arrays, source):
-    """Check the arrays of names and the origin; bytes become strings."""
+    """Check the arrays of names and the array "origin", and convert bytes to strings."""
     for name in {"feature_names", "label_names", "class_names", "origin"} & set(arrays):
         if arrays[name].dtype.kind == "S":
             try:
@@ -239,7 +240,7 @@ def _frames(bunch, spec):
 
 
 def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
-    """Refuse a subset that the set does not have, and a subset of a Bunch."""
+    """Raise a ValueError for an unknown subset, or if a part is wanted as a Bunch."""
     if subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
     if subset != "all" and not return_X_y:

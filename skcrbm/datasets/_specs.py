@@ -1,4 +1,4 @@
-"""The table of data sets: everything that differs from one loader to the next."""
+"""Table of the data sets, with all facts in which the loaders differ."""
 
 from dataclasses import dataclass
 
@@ -38,10 +38,10 @@ class Spec:
     licence: str
     where: str  # place from which a user gets the data
     hint: str = ""  # end of the error about a missing file
-    n_labels: int | None = None  # None: a class label per row
+    n_labels: int | None = None  # None: each row has a class instead of labels
     classes: tuple | None = None  # class names, unless the file holds them
     class_range: tuple = (0, 9)
-    image_order: str | None = None  # None: not images
+    image_order: str | None = None  # None: the rows are not images
     sha256: str | None = None  # checksum of the file
     labels_sha256: str | None = None  # checksum of all labels as C-ordered uint8, in row order
     openml_id: int | None = None

@@ -10,8 +10,8 @@ from sklearn.utils import check_random_state
 
 from skcrbm.utils.parallel import row_chunks
 
-_MAX_LABELS = 12
-_ROWS = 256
+_MAX_LABELS = 12  # all 2^12 label vectors are enumerated
+_ROWS = 256  # number of rows whose probabilities are computed together
 
 
 def make_structured_labels(
@@ -126,13 +126,13 @@ def make_structured_labels(
 
 
 def _pairs(signs, strength, rng):
-    """Return log-weights (K,) of the label vectors (K, L) in -1/+1 on a ring."""
+    """Return the log-weights (K,) of label vectors `signs` (K, L) in -1/+1, coupled in a ring."""
     coupling = strength * rng.choice([-1.0, 1.0], size=signs.shape[1])
     return (signs * np.roll(signs, -1, axis=1)) @ coupling
 
 
 def _groups(signs, strength, rng):
-    """Return log-weights (K,) of the label vectors with the hidden causes summed out."""
+    """Return the log-weights (K,) of label vectors `signs` (K, L), summed over hidden causes."""
     n_labels = signs.shape[1]
     n_causes = max(1, n_labels // 3)
     pattern = rng.choice([-1.0, 0.0, 1.0], size=(n_labels, n_causes), p=[0.3, 0.3, 0.4])

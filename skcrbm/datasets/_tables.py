@@ -1,4 +1,4 @@
-"""Parts that the readers of users' files share: label columns, names, and the resulting Bunch."""
+"""Functions that the readers of users' files share, for label columns, names and results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEANING = {"0": 0.0, "false": 0.0, "no": 0.0, "1": 1.0, "true": 1.0, "yes": 1.0
 
 
 def existing_file(path: Any) -> Path:
-    """Return a path to a file; a missing file and a folder raise an error that names it."""
+    """Return the path of a file; raise an error that names the path if there is no such file."""
     try:
         path = Path(path).expanduser()
         if path.is_file():
@@ -60,7 +60,10 @@ def label_number(value: Any) -> float | None:
 
 
 def label_positions(labels: Any, names: Sequence[str], path: Path) -> list[int]:
-    """Return the columns of the labels: the first n, the last n (-n), or a list of names."""
+    """Return the indices of the label columns.
+
+    `labels` is n for the first n columns, -n for the last n columns, or a list of names.
+    """
     if isinstance(labels, (int, np.integer)) and not isinstance(labels, bool):
         if not 0 < abs(labels) < len(names):
             raise ValueError(
@@ -108,7 +111,7 @@ def integer_unless_missing(target: np.ndarray) -> np.ndarray:
 
 
 def check_option_types(**options: Any) -> None:
-    """Refuse values other than True and False; the keywords are the names of the arguments."""
+    """Raise a ValueError, with the name of the argument, if a value is not True or False."""
     for name, value in options.items():
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, got {value!r}")
@@ -123,7 +126,7 @@ def as_bunch(
     as_frame: bool,
     description: str = "",
 ) -> Bunch:
-    """Return the Bunch of the readers of users' files."""
+    """Return the Bunch that the readers of users' files return."""
     n_missing = int(np.isnan(target).sum()) if target.dtype.kind == "f" else 0
     text = (
         f"{description or Path(filename).name}\n\n{data.shape[0]} rows, {data.shape[1]} features, "
@@ -144,13 +147,13 @@ def as_bunch(
 
 
 def as_result(*args: Any, return_X_y: bool) -> Bunch | tuple:
-    """Return a Bunch, see `as_bunch`, or its data and target."""
+    """Return the result of `as_bunch`, or its data and target if `return_X_y`."""
     bunch = as_bunch(*args)
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
 def to_frames(bunch: Bunch) -> None:
-    """Turn `data` and `target` of a Bunch into data frames, and add `frame` of both."""
+    """Turn `data` and `target` of a Bunch into data frames, and join them as `frame`."""
     try:
         import pandas as pd
     except ImportError as error:

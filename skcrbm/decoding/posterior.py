@@ -204,10 +204,9 @@ def with_a_label(labels: np.ndarray, score: np.ndarray, allow_empty: bool) -> np
     """Switch on a label in each row without a label, if this is possible; return 0/1 labels (N, L).
 
     In each empty row, the label with the highest score is switched on. If several labels have this
-    score, the first of them is switched on.
-    `score` (N, L) is -inf for labels that cannot be on, such as labels known to be 0. A row in
-    which no label can be on remains empty. If `allow_empty` is True, or there is a single label,
-    `labels` is returned unchanged.
+    score, the first of them is switched on. `score` (N, L) is -inf for labels that cannot be on,
+    such as labels known to be 0. A row in which no label can be on remains empty. If `allow_empty`
+    is True, or there is a single label, `labels` is returned unchanged.
     """
     n_labels = labels.shape[1]
     if allow_empty or n_labels < 2:

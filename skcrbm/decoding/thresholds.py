@@ -28,7 +28,7 @@ def fit_thresholds(
 ) -> np.ndarray:
     """Return the thresholds that maximise a metric, among all possible thresholds.
 
-    `proba` should come from models that were not fitted on these rows, for example from
+    `proba` should come from models that were not fitted on the rows of y, for example from
     cross-validation. On the training rows of a model the best thresholds are too high.
 
     Parameters
@@ -296,7 +296,8 @@ def _micro_f1_by_label(table):
     true = table.true_on[:, -1].sum()
     level = 0.0 if true > 0 else 1.0  # F1 of empty predictions
     while True:
-        # The maximum of 2 true_on - level (on + true) is positive unless `level` is the largest F1.
+        # Maximise 2 true_on - level (on + true), in which `true` is constant. The maximum is
+        # positive, and F1 rises above `level`, unless `level` is the largest F1 already.
         thresholds = _cut_of_each(table, 2 * table.true_on - level * table.on)
         first = np.count_nonzero(table.proba >= thresholds[:, None], axis=1)
         index = np.arange(len(first)), first

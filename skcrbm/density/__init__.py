@@ -1,4 +1,4 @@
-"""Density estimators: a Boltzmann machine of the columns of X, without a y."""
+"""Density estimators: Boltzmann machines that learn the distribution of the columns of X."""
 
 from skcrbm.density._clauses import ClauseCliques, from_clauses
 from skcrbm.density._ising import IsingModel

@@ -1,4 +1,4 @@
-"""Training and sampling that the densities share.
+"""Base class of the densities, with the training and sampling that they share.
 
 `MarkovRandomField`, `IsingModel` and `RBM` each have their own `fit`: it validates the rows, makes
 a model to start from, calls `density_plan` and `fit` of `skcrbm.learning`, and sets attributes.
@@ -60,8 +60,9 @@ from skcrbm.utils.warnings import warn_user
 
 SOLVERS = ("adam", "sgd")
 _PATIENCE = 50
-# Rules that follow a few states of the model: at 50 times Adam's usual step size the parameters
-# outrun the chains, and the averaged iterates of hard data end far from the maximum.
+# Largest factor by which Adam's step size is raised for learning rules that sample a few states of
+# the model. With a factor of 50, the limit for other rules, the parameters change faster than the
+# chains can follow, and on hard data the averaged iterates end far from the maximum.
 SAMPLED_SPEEDUP = 20
 _UNCONVERGED = "its marginals may be off", "inference='exact' if the model is small"
 
@@ -70,12 +71,15 @@ class Rows(NamedTuple):
     """Validated training rows; rows of weight 0 have been dropped."""
 
     X: np.ndarray  # (N, 0): a density has no inputs
-    visible: np.ndarray  # (N, n_features), 0, 1, and NaN if not observed
+    visible: np.ndarray  # (N, n_features): 0, 1, or NaN if not observed
     weight: np.ndarray  # (N,), positive
 
 
 class BaseDensity(CallbackSupportMixin, DensityQuestions):
-    """Base of the densities that are trained epoch by epoch: everything but `fit` and `_plan`."""
+    """Base class of the densities that are trained epoch by epoch.
+
+    Subclasses define `fit` and the abstract methods.
+    """
 
     _parameter_constraints: dict = {
         "learning": rule_constraint("density", "ContrastiveDivergence(n_chains=50)"),
@@ -117,11 +121,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
     @abstractmethod
     def _plan(self, rows: Rows, rng: np.random.RandomState, resume: bool) -> DensityPlan:
-        """Return the plan of a fit; `resume` goes on from the fitted model."""
+        """Return the plan of a fit; if `resume`, training continues from the fitted model."""
 
     @abstractmethod
     def _structure_of(self, n_features: int) -> Any:
-        """Return the structure on which the fitted model and the hyperparameters must agree."""
+        """Return a description of the model's structure, which a warm start must not change."""
 
     @abstractmethod
     def _parameter_attributes(self, model) -> dict[str, Any]:
@@ -147,11 +151,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
         Notes
         -----
-        A call without an observed entry in a row of positive weight does not change the model;
-        before the first other call the model is not fitted.
+        A call does nothing if no row of positive weight has an observed entry. The model is not
+        fitted until a call has such a row.
         """
         resume = self.__sklearn_is_fitted__()
-        if resume:  # scikit-learn validates parameters in the first call only
+        if resume:  # because scikit-learn validates parameters only in the first call
             self._validate_params()
         refuse_held_out_rows(self.early_stopping)
         if resume:
@@ -167,7 +171,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     # ------------------------------------------------------------- steps of a fit
 
     def _start_fit(self, X, sample_weight) -> tuple[Rows, np.random.RandomState, bool]:
-        """Return validated rows, random numbers, and True if training goes on from a fit."""
+        """Return the validated rows, the random generator, and True if a warm start goes on."""
         resume = self.warm_start and self.__sklearn_is_fitted__()
         if resume:
             self._check_same_model()
@@ -200,7 +204,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
             warn_of_convergence(self.convergence_curve_[-1], self._belief_method(), *_UNCONVERGED)
 
     def _belief_method(self) -> InferenceMethod:
-        """Return the method of beliefs: the given method, or sum-product."""
+        """Return the method that computes beliefs: `inference`, or sum-product if it is "auto"."""
         return resolve_method("sum_product") if is_auto(self.inference) else self._given_method()
 
     def _model_attributes(self, model, plan: DensityPlan) -> dict[str, Any]:
@@ -215,9 +219,9 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         }
 
     def _training_method(self, rule: LearningRule, energy, missing: bool) -> InferenceMethod:
-        """Return the inference method of training, "auto" resolved.
+        """Return the inference method for training, after resolving "auto".
 
-        `missing` is True if there are entries to be marginalised.
+        `missing` is True if rows have missing entries, which training marginalises.
         """
         if not is_auto(self.inference):
             return self._method_answering(energy, set(rule.density_answers))
@@ -242,12 +246,12 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats. With ``inference="auto"`` exact if the model is small enough. For larger models
-            the log-partition is an estimate by 100 chains of annealed importance sampling with a
-            fixed seed, which takes seconds per call and has an error of a few hundredths of a nat
-            on models that are not too peaked; missing entries are then summed out by
-            "sum_product". `skcrbm.inference.estimate_log_partition` of `energy_` returns the
-            standard error, and makes it smaller with more chains and steps.
+            In nats. With ``inference="auto"`` the result is exact if the model is small enough. For
+            larger models, the log-partition is estimated by annealed importance sampling with 100
+            chains and a fixed seed. The estimate takes seconds per call, and has an error of a few
+            hundredths of a nat on models that are not too peaked. Missing entries are then summed
+            out by "sum_product". `skcrbm.inference.estimate_log_partition` applied to `energy_`
+            returns the standard error of the estimate, and lowers it with more chains and steps.
 
         Raises
         ------
@@ -258,26 +262,27 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         Warns
         -----
         UserWarning
-            If few chains carry the estimate of the log-partition, which is then probably too low,
-            so that the scores are too high. If the model was learned from perturbed maxima: the
-            parameters belong to the sampler; the Gibbs distribution with the same parameters, whose
-            probabilities these are, differs from the distribution of the data.
+            If few chains carry the estimate of the log-partition. The estimate is then probably too
+            low, and the scores are too high. Also if the model was learned from perturbed maxima:
+            the scores are log-probabilities of the Gibbs distribution, but the parameters were
+            learned for another sampler, with which they reproduce the distribution of the data.
         """
         found = super().score_samples(X)
         perturbed = isinstance(self._sampler, PerturbAndMaxProduct)
         if perturbed and isinstance(self._rule, PMPLearning):
             warn_user(
-                "the parameters were learned for samples by perturb-and-max-product; these are "
-                "log-probabilities of the Gibbs distribution, which has other parameters"
+                "the parameters were learned for samples by perturb-and-max-product; the scores "
+                "are log-probabilities of the Gibbs distribution with these parameters, which is "
+                "another distribution"
             )
         return found
 
     def sample(self, n_samples=1, *, given=None, random_state=None):
-        """Draw rows from the model, by the sampler of its learning rule.
+        """Draw rows from the model with the sampler of its learning rule.
 
-        "cd" and "pcd" use Gibbs chains, "bp" draws every variable alone, "bp_chain" and "pmp" use
-        their sampler. "mle" and "weighted_bp_chain" draw exactly if the model is small enough for
-        "exact", else by Gibbs chains.
+        "cd" and "pcd" use Gibbs chains. "bp" draws every variable independently from its belief.
+        "bp_chain" and "pmp" use their own samplers. "mle" and "weighted_bp_chain" draw exactly if
+        the model is small enough for "exact", else with Gibbs chains.
 
         Parameters
         ----------
@@ -310,7 +315,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
 
 class DensityPlan(NamedTuple):
-    """A fit of a density."""
+    """Plan of the fit of a density, with its learning rule and its sampler."""
 
     training: Plan
     rule: LearningRule
@@ -329,7 +334,7 @@ def density_plan(
     batch_size: int | None = None,
     sampled_speedup: int = SAMPLED_SPEEDUP,
 ) -> DensityPlan:
-    """Return the plan of a fit.
+    """Return the plan of a fit with the hyperparameters of a density.
 
     Parameters
     ----------
@@ -339,18 +344,19 @@ def density_plan(
     model : named tuple with a `params` field
         Model to start from.
     rng : RandomState
-        Random numbers of seeds that inference methods need.
-    penalised : params of 0 and 1
-        Parameters on which the penalties act.
+        Generator of the seeds of inference methods.
+    penalised : named tuple like `model.params`
+        For each array of parameters, 1 if the penalties act on the array and 0 if they do not, or
+        an array of 1 and 0 if they act on some of its entries.
     rule : LearningRule, default=None
-        Learning rule that "auto" stands for; None: `learning` of the estimator.
-    rate_factors : params of float, default=None
-        Relative learning rates; all 1 by default.
+        Learning rule that replaces ``learning="auto"``. None: `learning` of the estimator.
+    rate_factors : named tuple like `model.params`, default=None
+        One float per array of parameters: its relative learning rate. None: 1 for all arrays.
     batch_size : int, default=None
-        Rows per step that "auto" stands for; None: all, because the moments of complete rows are
-        computed once.
+        Rows per step if the solver leaves the number to "auto". None: all rows, because the moments
+        of complete rows are computed only once.
     sampled_speedup : int
-        Limit of Adam's speedup for rules that follow states of the model.
+        Largest factor by which Adam's step size is raised for rules that sample the model.
     """
     rule = resolve_rule(density.learning if rule is None else rule, "density")
     solver = resolve_solver(density.solver, SOLVERS)
@@ -381,7 +387,8 @@ def density_plan(
             density.early_stopping, False, held_out, LossPlateau(n_iter_no_change=_PATIENCE)
         ),
         batch_size=solver.rows_per_step(n_rows, n_rows if batch_size is None else batch_size),
-        # Gradients from a few states of the model make the iterates circle around the solution.
+        # Average the iterates by default if gradients come from a few sampled states, because the
+        # iterates then circle around the solution.
         average=solver.keeps_average(by_states),
         rate_factors=rate_factors,
         max_speedup=sampled_speedup if by_states else 50,
@@ -392,8 +399,8 @@ def density_plan(
 def start_log_odds(visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return the log-odds (V,) of each column's share of ones.
 
-    Half a row with the column on and half a row with it off are added. Missing entries of `visible`
-    (N, V) are NaN; weights count as numbers of copies.
+    Half a row of 1 and half a row of 0 are added to each column, so that the log-odds are finite.
+    Missing entries of `visible` (N, V) are NaN. A row of weight k counts as k copies.
     """
     on = weight @ np.nan_to_num(visible) + 0.5
     off = weight @ (1 - np.nan_to_num(visible, nan=1.0)) + 0.5

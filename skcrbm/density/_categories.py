@@ -1,4 +1,4 @@
-"""Columns of categories: the codes 0, 1, ... of their values, and NaN for missing values."""
+"""Convert columns of categories to codes 0, 1, ..., with NaN for missing values, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _FORM = "'auto' or a list with the categories of each column"
 
 
 def read_columns(estimator: Any, X: Any, reset: bool) -> np.ndarray:
-    """Return X as an array of objects (N, n_features); see `checked_features` for `reset`."""
+    """Return X as an array of objects (N, n_features).
+
+    If `reset`, `n_features_in_` of the estimator is set; otherwise X must agree with it.
+    """
     if sparse.issparse(X):
         X = X.toarray()
     if isinstance(X, (list, tuple)):
@@ -23,12 +26,12 @@ def read_columns(estimator: Any, X: Any, reset: bool) -> np.ndarray:
 
 
 def find_categories(categories: Any, columns: np.ndarray) -> list[np.ndarray]:
-    """Return the categories of each column: as given, or the sorted values of X.
+    """Return the given categories of each column, or with "auto" the sorted values in X.
 
     Raises
     ------
     ValueError
-        If `categories` is invalid, or the values of a column cannot be sorted.
+        If `categories` is invalid, or if "auto" finds values that cannot be sorted.
     """
     n_features = columns.shape[1]
     if isinstance(categories, str) and categories == "auto":
@@ -93,7 +96,10 @@ def encode(columns: np.ndarray, categories: list[np.ndarray], name: str = "X") -
 
 
 def decode(codes: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
-    """Return the categories (N, n_features) of codes; of objects if the columns' kinds differ."""
+    """Return the categories (N, n_features) for the codes.
+
+    The array has dtype object if the categories of the columns are of different kinds.
+    """
     columns = [values[codes[:, i]] for i, values in enumerate(categories)]
     same = len({values.dtype.kind for values in categories}) == 1
     return np.column_stack([c if same else c.astype(object) for c in columns])

@@ -1,4 +1,4 @@
-"""Weighted clauses as cliques with product features."""
+"""Convert weighted clauses to cliques with product features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from skcrbm.energies.cliques import clique_energy
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
-# A clause of k literals gives 2^k - 1 cliques.
+# Largest number of literals in a clause; more raise a ValueError, because a clause of k literals
+# gives 2^k - 1 cliques.
 _MAX_LITERALS = 16
 
 
@@ -27,14 +28,15 @@ class ClauseCliques(Versioned):
     Attributes
     ----------
     cliques : list of tuples of int
-        Distinct subsets of the clauses' variables, numbered from 0, ordered by size.
+        Distinct subsets of the variables of the clauses, ordered by size. Variables are numbered
+        from 0.
     ties : CSR matrix (n_cliques, n_formulas)
         Matrix for `ties` of `LargeMarginMarkovNetwork`: the weights of cliques are ``ties @ w`` for
         weights w of formulas.
     weights : ndarray (n_cliques,)
         Weights of the cliques, for the given weights of clauses or formulas.
     constant : float
-        Constant of the total weight of the true clauses, which is
+        Constant term in the total weight of the true clauses. The total weight is
         ``constant + sum_j weights_j prod_{i in C_j} v_i``.
     n_variables : int
         Number of variables.
@@ -79,25 +81,27 @@ def from_clauses(
     n_variables: int | None = None,
     formulas: ArrayLike | None = None,
 ) -> ClauseCliques:
-    """Turn weighted clauses, a ground Markov logic network, into cliques of -1/+1 variables.
+    """Turn weighted clauses (a ground Markov logic network) into cliques of -1/+1 variables.
 
-    A clause C of k literals is false if all literals are false. With v in {-1, +1} and the sign s_i
-    of literal i, its truth is ``1 - prod_i (1 - s_i v_i) / 2``. So every nonempty set A of its
-    variables gets the weight ``w (-1)^(|A| + 1) 2^-k prod_{i in A} s_i``, and the constant is
-    ``w (1 - 2^-k)`` [1]_ (Remark 2.2, with corrected signs and indices).
+    A clause C of k literals is false only if all its literals are false. With v in {-1, +1} and the
+    sign s_i of literal i, the truth value of C is ``1 - prod_i (1 - s_i v_i) / 2``. So a clause of
+    weight w adds ``w (-1)^(|A| + 1) 2^-k prod_{i in A} s_i`` to the weight of every nonempty set A
+    of its variables, and ``w (1 - 2^-k)`` to the constant [1]_ (Remark 2.2, with corrected signs
+    and indices).
 
     Parameters
     ----------
     clauses : sequence of sequences of int
-        Literals as in the DIMACS format: i is true if the variable in column i - 1 is 1, and -i
-        if it is 0. Repeated literals count once; a clause with i and -i is always true.
+        Literals as in the DIMACS format: literal i is true if the variable in column i - 1 is 1,
+        and literal -i if the variable is 0. Repeated literals count once. A clause with both i and
+        -i is always true.
     weights : array-like (n_clauses,) or (n_formulas,)
-        Weights of the formulas, or of the clauses without `formulas`.
+        Weights of the clauses, or weights of the formulas if `formulas` is given.
     n_variables : int, default=None
         Number of variables. None: the largest number in the clauses.
     formulas : array-like of int (n_clauses,), default=None
-        Number, from 0, of the first-order formula that a clause instantiates: its clauses share
-        the weight of the formula. None: every clause is a formula of its own.
+        Index, from 0, of the first-order formula that each clause instantiates. All clauses of a
+        formula have its weight. None: every clause is a formula of its own.
 
     Returns
     -------
@@ -184,13 +188,13 @@ def _is_tautology(clause):
 
 
 def _formulas(formulas, n_clauses):
-    """Return the formula (n_clauses,) of each clause."""
+    """Return the index (n_clauses,) of the formula of each clause."""
     if formulas is None:
         return np.arange(n_clauses)
     words = f"formulas must be {n_clauses} ints, one for each clause"
     try:
         formulas = np.asarray(formulas)
-    except ValueError as error:  # ragged
+    except ValueError as error:  # lists of different lengths
         raise ValueError(words) from error
     if formulas.shape != (n_clauses,) or (formulas.size and formulas.dtype.kind not in "iu"):
         raise ValueError(words)

@@ -1,4 +1,4 @@
-"""IsingModel: couplings of pairs of columns, dense or on a graph."""
+"""IsingModel: a density that couples all pairs of columns, or the pairs of a graph."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 class IsingParams(NamedTuple):
     """Parameters of an Ising model with centred variables.
 
-    The score is ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``. If the means
-    are near the centre c, a step of a coupling leaves them as they are.
+    The score is ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``. If the centre c
+    is near the means of the variables, a step of a coupling hardly changes the means.
     """
 
     coupling: Any  # ndarray (E,)
@@ -29,7 +29,10 @@ class IsingParams(NamedTuple):
 
 
 def _ising_gradient(unary, pairs, edges, center):
-    """Return the gradient from differences of 0/1 moments, where y is 2 u - 1."""
+    """Return the gradient of the parameters from differences of moments.
+
+    `unary` and `pairs` are moments of 0/1 variables u, but the parameters belong to y = 2 u - 1.
+    """
     means = 2 * unary.sum(axis=0)
     i, k = edges.T
     coupling = 4 * pairs - (1 + center[k]) * means[i] - (1 + center[i]) * means[k]
@@ -37,14 +40,14 @@ def _ising_gradient(unary, pairs, edges, center):
 
 
 class DenseIsingModel(NamedTuple):
-    """An Ising model of all pairs."""
+    """An Ising model with couplings between all pairs of variables."""
 
     params: IsingParams  # couplings in the order of `edges`
     edges: np.ndarray  # int (L (L - 1) / 2, 2): all pairs i < k, sorted
     center: np.ndarray  # c (L,), near the means of the data
 
     def energy(self, X: Any) -> IsingEnergy:
-        """Return the energy of one model."""
+        """Return the energy: a single model, which does not depend on X."""
         coupling, field = self.params
         matrix = np.zeros((len(field), len(field)), field.dtype)
         i, k = self.edges.T
@@ -54,25 +57,25 @@ class DenseIsingModel(NamedTuple):
     def gradient(
         self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]
     ) -> IsingParams:
-        """Map differences of moments to parameters; see `ConditionalRBM.gradient`."""
+        """Turn differences of moments into a gradient; see `ConditionalRBM.gradient`."""
         i, k = self.edges.T
         return _ising_gradient(unary, statistics[0][i, k], self.edges, self.center)
 
 
 class SparseIsingModel(NamedTuple):
-    """An Ising model of the edges of a graph."""
+    """An Ising model with couplings on the edges of a graph."""
 
     params: IsingParams
-    base: SparseIsingEnergy  # one model with the graph
+    base: SparseIsingEnergy  # energy of one model, which holds the graph
     center: np.ndarray  # c (L,), near the means of the data
 
     @property
     def edges(self) -> np.ndarray:
-        """Pairs i < k (E, 2)."""
+        """Coupled pairs (E, 2), with i < k in each row."""
         return self.base.edges
 
     def energy(self, X: Any) -> SparseIsingEnergy:
-        """Return the energy of one model."""
+        """Return the energy: a single model, which does not depend on X."""
         coupling, field = self.params
         energy = self.base.with_edge_coupling(coupling)
         return energy.with_fields((field - energy.coupling @ self.center)[None])
@@ -80,85 +83,88 @@ class SparseIsingModel(NamedTuple):
     def gradient(
         self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]
     ) -> IsingParams:
-        """Map differences of moments to parameters; see `ConditionalRBM.gradient`."""
+        """Turn differences of moments into a gradient; see `ConditionalRBM.gradient`."""
         return _ising_gradient(unary, statistics[0], self.edges, self.center)
 
 
 class IsingModel(BaseDensity):
-    """Ising model over binary columns, learned from rows with or without gaps.
+    """Ising model over binary columns, learned from rows with or without missing values.
 
-    ``p(y) ∝ exp(f' y + 1/2 y' S y)`` for y in {-1, +1}, where X has 0 for -1 and 1 for +1.
+    ``p(y) ∝ exp(f' y + 1/2 y' S y)`` for y in {-1, +1}, with fields f and couplings S. In X, 0
+    stands for -1 and 1 for +1.
 
     Parameters
     ----------
     edges : array-like of int (n_edges, 2) or None, default=None
         Pairs of columns that are coupled; None couples all pairs.
     learning : str or object, default="pcd"
-        Learning rule, by name or as an object from `skcrbm.learning`. The rules differ in the
-        moments of the model that are compared with the moments of the data:
+        Learning rule, by name or as an object from `skcrbm.learning`. Training compares
+        moments of the data with moments of the model, which the rules compute differently:
 
-        - "mle", `Likelihood`: marginals by `inference`;
+        - "mle", `Likelihood`: marginals computed by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_;
           "weighted_bp_chain" weights them so that the moments are consistent;
-        - "bp", `BPLearning`: every variable drawn alone from its belief, a biased baseline [BPC]_;
-        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then belong to that sampler.
+        - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
+        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
-        Options such as the number of chains are options of the objects, as in
+        Options such as the number of chains are set in an object, as in
         ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.
     inference : str or object, default="auto"
-        Method of `score_samples` and `marginals`, of "mle", and for missing entries: "exact",
-        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto"
-        is "exact" if the model is small enough. For larger models `score_samples` estimates the
-        log-partition by annealed importance sampling, "mle" and `marginals` are refused, and
-        missing entries are marginalised in training by "sum_product". For "bp" it is
+        Inference method for `score_samples`, `marginals`, "mle" and missing entries: "exact",
+        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto" is "exact" if
+        the model is small enough. For larger models, `score_samples` estimates the log-partition by
+        annealed importance sampling, "mle" and `marginals` raise an error, and training
+        marginalises missing entries by "sum_product". With ``learning="bp"``, "auto" is
         "sum_product".
     solver : str or object, default="adam"
-        Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
-        `batch_size` is all rows, because moments of complete rows are computed once. The
+        Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
+        `batch_size` is all rows, because moments of complete rows are computed only once. The
         automatic `average` is True for all rules but "mle", because states drawn from the model
         make the iterates circle around the solution. An average needs more epochs than the last
         iterate to come near the solution.
         The step size of the fields is four times as large as the step size of the couplings.
     max_iter : int, default=100
-        Most epochs. All are done, unless there is a loss ("mle") or a validation part.
+        Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
+        validation rows.
     alpha, alpha_l1 : float, default=0.0
-        L2 and L1 penalty on the couplings, each pair counted once. The L1 part
-        is followed by subgradients.
+        L2 and L1 penalties on the couplings, each pair counted once. The L1
+        penalty is minimised by subgradient steps.
     binarize : float or None, default=0.5
-        Values above this threshold count as 1. None: X must hold 0, 1 and NaN alone.
+        Values above this threshold count as 1, others as 0. None: X must contain only 0, 1 and NaN.
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
-        rows and keep the best epoch, by the log-likelihood of small models and the
-        pseudo-likelihood of large models. For "pmp", too, these scores judge the Gibbs
+        rows and keep the epoch with the best score on them. The score is the log-likelihood of
+        small models and the pseudo-likelihood of large models. With "pmp", too, it judges the Gibbs
         distribution and not the samples. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous fit; chains go on, too.
+        If True, `fit` starts from the parameters and chains of the previous fit.
     n_jobs : int, default=None
-        Threads over models. The result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the fit.
     verbose : bool or int, default=False
-        1: a live line with rate, loss and remaining time; 2: a line per epoch.
+        1 prints a live line with rate, loss and remaining time; 2 prints a line per epoch.
 
     Attributes
     ----------
     energy_ : IsingEnergy or SparseIsingEnergy
-        The model, for `skcrbm.inference.infer`; the latter with `edges`.
+        Learned model, for `skcrbm.inference.infer`. It is sparse if `edges` is given.
     coupling_ : ndarray or CSR array (n_features, n_features)
         Couplings S, symmetric.
     field_ : ndarray (n_features,)
         Fields f of the columns.
     loss_curve_, convergence_curve_ : list of float
-        Per epoch, the loss, which is a negative log-likelihood for "mle" and
-        "weighted_bp_chain" alone, and the share of converged rows.
+        Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
+        with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
-        With "weighted_bp_chain", per epoch: the effective share of the weighted states (1 if all
-        weights are equal), before the weights are tempered to a share of at least a tenth.
+        Effective share of the weighted states in each epoch, only with "weighted_bp_chain". It is 1
+        if all weights are equal. The weights are tempered afterwards, to a share of at least a
+        tenth.
     validation_scores_ : list of float or None
-        Score per epoch if rows are held out.
+        Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int
-        Number of epochs behind the parameters.
+        Number of epochs that led to the learned parameters.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -226,11 +232,11 @@ class IsingModel(BaseDensity):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, compared with `binarize`; NaN where not observed.
+            Numbers, which are compared with `binarize`. NaN stands for missing values.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the row.
+            Non-negative weights. A weight k counts as k copies of the row.
 
         Returns
         -------
@@ -239,7 +245,7 @@ class IsingModel(BaseDensity):
         Raises
         ------
         ValueError
-            On an invalid X, weight or hyperparameter, and if the model is too large for the
+            If X, a weight or a hyperparameter is invalid, or if the model is too large for the
             inference that `learning` needs.
         FloatingPointError
             If the training diverges.
@@ -260,13 +266,14 @@ class IsingModel(BaseDensity):
 
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:
         model = self._model if resume else self._initial_model(rows)
-        # All couplings of a variable move its mean, and only its field makes up for that.
+        # The fields take larger steps, because all couplings of a variable move its mean, and only
+        # its field can move the mean back.
         rates = IsingParams(1.0, 4.0)
         penalised = IsingParams(1.0, 0.0)
         return density_plan(self, rows, model, rng, penalised=penalised, rate_factors=rates)
 
     def _graph(self, n_features, dtype):
-        """Return the energy of the edges, all couplings at 0; None if there are all pairs."""
+        """Return an energy with couplings of 0 on the given edges, or None if `edges` is None."""
         if self.edges is None:
             return None
         try:
@@ -274,7 +281,7 @@ class IsingModel(BaseDensity):
             return SparseIsingEnergy.from_edges(self.edges, dtype.type(0), zeros)
         except ValueError as error:
             raise ValueError(
-                f"edges must be pairs of the {n_features} columns, each once: {error}"
+                f"edges must be pairs of the {n_features} columns, each pair once: {error}"
             ) from error
 
     def _structure_of(self, n_features):

@@ -50,8 +50,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     by dual coordinate descent, where n_j is the number of pairs of columns in clique j. The problem
     is convex for cliques of any size, and never needs log Z.
 
-    Rows may have missing values (NaN): a missing value has no margin, and the margins of the other
-    columns leave out its cliques.
+    Rows may have missing values (NaN). A missing value has no margin, and cliques with a missing
+    value are left out of the margins of the other columns.
 
     Parameters
     ----------
@@ -60,9 +60,10 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         of up to k columns; or a list of sequences of columns. A model with cliques of more than six
         columns can be fitted, but answers only ``impute(rule="hinge")``.
     ties : array-like of int (n_cliques,) or matrix (n_cliques, n_groups), default=None
-        Groups of cliques that share a weight, by group numbers from 0; or a matrix that gives the
-        clique weights ``ties @ group_weights_``, as from `from_clauses`. The penalties
-        then apply to the group weights. None: every clique has its own weight.
+        Weights that cliques share. An array holds the group index of each clique, from 0, and all
+        cliques of a group have the same weight. A matrix, such as `ties` of `from_clauses`, gives
+        the clique weights ``ties @ group_weights_``. The penalties then apply to the group
+        weights. None: every clique has its own weight.
     inputs : array-like of int, default=None
         Columns that are always given: the model is p(others | inputs). They have
         no margins, and do not count in n_j.
@@ -70,7 +71,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         Weight of the margin loss of each entry of X.
     margin : float, default=1.0
         Margin gamma. Without the L1 penalty, a margin of k with C gives the same model as a
-        margin of 1 with C / k, with the weights multiplied by k. So it need not be searched.
+        margin of 1 with C / k, with the weights multiplied by k. So there is no need to search for
+        the best margin.
     alpha_l1 : float, default=0.0
         L1 penalty for each pair of columns of a clique, 4 eta_0 in [1]_; see Notes. Weights
         of single columns have no L1 penalty.
@@ -88,8 +90,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         If True, `fit` starts from the dual variables of the previous fit, if X has the same
         distinct rows. The problem is convex, so only the time changes.
     n_jobs : int, default=None
-        Number of threads over rows in questions to the fitted model. The result does not depend on
-        it.
+        Number of threads that answer questions to the fitted model, such as `marginals`. The result
+        does not depend on the number.
     random_state : int, RandomState or None, default=None
         Seed of the order of the rows in training.
     verbose : bool or int, default=False
@@ -153,7 +155,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     _is_output: np.ndarray
 
     _parameter_constraints: dict = {
-        # `_scopes` validates these three.
+        # `density._scopes` validates the next three.
         "cliques": "no_validation",
         "ties": "no_validation",
         "inputs": "no_validation",
@@ -247,10 +249,10 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         last = vars(self).get("_last") if warm else None
         if not warm:
             forget(self, ("_last", "_is_output"))
-        given = X  # callbacks score on the rows as passed, rows of weight 0 included
+        given = X  # callbacks get the X of the user, which includes rows of weight 0
         _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         if not is_auto(self.inference):
-            self._given_method()  # prediction needs it: raises an error if an option is invalid
+            self._given_method()  # raises an error now if an option is invalid
         is_output = checked_inputs(self.inputs, visible.shape[1])
         cliques = clique_scopes(self.cliques, is_output)
         mixing = checked_ties(self.ties, len(cliques))
@@ -306,7 +308,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     # --------------------------------------------------------------- questions
 
-    _estimates_log_z = False  # log Z depends on the inputs of a row
+    _estimates_log_z = False  # because log Z depends on the inputs of each row
 
     def _check_rows(self, X):
         visible = self._given_inputs(X)
@@ -361,7 +363,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         rule : {"hinge", "map"}, default="hinge"
             "hinge": the values with the least hinge loss ``sum_i [gamma - m_i]_+`` over all columns
             that are not inputs, as in the paper; the score decides between equal losses. Branch and
-            bound finds them exactly; with cliques of more than two columns it takes rows with
+            bound finds these values exactly. With cliques of more than two columns, a row may have
             up to 20 missing values. "map": the values with the highest probability, by `inference`.
 
         Returns
@@ -405,7 +407,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _search_pairs(self, visible):
-        """Complete rows (N, V) by the label search of pairwise machines."""
+        """Fill the missing values of rows (N, V) by the label search for pairwise models."""
         n_rows, n_variables = visible.shape
         coupling = np.zeros((n_variables, n_variables))
         field = np.zeros(n_variables)
@@ -432,7 +434,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return filled
 
     def _search_cliques(self, visible):
-        """Complete rows (N, V) by branch and bound on cliques of any size."""
+        """Fill the missing values of rows (N, V) by branch and bound on cliques of any size."""
         most = int(np.isnan(visible).sum(axis=1).max())
         if most > MAX_ENUMERATED:
             raise ValueError(
@@ -445,7 +447,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
             self.weights_,
             margin=self.margin,
             is_output=self._is_output,
-            node_limit=2**MAX_ENUMERATED,  # more than there can be
+            node_limit=2**MAX_ENUMERATED,  # more nodes than a search can have
             n_jobs=self.n_jobs,
         )
         return found.labels.astype(visible.dtype)

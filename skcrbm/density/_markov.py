@@ -1,4 +1,4 @@
-"""MarkovRandomField: tables over some of the columns each."""
+"""MarkovRandomField: a density with a table of log-potentials for each of some sets of columns."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ class TableParams(NamedTuple):
 
 
 class TableModel(NamedTuple):
-    """A factor graph whose tables are learned; weights of 0 and fields stay as they are."""
+    """A factor graph whose tables are learned.
+
+    Fields, and table entries of weight 0 (log-potential -inf), are not learned.
+    """
 
     params: TableParams
-    base: FactorGraphEnergy  # one model
+    base: FactorGraphEnergy  # energy of one model, with the graph and the initial tables
     learned: np.ndarray  # int (K,): positions of the learned (finite) entries
 
     @classmethod
@@ -40,7 +43,7 @@ class TableModel(NamedTuple):
         return cls(TableParams(base.log_potentials[learned]), base, learned)
 
     def energy(self, X: Any) -> FactorGraphEnergy:
-        """Return the energy of one model."""
+        """Return the energy: a single model, which does not depend on X."""
         flat = self.base.log_potentials.copy()
         flat[self.learned] = self.params.log_potentials
         return self.base.with_log_potentials(flat)
@@ -48,100 +51,106 @@ class TableModel(NamedTuple):
     def gradient(
         self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]
     ) -> TableParams:
-        """Map differences of moments to differences of parameters; see `ConditionalRBM.gradient`.
+        """Turn differences of moments into a gradient; see `ConditionalRBM.gradient`.
 
-        The gradient of an entry is the difference of its probability.
+        The gradient of a table entry is the difference in the probability of the entry.
         """
         return TableParams(statistics[0][self.learned])
 
 
 class MarkovRandomField(BaseDensity):
-    """Markov random field over binary or categorical columns, learned from rows with gaps or not.
+    """Markov random field over binary or categorical columns, which may have missing values.
 
-    ``p(x) ∝ prod_a exp(t_a(x_a))`` with a table t_a of log-potentials for each of some sets of
-    columns.
+    ``p(x) ∝ prod_a exp(t_a(x_a))``, where x_a are the columns in scope a, and t_a is a table of
+    log-potentials.
 
     Parameters
     ----------
     factors : "pairwise", list of scopes, or FactorGraphEnergy, default="pairwise"
-        Tables of the model. "pairwise": a table for each column, which starts at the log-odds of
-        the data, and a table for each pair of columns, which starts at 0; the table of a
-        categorical column starts at the logarithms of the shares. A list of scopes
-        (sequences of column numbers): a table per scope, which starts at 0. An energy of a single
-        model: its tables with their values as the start; its fields, ORs, ANDs and weights of
-        zero are not learned, and complete rows to which they give a weight of zero are refused.
+        Tables of the model:
+
+        - "pairwise": a table for each column, and a table for each pair of columns. Training starts
+          with the log-odds (or log-shares of the categories) of each column, and 0 for pairs.
+        - A list of scopes, which are sequences of column indices: a table for each scope, which
+          starts at 0.
+        - An energy of a single model: its tables, which start at their values. Its fields, ORs,
+          ANDs and table entries of weight 0 are not learned. A complete row to which they give
+          weight 0 raises an error.
     categories : "auto", list of array-like, or None, default=None
         Categories of each column: any hashable values, such as words or whole numbers. "auto"
-        takes the sorted values of X. NaN and None are missing values. None: binary columns, or,
-        if `factors` is an energy of variables with other than two states, their states 0, 1, ...
-        With categories `binarize` has no effect, and `marginals` have shape
-        (n_samples, n_features, K) unless all columns have two categories.
+        takes the sorted values of each column of X. Entries of X that are NaN or None are missing.
+        With ``categories=None`` the columns are binary; but if `factors` is an energy with
+        categorical variables, the categories are their states 0, 1, ... With categories `binarize`
+        has no effect, and `marginals` have shape (n_samples, n_features, K) unless all columns have
+        two categories.
     learning : str or object, default="pcd"
-        Learning rule, by name or as an object from `skcrbm.learning`. The rules differ in the
-        moments of the model that are compared with the moments of the data:
+        Learning rule, by name or as an object from `skcrbm.learning`. Training compares
+        moments of the data with moments of the model, which the rules compute differently:
 
-        - "mle", `Likelihood`: marginals by `inference`;
+        - "mle", `Likelihood`: marginals computed by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_;
           "weighted_bp_chain" weights them so that the moments are consistent;
-        - "bp", `BPLearning`: every variable drawn alone from its belief, a biased baseline [BPC]_;
-        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then belong to that sampler.
+        - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
+        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
-        Options such as the number of chains are options of the objects, as in
+        Options such as the number of chains are set in an object, as in
         ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.
     inference : str or object, default="auto"
-        Method of `score_samples` and `marginals`, of "mle", and for missing entries: "exact",
-        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto"
-        is "exact" if the model is small enough. For larger models `score_samples` estimates the
-        log-partition by annealed importance sampling, "mle" and `marginals` are refused, and
-        missing entries are marginalised in training by "sum_product". For "bp" it is
+        Inference method for `score_samples`, `marginals`, "mle" and missing entries: "exact",
+        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto" is "exact" if
+        the model is small enough. For larger models, `score_samples` estimates the log-partition by
+        annealed importance sampling, "mle" and `marginals` raise an error, and training
+        marginalises missing entries by "sum_product". With ``learning="bp"``, "auto" is
         "sum_product".
     solver : str or object, default="adam"
-        Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
-        `batch_size` is all rows, because moments of complete rows are computed once. The
+        Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
+        `batch_size` is all rows, because moments of complete rows are computed only once. The
         automatic `average` is True for all rules but "mle", because states drawn from the model
         make the iterates circle around the solution. An average needs more epochs than the last
         iterate to come near the solution.
     max_iter : int, default=100
-        Most epochs. All are done, unless there is a loss ("mle") or a validation part.
+        Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
+        validation rows.
     alpha, alpha_l1 : float, default=0.0
-        L2 and L1 penalty on the log-potentials of the tables of two and more columns. The L1 part
-        is followed by subgradients.
+        L2 and L1 penalties on the log-potentials of tables over two or more columns. The L1
+        penalty is minimised by subgradient steps.
     binarize : float or None, default=0.5
-        Values above this threshold count as 1. None: X must hold 0, 1 and NaN alone.
+        Values above this threshold count as 1, others as 0. None: X must contain only 0, 1 and NaN.
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
-        rows and keep the best epoch, by the log-likelihood of small models and the
-        pseudo-likelihood of large models. For "pmp", too, these scores judge the Gibbs
+        rows and keep the epoch with the best score on them. The score is the log-likelihood of
+        small models and the pseudo-likelihood of large models. With "pmp", too, it judges the Gibbs
         distribution and not the samples. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous fit; chains go on, too.
+        If True, `fit` starts from the parameters and chains of the previous fit.
     n_jobs : int, default=None
-        Threads over models. The result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the fit.
     verbose : bool or int, default=False
-        1: a live line with rate, loss and remaining time; 2: a line per epoch.
+        1 prints a live line with rate, loss and remaining time; 2 prints a line per epoch.
 
     Attributes
     ----------
     energy_ : FactorGraphEnergy
-        The model, for `skcrbm.inference.infer`.
+        Learned model, for `skcrbm.inference.infer`.
     log_potentials_ : ndarray (n_entries,)
-        Log-potentials of all tables in the order of `energy_`; unless `factors` is an energy,
-        tables over fewer columns come first.
+        Log-potentials of all tables in the order of `energy_`. Tables over fewer columns come
+        first, unless `factors` is an energy.
     loss_curve_, convergence_curve_ : list of float
-        Per epoch, the loss, which is a negative log-likelihood for "mle" and
-        "weighted_bp_chain" alone, and the share of converged rows.
+        Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
+        with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
-        With "weighted_bp_chain", per epoch: the effective share of the weighted states (1 if all
-        weights are equal), before the weights are tempered to a share of at least a tenth.
+        Effective share of the weighted states in each epoch, only with "weighted_bp_chain". It is 1
+        if all weights are equal. The weights are tempered afterwards, to a share of at least a
+        tenth.
     categories_ : list of ndarray or None
         Categories of each column; None for binary columns.
     validation_scores_ : list of float or None
-        Score per epoch if rows are held out.
+        Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int
-        Number of epochs behind the parameters.
+        Number of epochs that led to the learned parameters.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -158,7 +167,7 @@ class MarkovRandomField(BaseDensity):
     >>> from skcrbm.density import MarkovRandomField
     >>> scopes, sequences = make_structured_sequences(7)
     >>> model = MarkovRandomField(scopes, learning="mle", max_iter=300).fit(sequences)
-    >>> round(model.score(sequences), 1)  # of 16 sequences: -log 16 = -2.77
+    >>> round(model.score(sequences), 1)  # 16 equally likely sequences: -log 16 = -2.77
     -2.8
     """
 
@@ -168,8 +177,8 @@ class MarkovRandomField(BaseDensity):
 
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
-        "factors": "no_validation",  # by `_base_energy`, in words of its own
-        "categories": "no_validation",  # by `find_categories`
+        "factors": "no_validation",  # `_base_energy` validates it, with more specific messages
+        "categories": "no_validation",  # `find_categories` validates it
     }
 
     def __init__(
@@ -214,11 +223,11 @@ class MarkovRandomField(BaseDensity):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, compared with `binarize`, or categories; NaN where not observed.
+            Categories, or numbers that are compared with `binarize`. NaN stands for missing values.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the row.
+            Non-negative weights. A weight k counts as k copies of the row.
 
         Returns
         -------
@@ -227,7 +236,7 @@ class MarkovRandomField(BaseDensity):
         Raises
         ------
         ValueError
-            On an invalid X, weight or hyperparameter, and if the model is too large for the
+            If X, a weight or a hyperparameter is invalid, or if the model is too large for the
             inference that `learning` needs.
         FloatingPointError
             If the training diverges.
@@ -287,7 +296,7 @@ class MarkovRandomField(BaseDensity):
         return decode(states, self.categories_)
 
     def _base_energy(self, n_features, dtype):
-        """Return the energy to start from, all tables at 0 but those given."""
+        """Return the energy to start from: `factors` if it is an energy, else tables of 0."""
         factors: Any = self.factors
         if isinstance(factors, FactorGraphEnergy):
             if factors.n_models != 1 or factors.evidence is not None:
@@ -364,14 +373,21 @@ class MarkovRandomField(BaseDensity):
 
 
 def start_log_shares(codes, weight, n_states):
-    """Return the logarithms (K,) of the shares of the states of a column, half a row added each."""
+    """Return the logarithms (K,) of the shares of the states of a column, minus their mean.
+
+    Half a row is added for each state, so that the logarithms are finite. `codes` (N,) holds the
+    state of each row, or NaN.
+    """
     seen = ~np.isnan(codes)
     count = np.bincount(codes[seen].astype(np.int64), weight[seen], n_states) + 0.5
     return np.log(count) - np.log(count).mean()
 
 
 def _check_possible(energy, visible, weight):
-    """Raise ValueError if a complete row of data (N, V) has weight 0 whatever is learned."""
+    """Raise a ValueError if a complete row of `visible` (N, V) has weight 0.
+
+    Training could not change the weight, because it does not change fields and log-weights of -inf.
+    """
     rows = np.flatnonzero((weight > 0) & ~np.isnan(visible).any(axis=1))
     score = energy.rows(np.zeros(len(rows), int)).score(visible[rows])
     impossible = rows[score == -np.inf]

@@ -1,4 +1,4 @@
-"""Questions about p(x) that all densities answer, and validation of the data."""
+"""Methods that answer questions about p(x), such as `score_samples`, and validation of X."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import check_count, checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
-# Queries of the methods that need other answers than marginals.
+# Answer that inference must give for each question; other questions need "marginals".
 _ANSWERS = {"score_samples": "log_partition", "impute": "map"}
 
 
 class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta):
-    """Base of the estimators with an `energy_` over binary columns, whatever trains them.
+    """Base class of all densities: answers questions about p(x) with the fitted `energy_`.
 
-    A subclass has the hyperparameters `inference`, `binarize` and `n_jobs`.
+    A subclass trains the energy, and has the hyperparameters `inference`, `binarize` and `n_jobs`.
     """
 
     inference: str | InferenceMethod
@@ -85,24 +85,28 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
     # --------------------------------------------------------------- questions
 
     def _given_method(self):
-        """Return the method that is given by `inference`."""
+        """Return the method that the user chose by `inference`."""
         return resolve_method(self.inference)
 
     def _query_method(self, energy, wanted):
-        """Return the method for a question; "auto" is exact, an estimate, or a ValueError."""
+        """Return the inference method for the question `wanted`.
+
+        "auto" stands for exact inference, or for annealed importance sampling if a large model
+        needs log Z. A ValueError is raised if neither can answer the question.
+        """
         if not is_auto(self.inference):
             return self._method_answering(energy, {_ANSWERS.get(wanted, "marginals")})
         if is_small(energy):
             return resolve_method("exact")
-        # A fixed seed: the same rows have the same score in each call, and models are compared with
-        # the same random numbers.
+        # The seed is fixed, so that rows have the same score in each call, and models are compared
+        # with the same random numbers.
         estimate = AnnealedImportanceSampling(random_state=0)
         if wanted == "score_samples" and self._estimates_log_z and estimate.supports(energy):
             return estimate
         raise ValueError(too_large(energy, wanted))
 
     def _method_answering(self, energy, answers):
-        """Return the given method; raise a ValueError if it lacks one of the answers."""
+        """Return the method that the user chose; raise a ValueError if it cannot give `answers`."""
         method = self._given_method()
         lacking = answers - method.supports(energy)
         if lacking:
@@ -114,7 +118,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return method
 
     def _check_rows(self, X):
-        """Return validated X (N, n_features) of 0, 1 and NaN."""
+        """Return X (N, n_features) as 0, 1 and NaN, after validation."""
         check_is_fitted(self)
         check_parameters(self, self._query_parameters)
         return self._visible(X, False)
@@ -242,7 +246,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return self._clamp(self._given_values(given)[None])
 
     def _given_values(self, given):
-        """Return the argument `given` of `sample` as states (n_features,), NaN to draw."""
+        """Return the argument `given` of `sample` as states (n_features,), with NaN to draw."""
         n_features = self.n_features_in_
         try:
             given = np.asarray(given, np.float64)

@@ -1,4 +1,4 @@
-"""RBM: hidden units between the columns."""
+"""RBM: a density of binary columns, which depend on each other through hidden units."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from skcrbm.learning.solvers import LossPlateau, Solver, resolve_solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 from skcrbm.utils.options import Integer, is_auto
 
-# With no more rows than the first number, a step reads all rows; else it reads the second number.
+# A step reads all rows if there are at most _FULL_BATCH_ROWS, else _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
-# Sweeps per step of learning="auto" if an epoch is a single step: the parameters take large steps
-# then, and chains that advance by a sweep fall behind them.
+# Gibbs sweeps per step of learning="auto" if each step reads all rows. The parameters then take
+# large steps, which chains with a single sweep per step cannot follow.
 _SWEEPS_OF_FULL_BATCH = 5
-# Automatic number of hidden units: this number for each column, at most the second number.
+# The automatic number of hidden units is _HIDDEN_PER_COLUMN for each column, at most _MOST_HIDDEN.
 _HIDDEN_PER_COLUMN, _MOST_HIDDEN = 4, 256
-# Hidden units break their symmetry slowly, so the step size may be larger than in other densities.
+# Largest factor by which Adam's step size is raised. It is larger than in other densities, because
+# hidden units break their symmetry slowly.
 _SAMPLED_SPEEDUP = 50
 
 
@@ -40,99 +41,100 @@ class RBMParams(NamedTuple):
 
 
 class RBMModel(NamedTuple):
-    """A restricted Boltzmann machine, a `ConditionalRBM` without columns of X."""
+    """A restricted Boltzmann machine: a `ConditionalRBM` without inputs X."""
 
     params: RBMParams
 
     def energy(self, X: Any) -> RBMEnergy:
-        """Return the energy of one model."""
+        """Return the energy: a single model, which does not depend on X."""
         return RBMEnergy(*self.params)
 
     def gradient(self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]) -> RBMParams:
-        """Map differences of moments to parameters; see `ConditionalRBM.gradient`."""
+        """Turn differences of moments into a gradient; see `ConditionalRBM.gradient`."""
         total = unary.sum(axis=0)
         n_visible = len(self.params.visible_intercept)
         return RBMParams(statistics[0], total[:n_visible], total[n_visible:])
 
 
 class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
-    """Restricted Boltzmann machine: a density of binary columns, and features of them.
+    """Restricted Boltzmann machine: learns the density of binary columns, and features of rows.
 
-    ``p(v, h) ∝ exp(v' W h + v' b + h' c)`` with the columns as visible units v and
-    hidden units h. Training uses the means of h given v, and `transform` returns them. `sample`
-    returns visible units.
+    ``p(v, h) ∝ exp(v' W h + v' b + h' c)``, where the columns are the visible units v, and h are
+    hidden units. `transform` returns the means of h given v as features of a row, and `sample`
+    draws visible units.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
         Number of hidden units. "auto" is four times the number of columns, at most 256.
     learning : str or object, default="auto"
-        Learning rule, by name or as an object from `skcrbm.learning`. "auto" is "pcd", with five
-        sweeps per step if a step reads all rows, as with up to 200 rows: the parameters then take
-        large steps, which the chains must follow. The rules differ in the moments of the model that
-        are compared with the moments of the data:
+        Learning rule, by name or as an object from `skcrbm.learning`. "auto" is "pcd". If each step
+        reads all rows (by default with up to 200 rows), "auto" makes five sweeps per step, because
+        the parameters then take large steps, which the chains must follow. Training compares
+        moments of the data with moments of the model, which the rules compute differently:
 
-        - "mle", `Likelihood`: marginals by `inference`;
+        - "mle", `Likelihood`: marginals computed by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_;
           "weighted_bp_chain" weights them so that the moments are consistent;
-        - "bp", `BPLearning`: every variable drawn alone from its belief, a biased baseline [BPC]_;
-        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then belong to that sampler.
+        - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
+        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
-        Options such as the number of chains are options of the objects, as in
+        Options such as the number of chains are set in an object, as in
         ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.
     inference : str or object, default="auto"
-        Method of `score_samples` and `marginals`, of "mle", and for missing entries: "exact",
-        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto"
-        is "exact" if the model is small enough. For larger models `score_samples` estimates the
-        log-partition by annealed importance sampling, "mle" and `marginals` are refused, and
-        missing entries are marginalised in training by "sum_product". For "bp" it is
+        Inference method for `score_samples`, `marginals`, "mle" and missing entries: "exact",
+        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto" is "exact" if
+        the model is small enough. For larger models, `score_samples` estimates the log-partition by
+        annealed importance sampling, "mle" and `marginals` raise an error, and training
+        marginalises missing entries by "sum_product". With ``learning="bp"``, "auto" is
         "sum_product".
     solver : str or object, default="adam"
-        Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
+        Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
         `batch_size` is all rows up to 200, else 100. The automatic
-        `average` of a solver is True for all rules but "mle", because states drawn from the model
-        make the iterates circle around the solution. An average needs more epochs than the last
-        iterate to come near the solution.
+        `average` is True for all rules but "mle", because states drawn from the model make the
+        iterates circle around the solution. An average needs more epochs than the last iterate to
+        come near the solution.
     max_iter : int, default=200
-        Most epochs. All are done, unless there is a loss ("mle") or a validation part.
+        Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
+        validation rows.
     alpha, alpha_l1 : float, default=0.0
-        L2 and L1 penalty on the couplings W. The L1 part
-        is followed by subgradients.
+        L2 and L1 penalties on the couplings W. The L1 penalty is minimised by subgradient steps.
     binarize : float or None, default=0.5
-        Values above this threshold count as 1. None: X must hold 0, 1 and NaN alone.
+        Values above this threshold count as 1, others as 0. None: X must contain only 0, 1 and NaN.
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
-        rows and keep the best epoch, by the log-likelihood of small models and the
-        pseudo-likelihood of large models. For "pmp", too, these scores judge the Gibbs
+        rows and keep the epoch with the best score on them. The score is the log-likelihood of
+        small models and the pseudo-likelihood of large models. With "pmp", too, it judges the Gibbs
         distribution and not the samples. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous fit; chains go on, too.
+        If True, `fit` starts from the parameters and chains of the previous fit.
     n_jobs : int, default=None
-        Threads over models. The result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the fit.
     verbose : bool or int, default=False
-        1: a live line with rate, loss and remaining time; 2: a line per epoch.
+        1 prints a live line with rate, loss and remaining time; 2 prints a line per epoch.
 
     Attributes
     ----------
     energy_ : RBMEnergy
-        The model, for `skcrbm.inference.infer`.
+        Learned model, for `skcrbm.inference.infer`.
     weights_ : ndarray (n_features, n_hidden)
         Couplings W of the columns with the hidden units.
     intercept_, hidden_intercept_ : ndarray (n_features,), (n_hidden,)
         Biases b of the columns and c of the hidden units.
     loss_curve_, convergence_curve_ : list of float
-        Per epoch, the loss, which is a negative log-likelihood for "mle" and
-        "weighted_bp_chain" alone, and the share of converged rows.
+        Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
+        with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
-        With "weighted_bp_chain", per epoch: the effective share of the weighted states (1 if all
-        weights are equal), before the weights are tempered to a share of at least a tenth.
+        Effective share of the weighted states in each epoch, only with "weighted_bp_chain". It is 1
+        if all weights are equal. The weights are tempered afterwards, to a share of at least a
+        tenth.
     validation_scores_ : list of float or None
-        Score per epoch if rows are held out.
+        Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int
-        Number of epochs behind the parameters.
+        Number of epochs that led to the learned parameters.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -205,11 +207,11 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, compared with `binarize`; NaN where not observed.
+            Numbers, which are compared with `binarize`. NaN stands for missing values.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the row.
+            Non-negative weights. A weight k counts as k copies of the row.
 
         Returns
         -------
@@ -218,7 +220,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Raises
         ------
         ValueError
-            On an invalid X, weight or hyperparameter, and if the model is too large for the
+            If X, a weight or a hyperparameter is invalid, or if the model is too large for the
             inference that `learning` needs.
         FloatingPointError
             If the training diverges.
@@ -284,7 +286,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         }
 
     def transform(self, X):
-        """P(h_j = 1) of each hidden unit given the observed entries of each row.
+        """Return P(h_j = 1) of each hidden unit, given the observed entries of each row.
 
         Parameters
         ----------
@@ -294,7 +296,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Returns
         -------
         ndarray of shape (n_samples, n_hidden)
-            Exact for complete rows; for others by `inference`.
+            Exact for complete rows; computed by `inference` for rows with missing entries.
         """
         visible = self._check_rows(X)
         energy = self.energy_.rows(np.zeros(len(visible), int))

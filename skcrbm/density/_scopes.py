@@ -1,4 +1,4 @@
-"""Cliques of a large margin Markov network, its inputs, and the weights that cliques share."""
+"""Validation of the cliques, inputs and ties of a large margin Markov network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def checked_inputs(inputs, n_features: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `inputs` are not distinct numbers of columns, or if all columns are inputs.
+        If `inputs` are not distinct column indices, or if all columns are inputs.
     """
     is_output = np.ones(n_features, bool)
     if inputs is None:
@@ -34,7 +34,7 @@ def checked_inputs(inputs, n_features: int) -> np.ndarray:
         )
     is_output[columns] = False
     if len(set(columns.tolist())) < len(columns) or not is_output.any():
-        raise ValueError("inputs must name some columns of X, not all, each once")
+        raise ValueError("inputs must name some columns of X, not all of them, and no column twice")
     return is_output
 
 
@@ -68,7 +68,7 @@ def checked_ties(ties, n_cliques: int) -> Any:
     Raises
     ------
     ValueError
-        If `ties` is neither None, group numbers (n_cliques,), nor a matrix of n_cliques rows.
+        If `ties` is neither None, group indices (n_cliques,), nor a matrix of n_cliques rows.
     """
     if ties is None:
         return sparse.identity(n_cliques, format="csr")

@@ -62,7 +62,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     estimator_ : classifier
         Classifier fitted on all rows.
     classes_ : ndarray (n_outputs,) or (n_classes,)
-        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
+        Indices 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_sets_ : ndarray (n_sets, n_outputs)
         Distinct label sets of y, if ``label_powerset=True``.
     n_features_in_ : int
@@ -332,7 +332,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     def _out_of_bag(self, targets):
         """Return probabilities of the training rows, predicted by trees that did not see them."""
         proba = self.estimator_.oob_decision_function_
-        if proba.ndim == 3:  # (n, 2, varying labels)
+        if proba.ndim == 3:  # shape (n, 2, number of labels that vary)
             seen = np.nan_to_num(proba).sum(axis=1) > 0
             return self._with_constant(np.where(seen, proba[:, 1], targets.mean(axis=0)))
         unseen = ~(np.nan_to_num(proba).sum(axis=1) > 0)

@@ -25,7 +25,7 @@ class LabelDependencyDisplay:
     dependency : ndarray (L, L)
         Symmetric matrix of weights; the diagonal is not drawn.
     label_names : sequence of L str, default=None
-        Names of the labels; None uses the numbers of the labels.
+        Names of the labels; None uses the indices of the labels.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class LabelDependencyDisplay:
     colorbar_ : matplotlib Colorbar or None
         Colour bar, or None if it was not drawn.
     order_ : ndarray (L,)
-        Numbers of the labels from top to bottom, and from left to right.
+        Indices of the labels from top to bottom, and from left to right.
 
     References
     ----------
@@ -74,14 +74,14 @@ class LabelDependencyDisplay:
             sp(c_j)]``, where c_j is the input of hidden unit j from x and all other labels, and sp
             is the softplus, or max(0, .) for an MSSVMCRBM with ``hidden="max"``.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows over which the weights of a conditional RBM are averaged; the other labels have
+            Rows over which the weights of a conditional RBM are averaged, with the other labels at
             their predicted values. The time is proportional to n_samples L^2, and a few hundred
             rows are enough. None uses the weights at x = 0 with all other labels 0, which are
             representative if features are centred and labels are rare. For an LMBMClassifier the
             weights do not depend on x.
         label_names : sequence of L str, default=None
             Names of the labels. None uses the attribute `label_names_` of the estimator, the
-            classes of a 1-D y, or the numbers of the labels.
+            classes of a 1-D y, or the indices of the labels.
         order, ax, **image_kw
             Arguments of `plot`.
 
@@ -186,7 +186,7 @@ def _through_hidden_units(estimator, X):
         labels = np.asarray(estimator.predict(X), dtype=np.float64)
         X = estimator._check_predict_data(X)
         inputs = inputs + safe_sparse_dot(X, estimator.hidden_coef_.T) + labels @ weights
-    maximised = getattr(estimator, "hidden_", "marginal") == "max"  # value in the fit
+    maximised = getattr(estimator, "hidden_", "marginal") == "max"  # the value of `hidden` in fit
     dependency = np.zeros((len(weights), len(weights)))
     for i in range(len(weights)):
         without = inputs - labels[:, i, None] * weights[i]

@@ -1,4 +1,4 @@
-"""CooccurrenceDisplay and LabelSetsDisplay: labels that occur together, and sets of a row."""
+"""Plot which labels occur together (CooccurrenceDisplay), and label sets (LabelSetsDisplay)."""
 
 import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
@@ -20,7 +20,7 @@ class CooccurrenceDisplay:
     share : ndarray (L, L)
         Shares; NaN in the rows of labels that never occur.
     label_names : sequence of L str, default=None
-        Names of the labels; None uses their numbers.
+        Names of the labels; None uses their indices.
 
     Attributes
     ----------
@@ -51,14 +51,14 @@ class CooccurrenceDisplay:
 
     @classmethod
     def from_labels(cls, y, *, label_names=None, ax=None, **image_kw):
-        """Draw the shares in a label matrix.
+        """Draw the shares with which the labels of a matrix occur together.
 
         Parameters
         ----------
         y : array-like of shape (n_samples, n_labels)
             Labels 0 or 1, NaN if missing. A pair counts in rows in which both labels are observed.
         label_names : sequence of str, default=None
-            Names of the labels; None uses the columns of a data frame, or the numbers.
+            Names of the labels; None uses the columns of a data frame, or else label indices.
         ax : matplotlib Axes, default=None
             Axes to draw on; None makes new axes.
         **image_kw : dict
@@ -119,7 +119,7 @@ class CooccurrenceDisplay:
 class LabelSetsDisplay:
     """Bar chart of the most probable label sets of a row.
 
-    Create it with `from_estimator`. The probabilities are of whole label sets, so that they show
+    Create it with `from_estimator`. The bars are probabilities of whole label sets, and show
     whether the model hesitates between two sets or is unsure about every label.
 
     Parameters
@@ -129,7 +129,7 @@ class LabelSetsDisplay:
     probability : ndarray (k,)
         Probabilities of the sets.
     label_names : sequence of L str, default=None
-        Names of the labels; None uses their numbers.
+        Names of the labels; None uses their indices.
 
     Attributes
     ----------
@@ -167,13 +167,13 @@ class LabelSetsDisplay:
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows.
         row : int, default=0
-            Number of the row to draw.
+            Index of the row to draw.
         k : int, default=5
             Number of label sets.
         y_known : array-like of shape (n_samples, n_labels), default=None
             Known labels of the rows, NaN elsewhere.
         label_names : sequence of str, default=None
-            Names of the labels; None uses the attribute `label_names_`, or the numbers.
+            Names of the labels; None uses the attribute `label_names_`, or else label indices.
         ax : matplotlib Axes, default=None
             Axes to draw on; None makes new axes.
         **bar_kw : dict
@@ -244,7 +244,7 @@ class LabelSetsDisplay:
 
 
 def _names(label_names, n_labels):
-    """Return names of the labels, or their numbers."""
+    """Return the names of the labels, or their indices if `label_names` is None."""
     names = range(n_labels) if label_names is None else label_names
     if len(names) != n_labels:
         raise ValueError(f"label_names must have {n_labels} entries, got {len(names)}")

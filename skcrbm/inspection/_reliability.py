@@ -22,7 +22,7 @@ class ReliabilityDisplay:
     share : list of ndarray
         Share of events in each bin.
     count : list of ndarray
-        Number of entries of each bin.
+        Number of entries in each bin.
     names : list of str
         Name of each curve.
     event : str, default="a label"
@@ -77,9 +77,9 @@ class ReliabilityDisplay:
             Labels 0 or 1, NaN if missing.
         labels : {"together", "each", "sets"} or list, default="together"
             "together" draws a single curve of all labels, "each" a curve per label, and a list of
-            names or numbers the curves of these labels. "sets" draws the probability of the most
-            probable label set against the share of rows in which this whole set is right; the model
-            needs `predict_topk`, and rows with missing labels are left out.
+            names or indices draws a curve for each of these labels. "sets" draws the probability of
+            the most probable label set against the share of rows in which this whole set is right;
+            the model needs `predict_topk`, and rows with missing labels are left out.
         n_bins : int, default=10
             Number of bins.
         strategy : {"quantile", "uniform"}, default="quantile"
@@ -150,7 +150,7 @@ class ReliabilityDisplay:
         labels : {"together", "each"} or list, default="together"
             Curves to draw, as in `from_estimator`.
         label_names : sequence of str, default=None
-            Names of the labels; None uses the columns of a data frame, or the numbers.
+            Names of the labels; None uses the columns of a data frame, or else label indices.
         n_bins, strategy, ax
             As in `from_estimator`.
 
@@ -218,7 +218,7 @@ class ReliabilityDisplay:
 
 
 def _label_columns(labels, names):
-    """Return the columns of "each" label, or of a list of names or numbers."""
+    """Return the columns of all labels for "each", or of the labels in a list."""
     if isinstance(labels, str):
         if labels != "each":
             raise ValueError(
@@ -237,7 +237,7 @@ def _label_columns(labels, names):
 
 
 def _bins(probability, event, n_bins, strategy):
-    """Return mean probabilities, shares of events and counts of the bins that hold entries."""
+    """Return the mean probability, share of events and count of each bin that holds entries."""
     n_bins = check_count("n_bins", n_bins, 1)
     if strategy not in ("quantile", "uniform"):
         raise ValueError(f"strategy must be 'quantile' or 'uniform', got {strategy!r}")

@@ -18,7 +18,7 @@ class TrainingCurveDisplay:
     loss : ndarray (n_epochs,)
         Training loss of each epoch or iteration.
     validation_scores : ndarray (n_epochs,) or None, default=None
-        Score of the held-out rows of each epoch; higher is better.
+        Score of the held-out rows in each epoch; higher is better.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
 """Compute the log-weights of linear chains of classes from parameters and features.
 
-A chain model gives the classes y of a sequence of positions with the features x_1, ..., x_n the
-log-weight
+A sequence of n positions has the features x_1, ..., x_n. A chain model gives the classes y_1, ...,
+y_n of the positions the log-weight
 
-``first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t] + sum_t transition[y_(t-1), y_t]``,
+``first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t] + sum_t transition[y_(t-1), y_t]``.
 
 Optionally, products of x_t with coefficients of the pair (y_(t-1), y_t) are added. Sequences of
 different lengths are stored one after the other, without padding.
@@ -24,7 +24,7 @@ class ChainParams(NamedTuple):
     """Parameters of a chain model with K classes."""
 
     coef: Any  # coefficients of the features, in the form of `Columns`
-    intercept: Any  # (K,)
+    intercept: Any  # (K,) intercept of each class
     transition: Any  # (K, K); row: class of a position, column: class of the next position
     first: Any  # (K,) scores of the first class of a sequence
     last: Any  # (K,) scores of the last class of a sequence
@@ -58,7 +58,8 @@ class DenseColumns(NamedTuple):
 class PackedColumns(NamedTuple):
     """Layout for sparse features, which stores coefficients of some outputs only.
 
-    `packed` determines for which outputs each column of X has a coefficient (see the kernels).
+    `packed` determines for which outputs each column of X has a coefficient (see
+    `kernels/chains.py`).
     """
 
     packed: Packed

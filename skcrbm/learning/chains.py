@@ -1,4 +1,4 @@
-"""Train chains: define batches of sequences, two objectives, and the penalty with its choice.
+"""Train chains: batches of sequences, two objectives, and the choice of the penalty.
 
 A row of training data is a whole sequence. The objectives are the likelihood and the
 pseudo-likelihood. `fit` (`learning/fit.py`) uses them like all other objectives: L-BFGS takes all
@@ -308,7 +308,7 @@ def choose_alpha(
     objective: Objective,
     l1_ratio: float,
 ) -> float:
-    """Return the penalty of the sum of the losses with the best score on held-out sequences.
+    """Return the penalty factor (for summed losses) with the best score on held-out sequences.
 
     The strongest penalty is tried first. Each fit starts from the parameters of the previous fit.
     The search ends when weaker penalties are no better (see `_PATIENCE`).

@@ -267,7 +267,7 @@ class RowSpace:
         factor = np.tril(factor)[:, :rank] * np.sqrt(scale)
         self.X = np.empty_like(factor)
         self.X[order] = factor
-        self._corner = np.ascontiguousarray(factor[:rank])  # (rank, rank), lower
+        self._corner = np.ascontiguousarray(factor[:rank])  # (rank, rank), lower triangular
         self._rows = Z[order[:rank]]
 
     def inner(self, params):

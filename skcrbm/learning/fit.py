@@ -1,4 +1,4 @@
-"""Training of all estimators that learn epoch by epoch: `fit` takes a `Plan`, returns a `Fitted`.
+"""Train estimators that learn epoch by epoch: `fit` takes a `Plan` and returns a `Fitted`.
 
 An estimator's `fit` method validates the data, builds a `Plan`, calls `fit` and sets attributes;
 its `partial_fit` method calls `fit_one_epoch` instead. With a stochastic solver `fit` runs the loop

@@ -88,10 +88,10 @@ class Objective(ABC):
     def rows_read(self, model, batch: Batch):
         """Return the rows of each parameter array that a step on the batch reads.
 
-        None stands for all rows of all arrays. If the entry of an array is None, all rows of the
-        array are read.
-        Objectives with `RowSparse` gradients override this method, so that the optimizer can
-        postpone the update of rows that are not read.
+        The result has an entry for each array: the indices of the rows, or None for all rows. A
+        result of None stands for all rows of all arrays. Objectives with `RowSparse` gradients
+        override this method, so that the optimizer can postpone the update of rows that are not
+        read.
         """
         return None
 
@@ -105,7 +105,7 @@ class Objective(ABC):
 
 
 class Contrast(Objective):
-    """Objective whose gradient is the moments of a negative phase minus those of a positive phase.
+    """Objective with a gradient of the form "moments of a negative minus a positive phase".
 
     The method `inference` computes the validation score. If `only_violations` is True, a row counts
     only if its log-weight is larger in the negative phase than in the positive phase, as in a hinge

@@ -160,7 +160,7 @@ class AdamSteps(Optimizer):
 
     @property
     def takes_rows(self):
-        """True if gradients may be `RowSparse`: without an average, which needs all rows."""
+        """True if gradients may be `RowSparse`; False with an average, which needs all rows."""
         return self.average is None
 
     def ready(self, params, rows_read):

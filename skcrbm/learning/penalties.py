@@ -29,8 +29,8 @@ class L2(Penalty):
     """Squared penalty: the sum of ``factor / 2 |parameter - centre|^2`` over parameter arrays.
 
     `factors` has a number per parameter array (0 for no penalty), or an array of numbers that
-    broadcasts with the parameter array. `centres` has an array of centres per parameter array, or
-    None for the centre 0; `centres` None stands for 0 everywhere.
+    broadcasts with the parameter array. `centres` has, for each parameter array, an array of
+    centres, or None for the centre 0. If `centres` is None, all centres are 0.
     """
 
     def __init__(self, factors, centres=None):

@@ -247,7 +247,7 @@ class Chains(Phase):
         self.keeps_chains = start == "persistent" and n_chains is None
 
     def start(self, n_rows):
-        """Return `ChainStates` without states; None if each visit begins at the data."""
+        """Return `ChainStates` before the first visit; None if each visit begins at the data."""
         if self.begin == "data":
             return None
         return ChainStates(None, np.zeros(self.n_chains or n_rows, bool))

@@ -227,7 +227,7 @@ class ContrastiveDivergence(_Contrastive):
     In each step, Gibbs chains begin at the data v_data and reach states v_k after k sweeps. The
     step follows the gradient of the difference of free energies ``F(v_data) - F(v_k)``, in which
     v_k is treated as a constant. This gradient is a biased estimate of the gradient of the
-    negative log-likelihood. The reported loss is the difference; it does not measure progress.
+    negative log-likelihood. The reported loss is the difference, which does not measure progress.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ class PMPLearning(_SampledRule):
     score (approximately) after random noise has been added to the fields. Training makes the
     moments of the samples equal to the moments of the data. So the trained parameters describe the
     distribution of the sampler, which is not the Gibbs distribution with the same parameters. The
-    reported loss is a difference of log-weights; it does not measure progress.
+    reported loss is a difference of log-weights, which does not measure progress.
 
     Parameters
     ----------

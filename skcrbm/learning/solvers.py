@@ -64,7 +64,7 @@ class LBFGS(Solver):
 
 
 class StochasticSolver(Solver):
-    """Base of the solvers that make a step per mini-batch."""
+    """Base class of the solvers that make a step for each mini-batch."""
 
     #: True if the solver is averaged gradient descent, for which "auto" has other values.
     averaged: ClassVar[bool] = False

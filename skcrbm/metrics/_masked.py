@@ -1,4 +1,4 @@
-"""Scores over the observed labels: of arrays of predictions, and of estimators (as a scorer)."""
+"""Compute scores over the observed labels, for given predictions or by a scorer of estimators."""
 
 from __future__ import annotations
 
@@ -231,8 +231,8 @@ class _MaskedScorer:
 
     def __call__(self, estimator, X, y, *, sample_weight=None, y_known=None) -> float:
         kind = SCORES[self.name].needs
-        # The names of the labels in models of this package. Their attribute `label_names_` would
-        # lack names that are not strings.
+        # Models of this package have the names of all labels in `_targets`. The attribute
+        # `label_names_` would lack names that are not strings.
         names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
         if names is not None and is_frame(y):
             y = indicator_by_name(y, names, len(names))

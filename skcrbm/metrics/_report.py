@@ -1,4 +1,4 @@
-"""Report of all scores of a multi-label prediction as a table."""
+"""Make a report of all scores of a multi-label prediction, which is shown as a table."""
 
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     if not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
         raise ValueError(f"bandwidth must be a positive number, got {bandwidth!r}")
     n, m, width = len(X), len(Y), X.shape[1]
-    # Python integers do not overflow or round: equal sets differ by exactly 0.
+    # Convert to Python integers, which neither overflow nor round, so that equal sets differ by
+    # exactly 0.
     within_x, within_y, between = (
         _distances(*pair).astype(object) for pair in ((X, None), (Y, None), (X, Y))
     )
@@ -155,7 +156,8 @@ def _distances(X, Y):
     """
     symmetric = Y is None
     Y = X if symmetric else Y
-    # The Hamming distance |x| + |y| - 2 x'y as a matrix product. Its integers are exact in float32.
+    # Compute the Hamming distance |x| + |y| - 2 x'y by a matrix product. All its numbers are
+    # integers, so it is exact in float32.
     left = np.column_stack([-2 * X, X.sum(axis=1), np.ones(len(X), X.dtype)])
     right = np.column_stack([Y, np.ones(len(Y), Y.dtype), Y.sum(axis=1)]).T
     counts = np.zeros(X.shape[1] + 1, np.int64)

@@ -1,4 +1,4 @@
-"""Splits of multi-label data for the `cv` of scikit-learn's tools, and predictions out of fold."""
+"""Split multi-label data, for the argument `cv` of scikit-learn, and predict out of fold."""
 
 from skcrbm.model_selection._groups import (
     MultilabelStratifiedGroupKFold,

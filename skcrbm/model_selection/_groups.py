@@ -20,19 +20,21 @@ def _group_parts(present, groups, shares, rng=None):
     """Return the part (n,) of each row; all rows of a group are in the same part.
 
     `present` is a CSC matrix (n, L) of the positive labels, `shares` (K,) are the shares of the
-    parts. The groups with the rarest label come first, and of these the group with most of its
-    rows. A group goes to the part in which it raises the squared deviations of the labels and of
-    the size from `shares` least. `rng` decides the order of equal groups; None keeps the order in
-    which they appear in the data.
+    parts. Groups are placed one after the other: first the groups with positives of the rarest
+    label, the group with most of these positives first. Each group goes to the part in which it
+    adds least to the squared deviations of labels and sizes from `shares`. `rng` decides the order
+    of groups with equal counts; None keeps the order in which groups appear in the data.
     """
     _, first, index = np.unique(groups, return_index=True, return_inverse=True)
     n_groups, n_rows = len(first), len(index)
     if n_groups < len(shares):
-        raise ValueError(f"groups holds {n_groups} groups, but {len(shares)} parts need one each")
+        raise ValueError(
+            f"groups holds {n_groups} groups, but {len(shares)} parts need a group each"
+        )
     member = sparse.csr_matrix(
         (np.ones(n_rows), (index, np.arange(n_rows))), shape=(n_groups, n_rows)
     )
-    # Columns: the size of each group, then its positives of each label, as shares of all rows.
+    # Columns: the number of rows of each group, then its number of positives of each label.
     counts = np.hstack([np.bincount(index)[:, None], (member @ present).toarray()])
     total = counts.sum(axis=0)
     load = counts / np.maximum(total, 1)
@@ -55,10 +57,11 @@ def _group_parts(present, groups, shares, rng=None):
 class MultilabelStratifiedGroupKFold(BaseCrossValidator):
     """K folds of multi-label data that keep groups together and spread the labels evenly.
 
-    Use it if rows belong together, such as several samples of a patient or pieces of a recording: a
-    model that has seen a row of a group in training would score too well on the others. Groups are
-    visited from the rarest label to the most frequent label. Each group goes to the fold in which
-    the shares of the labels and the size then deviate least from an even spread.
+    Use this class if rows belong together, such as several samples of a patient or pieces of a
+    recording. A model that was trained on a row of a group would score too well on the other rows
+    of the group. Groups are visited from the rarest label to the most frequent label. Each group
+    goes to the fold in which the shares of the labels and the size then deviate least from an even
+    spread.
 
     Parameters
     ----------
@@ -105,7 +108,7 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Only its length matters.
+            Data, of which only the length is used.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels)
             0/1 labels; NaN counts as 0.
         groups : array-like of shape (n_samples,)
@@ -114,7 +117,7 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
         Yields
         ------
         train, test : ndarray of int
-            Indices, ascending.
+            Indices of the rows, in ascending order.
 
         Raises
         ------
@@ -135,7 +138,7 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
 
 
 def _check_groups(groups, n_rows):
-    """Return groups (n,), which must be given."""
+    """Return `groups` as an array (n_rows,); raise a ValueError if it is None or does not fit."""
     if groups is None:
         raise ValueError(
             "groups must hold the group of each row; MultilabelStratifiedKFold needs no groups"
@@ -159,8 +162,8 @@ def multilabel_train_test_split(
 ) -> list[Any]:
     """Split rows into a training part and a test part with equal shares of each label.
 
-    scikit-learn's ``train_test_split`` with ``stratify=y`` needs two
-    rows of each combination of labels, and refuses most multi-label data.
+    scikit-learn's ``train_test_split`` with ``stratify=y`` needs two rows of each combination of
+    labels, so it raises an error for most multi-label data.
 
     Parameters
     ----------
@@ -172,7 +175,7 @@ def multilabel_train_test_split(
         More data to split, such as weights.
     test_size, train_size : float or int, default=None
         Share or number of the rows of each part. If both are None, a quarter of the rows is the
-        test part. If one is None, the part has all other rows.
+        test part. If one of them is None, its part has all other rows.
     groups : array-like of shape (n_samples,), default=None
         Group of each row. All rows of a group are in the same part, and the sizes of the parts are
         approximate.

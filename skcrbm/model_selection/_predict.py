@@ -30,8 +30,8 @@ def cross_val_predict(
 ):
     """Predict each row by a model that was fitted without this row; y may hold NaN.
 
-    scikit-learn's function of this name treats NaN in y as an additional class, "2", and refuses
-    NaN if `cv` is a number.
+    scikit-learn's function of this name treats NaN in y as an additional class, "2", and raises an
+    error for NaN if `cv` is a number.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ def cross_val_predict(
     groups : array-like of shape (n_samples,), default=None
         Groups for a splitter such as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
-        Folds that hold each row once. A number (None is 5) stands for
-        :class:`MultilabelStratifiedKFold`.
+        Folds that test each row once. An int stands for this number of folds by
+        :class:`MultilabelStratifiedKFold`, and None for 5 folds.
     method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}, \
 default="predict"
         Method that predicts.
@@ -60,13 +60,13 @@ default="predict"
     Returns
     -------
     predictions : ndarray of shape (n_samples, n_outputs), or as in scikit-learn for a 1-D y
-        Predictions; with "predict_proba" P(y_i = 1 | x) and with "predict_log_proba" its logarithm,
-        also for estimators that return a list.
+        Predictions. "predict_proba" returns P(y_i = 1 | x), and "predict_log_proba" returns its
+        logarithm, also for estimators whose own result is a list of arrays.
 
     Raises
     ------
     ValueError
-        If y is invalid, or the folds do not hold each row once.
+        If y is invalid, or a row is not in exactly one test fold.
 
     See Also
     --------
@@ -107,7 +107,7 @@ default="predict"
 
 
 def _respond(model, X, method):
-    """Return the predictions (n, L) of a method; for "predict_proba" P(y_i = 1 | x)."""
+    """Return the predictions (n, L) of a method; "predict_proba" returns P(y_i = 1 | x)."""
     answer = getattr(model, method)(X)
     images = isinstance(answer, np.ndarray) and answer.ndim == 3  # from `ImageCRBM`
     if method == "predict_proba" and not images:

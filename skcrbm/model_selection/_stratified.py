@@ -1,4 +1,4 @@
-"""Iterative stratification: parts of multi-label data with equal shares of each label."""
+"""Split multi-label data into parts with equal shares of each label (iterative stratification)."""
 
 from numbers import Integral
 
@@ -27,7 +27,7 @@ def _parts(present, sizes, rng=None):
     part = np.full(n_rows, -1)
 
     def assign(row, label):
-        """Put the row into the part that lacks most of the label, then the part with most room."""
+        """Put the row into the part that lacks most of the label, and of these has most room."""
         tie = [-p for p in range(len(room))] if ties is None else ties[row].tolist()
         best = max(
             (p for p in range(len(room)) if room[p]),
@@ -57,7 +57,7 @@ def _parts(present, sizes, rng=None):
 
 
 def check_fold_options(n_splits, shuffle, random_state):
-    """Refuse invalid arguments of the splitters into folds."""
+    """Raise an error if an argument of a K-fold splitter is invalid."""
     if not isinstance(n_splits, Integral) or n_splits < 2:
         raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}")
     if not isinstance(shuffle, bool):
@@ -67,7 +67,7 @@ def check_fold_options(n_splits, shuffle, random_state):
 
 
 class _IndicatorSplit:
-    """The method `split` that both splitters share."""
+    """Mixin with the method `split` that both splitters in this file share."""
 
     def split(self, X, y, groups=None):
         """Generate the indices of training and test rows.
@@ -75,7 +75,7 @@ class _IndicatorSplit:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Only its length matters.
+            Data, of which only the length is used.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels)
             0/1 labels; NaN counts as 0.
         groups : None
@@ -84,7 +84,7 @@ class _IndicatorSplit:
         Yields
         ------
         train, test : ndarray of int
-            Indices, ascending for folds, in random order for shuffle splits.
+            Indices of the rows, ascending for folds and in random order for shuffle splits.
 
         Raises
         ------
@@ -165,7 +165,8 @@ class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
 class MultilabelStratifiedShuffleSplit(_IndicatorSplit, BaseShuffleSplit):
     """Random training and test parts of multi-label data with equal shares of each label [1]_.
 
-    The sizes are kept exactly, and the shares of the labels as nearly as the sizes allow.
+    The parts have exactly the given sizes. The shares of the labels are as equal as the sizes
+    allow.
 
     Parameters
     ----------
@@ -174,8 +175,8 @@ class MultilabelStratifiedShuffleSplit(_IndicatorSplit, BaseShuffleSplit):
     test_size : float or int, default=None
         Share or number of test rows; None means all rows that `train_size` leaves, or 0.1.
     train_size : float or int, default=None
-        Share or number of training rows; None means all rows that `test_size` leaves. If both
-        leave rows over, these rows are stratified, too.
+        Share or number of training rows; None means all rows that `test_size` leaves. If both are
+        given and leave rows over, these rows are stratified, too.
     random_state : int, RandomState or None, default=None
         Seed of the splits.
 

@@ -1,4 +1,4 @@
-"""Predictions out of fold, by models that were not fitted on these rows; y may hold NaN."""
+"""Predict rows out of fold, by models that were not fitted on these rows; y may hold NaN."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from sklearn.utils.validation import _check_method_params
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
 from skcrbm.utils.classifiers import explained_fit
 
-# Beginning of the warning of an interrupted estimator that keeps its parameters. An interrupt of a
-# fold must end all fits: the other folds would be fitted nevertheless.
+# Beginning of the warning that an estimator issues if its fit was interrupted and it keeps its
+# parameters. During cross-validation the warning becomes a KeyboardInterrupt, because the other
+# folds would still be fitted otherwise.
 _INTERRUPTED = "Training interrupted"
 
 
 def resolve_cv(cv: Any, y: np.ndarray) -> Any:
-    """Return a splitter; a number of folds (None is 5) becomes a stratified splitter for y."""
+    """Return a splitter for `cv`; an int, or None for 5 folds, becomes a stratified splitter."""
     if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
         return MultilabelStratifiedKFold(5 if cv is None else cv)
     return check_cv(cv, y, classifier=True)
@@ -60,9 +61,10 @@ def out_of_fold(
     fit_params: dict | None = None,
     beside: Sequence = (),
 ) -> np.ndarray:
-    """Return ``respond(model, rows)`` for each fold, by the model fitted without these rows.
+    """Return ``respond(model, rows)`` for all rows, each by a model that was not fitted on the row.
 
-    scikit-learn's `cross_val_predict` turns NaN in a 2-D y into an additional class.
+    This function is used in place of scikit-learn's `cross_val_predict`, which turns NaN in a 2-D y
+    into an additional class.
 
     Parameters
     ----------
@@ -75,8 +77,8 @@ def out_of_fold(
     cv : int, splitter, iterable or None
         Folds, see `resolve_cv`.
     respond : function
-        Function of a model and X that returns an array with a row for each row of X. It is a
-        method or a function of a module, so that it can be sent to other processes.
+        Function of a model and X that returns an array with a row for each row of X. It must be a
+        method or a function of a module, because it is sent to other processes.
     groups : array-like (n,), default=None
         Groups for the splitter.
     stratify : ndarray (n,) or (n, L), default=None

@@ -1,4 +1,4 @@
-"""Weights of labels and rows by the parameter `class_weight`."""
+"""Convert the parameter `class_weight` to weights of labels or rows."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def weights_by_label(
 ) -> np.ndarray:
     """Return the weights (N, L) of the losses of single labels of a 2-D y.
 
-    `class_weight` is a list with a dict {0: weight, 1: weight} for each label, weights (L,) of the
-    positive class, a dict by the `names` (L,) of the labels, or "balanced", which uses the row
-    weights `weight` (N,).
+    `class_weight` is a list with a dict {0: weight, 1: weight} for each label, an array (L,) of
+    weights of the positive class, a dict with the `names` (L,) of labels as keys, or "balanced",
+    which uses the row weights `weight` (N,).
     """
     n_visible = visible.shape[1]
     if isinstance(class_weight, str):
@@ -53,7 +53,7 @@ def weights_by_label(
 
 
 def _pairs_by_name(class_weight, names):
-    """Return the weights (L, 2) of 0 and 1 from a dict by label name; other labels have 1."""
+    """Return the weights (L, 2) of 0 and 1 from a dict with label names as keys, by default 1."""
     if names is None:
         raise ValueError(
             "class_weight for 2-D y must be 'balanced', a list with a dict for each label, or the "
@@ -128,7 +128,7 @@ def _balanced(column, weight):
 def weights_by_class(
     class_weight: Any, classes: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return the weights (N, 1) of the rows of a 1-D y by their classes.
+    """Return a weight (N, 1) for each row of a 1-D y, which depends on the class of the row.
 
     `class_weight` is "balanced" or a dict {class: weight}.
     """

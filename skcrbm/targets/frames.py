@@ -1,4 +1,4 @@
-"""Conversion of predictions to data frames and series of pandas or polars."""
+"""Convert predictions to data frames and series of pandas or polars."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
             f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
             "skcrbm.ImageCRBM if y holds binary images"
         )
-    y = class_vector(y, warn=False)  # `encode` warns about a column
+    y = class_vector(y, warn=False)  # `encode` issues the warning about a column
     classes = np.unique(y) if classes is None else distinct_classes(classes)
     kind = BinaryTargets if len(classes) == 2 else MulticlassTargets
     return kind(classes, names)
@@ -82,7 +82,7 @@ class Targets(Versioned, ABC):
 
     _saved = ("classes", "n_visible")
 
-    #: Numbers (L,) of the labels, or classes (K,); the attribute `classes_` of classifiers.
+    #: Indices (L,) of the labels, or classes (K,). Classifiers have this array as `classes_`.
     classes: np.ndarray
     #: Number V of visible units: L for labels, 1 for two classes, K for more classes.
     n_visible: int
@@ -147,11 +147,11 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def scores(self, model: Any, rows: Any) -> np.ndarray:
-        """Return the decision scores (N, V) by the model."""
+        """Return the decision scores (N, V) that the model computes."""
 
     @abstractmethod
     def log_odds(self, model: Any, rows: Any) -> np.ndarray:
-        """Return scores (N, V) by the model; their sigmoid or softmax is the probability."""
+        """Return the scores (N, V) of the model whose sigmoid or softmax is the probability."""
 
     @abstractmethod
     def predict(self, model: Any, rows: Any) -> np.ndarray:
@@ -179,20 +179,21 @@ class Targets(Versioned, ABC):
     def marginals(
         self, proba: Any, classes: Any = None, name: str = "predict_proba(X)"
     ) -> np.ndarray:
-        """Convert `predict_proba` of any classifier to P(visible unit = 1), (N, V).
+        """Convert the probabilities by any classifier to P(visible unit = 1) (N, V).
 
-        `classes` is the `classes_` of this classifier. Error messages refer to `proba` as `name`.
+        `proba` is the result of `predict_proba`, and `classes` is the `classes_` of the classifier.
+        Error messages refer to `proba` as `name`.
         """
 
     # ------------------------------------------------------------------ output with names
 
     @abstractmethod
     def visible_names(self) -> np.ndarray:
-        """Return the names or numbers (V,) of labels, or the classes, for the visible units."""
+        """Return a name (V,) for each visible unit: the name or index of a label, or a class."""
 
     @abstractmethod
     def framed(self, values: np.ndarray, index: Any, container: str = "pandas") -> Any:
-        """Return predictions (N, L) as a data frame, or (N,) of a 1-D y as a series.
+        """Return predictions (N, L) as a data frame, or predictions (N,) as a series.
 
         `container` is "pandas" or "polars"; polars ignores `index`.
         """
@@ -239,7 +240,7 @@ class MultilabelTargets(Targets):
         return self.framed(visible, y.index) if hasattr(y, "iloc") else visible
 
     def visible_names(self):
-        """Return the names (L,) of the labels, or their numbers."""
+        """Return the names (L,) of the labels, or their indices if y has no names."""
         return np.arange(self.n_visible) if self.names is None else self.names
 
     def framed(self, values, index, container="pandas"):
@@ -267,7 +268,7 @@ class MultilabelTargets(Targets):
         """Raise a ValueError unless `classes` is None, (0, 1), or a list of (0, 1) per output."""
         try:
             right = classes is None or np.array_equal(np.unique(np.asarray(classes)), [0, 1])
-        except (TypeError, ValueError):  # lists of different lengths, values of different types
+        except (TypeError, ValueError):  # `classes` is ragged, or its types are mixed
             right = False
         if not right:
             raise ValueError(f"classes of a 2-D y must be 0 and 1, got {classes!r}")
@@ -303,15 +304,15 @@ class MultilabelTargets(Targets):
         return self.decode(scores >= 0)
 
     def proba(self, log_odds):
-        """Return the probabilities P(y_i = 1), (N, L)."""
+        """Return the probabilities P(y_i = 1) as an array (N, L)."""
         return expit(log_odds)
 
     def log_proba(self, log_odds):
-        """Return the log-probabilities log P(y_i = 1), (N, L)."""
+        """Return the log-probabilities log P(y_i = 1) as an array (N, L)."""
         return log_expit(log_odds)
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
-        """Return P(y_i = 1), (N, L), if `proba` is an array (N, L) or a list of L arrays (N, 2)."""
+        """Return P(y_i = 1) (N, L) from an array (N, L) or a list of L arrays (N, 2)."""
         return label_marginals(proba, classes, name)
 
 
@@ -319,7 +320,7 @@ class MultilabelTargets(Targets):
 
 
 class ClassTargets(Targets):
-    """Base class of the targets of a 1-D y of sorted `classes` (K,)."""
+    """Base class of the targets of a 1-D y; `classes` (K,) are sorted."""
 
     def __init__(self, classes: np.ndarray, names: np.ndarray | None = None):
         self.classes = classes
@@ -338,7 +339,7 @@ class ClassTargets(Targets):
         return self.classes[np.asarray(index, dtype=np.intp)]
 
     def visible_names(self):
-        """Return the classes of the visible units: only the second of two classes."""
+        """Return the class of each visible unit; of two classes only the second has a unit."""
         return self.classes[-self.n_visible :]
 
     def framed(self, values, index, container="pandas"):
@@ -368,7 +369,7 @@ class ClassTargets(Targets):
         raise ValueError(f"{method} is for 2-D y; this model was fitted on a 1-D y")
 
     def loss_factors(self, class_weight, visible, weight):
-        """Return the weights (N, 1) of the rows by their classes."""
+        """Return a weight (N, 1) for each row, which depends on the class of the row."""
         if class_weight is None:
             return np.ones((len(visible), 1))
         return weights_by_class(class_weight, self.classes, self.decode(visible), weight)
@@ -546,7 +547,7 @@ class TargetsMixin(ClassifierMixin):
         if container is None:
             return self
         check_container(container)
-        # `set_output` uses this attribute, too, and scikit-learn's `clone` copies it.
+        # Store the setting beside that of `set_output`, because scikit-learn's `clone` copies it.
         config = getattr(self, "_sklearn_output_config", {})
         self._sklearn_output_config = {**config, "labels": container}
         return self

@@ -1,4 +1,4 @@
-"""Method `score` of classifiers that support known labels (`y_known`) in prediction."""
+"""Mixin with the method `score` for classifiers that support known labels (`y_known`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of lists of sequences X and y to a matrix and a vector of all positions.
+"""Convert lists of sequences X and y to one matrix and one vector with all positions.
 
 The positions of the first sequence come first, then the positions of the second sequence, and so
 on. An array `start` contains the first position of each sequence.
@@ -23,13 +23,13 @@ MISSING = -1
 
 
 class FeatureIndex:
-    """Column numbers of named features, which turn dicts or strings into rows of a CSR matrix.
+    """Maps names of features to columns, to turn dicts or strings into rows of a CSR matrix.
 
     In a dict, a number is the value of its feature, and a string, as in ``{"word": "the"}``, means
     that the feature "word=the" has the value 1. In a collection of strings, each string is the name
     of a feature with the value 1. scikit-learn's `DictVectorizer` makes the same matrix, apart from
-    the order of the columns, but takes ten times as long, which would be most of the time of a
-    prediction.
+    the order of the columns, but takes ten times as long, which would be most of the time of
+    a prediction.
     """
 
     def __init__(self):
@@ -62,13 +62,17 @@ class FeatureIndex:
         return self._matrix(np.frombuffer(indices, np.int32), data, by_dict, lengths)
 
     def _learner(self):
-        """Return a function that maps names to columns, and gives new names new columns."""
+        """Return a function that maps a name to its column, and a new name to a new column."""
         self.columns = defaultdict()
         self.columns.default_factory = self.columns.__len__
         return self.columns.__getitem__
 
     def _matrix(self, columns, data, by_dict, lengths):
-        """Return the CSR matrix of features; `columns` are their columns, or -1 if unknown.
+        """Return the CSR matrix of features.
+
+        The arrays describe all features of all positions: `columns` holds the column, or -1 for an
+        unknown feature, `data` the value, and `by_dict` True if the feature is from a dict.
+        `lengths` holds the number of features of each position.
 
         A feature that occurs twice in a collection of strings counts once.
         """
@@ -85,7 +89,7 @@ class FeatureIndex:
 
 
 def _named(item, sequence):
-    """Return the distinct names and the values of the features of a dict."""
+    """Return the names and the values of the features of a dict."""
     names, numbers = [], []
     for name, value in item.items():
         if isinstance(value, str):
@@ -215,7 +219,7 @@ def _starts(lengths):
 
 
 def _stacked(X):
-    """Return the sequences, which are arrays or sparse matrices, as one matrix; and the starts."""
+    """Stack the arrays or sparse matrices X; return the matrix, and the start of each sequence."""
     parts = []
     for i, sequence in enumerate(X):
         if issparse(sequence):
@@ -245,7 +249,7 @@ def _stacked(X):
 
 
 def positions(X: Any) -> tuple[Any, np.ndarray]:
-    """Return all positions as one matrix, or as one list of dicts or strings; and the starts."""
+    """Return all positions as one matrix or one list, and the start of each sequence."""
     X = _list_of(X, "X", "sequences")
     if not _holds_items(X):
         return _stacked(X)
@@ -266,9 +270,9 @@ def is_missing(label: Any) -> bool:
 def flat_labels(y: Any, start: np.ndarray, name: str = "y") -> list:
     """Return the labels of all positions as one list, with None for missing labels.
 
-    None in place of a sequence means that all its labels are missing. Raise a ValueError if the
-    number of sequences, or the length of a sequence, differs from X, whose first positions are
-    `start` (n + 1,). Error messages refer to `y` as `name`.
+    None in place of a sequence means that all its labels are missing. A ValueError is raised if the
+    number of sequences, or the length of a sequence, differs from X. `start` (n + 1,) holds the
+    first position of each sequence of X. Error messages refer to `y` as `name`.
     """
     if isinstance(y, np.ndarray) and y.ndim == 2:
         y = list(y)
@@ -323,7 +327,7 @@ def find_classes(labels: Iterable, name: str = "y") -> np.ndarray:
 
 
 def codes_of(labels: list, classes: np.ndarray, name: str = "y") -> np.ndarray:
-    """Return the index in `classes` of each label, (T,), or `MISSING` if a label is missing.
+    """Return the index (T,) in `classes` of each label, or `MISSING` if a label is missing.
 
     Raise a ValueError, which refers to the labels as `name`, if a label is not in `classes`.
     """

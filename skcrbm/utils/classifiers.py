@@ -24,7 +24,7 @@ from skcrbm.utils.validation import as_float_array
 
 
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the model inside pipelines and searches that predicts, and X transformed for it.
+    """Return the model that predicts, inside of pipelines and searches, and X transformed for it.
 
     The final model is the last step of a `Pipeline`, the model inside of a `FrozenEstimator`, the
     best model of a fitted search such as `GridSearchCV`, or the estimator of a search that is not
@@ -71,7 +71,7 @@ def inner_method(model: Any, method: str) -> Callable | None:
 
 @contextlib.contextmanager
 def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
-    """Extend the error of an estimator's `fit` about a 2-D y or missing labels by a remedy."""
+    """Add a remedy to an error that `fit` raises for a 2-D y or for missing labels."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Scaling of the columns of X, and conversion of coefficients between scaled and given columns."""
+"""Scale the columns of X, and convert coefficients between scaled and given columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCALES = "The columns of X are not on one scale, or far from standard deviation 
 # than the factor _SD_RATIO. Images, whose border pixels are nearly always off, stay far below this
 # factor.
 _LEAST_SD, _MOST_SD, _SD_RATIO = 0.01, 20.0, 1000.0
-_ROWS_CHECKED = 4096  # number of rows that `warn_of_scales` reads, about
+_ROWS_CHECKED = 4096  # `warn_of_scales` reads about this number of rows
 
 
 class Columns(Versioned):
@@ -58,8 +58,8 @@ class Columns(Versioned):
 
     _warns_of_version = False
 
-    shift: np.ndarray  # (D,) float64
-    factor: np.ndarray  # (D,) float64
+    shift: np.ndarray  # (D,) float64, subtracted from the columns
+    factor: np.ndarray  # (D,) float64, multiplied with the shifted columns
     variance: float  # sum of the variances of the columns z
 
     _saved = ("shift", "factor", "variance")
@@ -182,7 +182,7 @@ def in_double(X: Any, columns: Columns | None = None) -> Any:
 def dense_chunks(X: np.ndarray, n_more: int = 0) -> list[slice]:
     """Cut the rows of a dense X into blocks of some megabytes.
 
-    `n_more` is the number of further numbers per row that the caller computes for a block.
+    `n_more` is the number of values per row that the caller computes in addition to X.
     """
     return row_chunks(X.shape[0], max(1, BLOCK_ENTRIES // max(1, X.shape[1] + n_more)))
 
@@ -224,8 +224,8 @@ def _dense_scales(X, share, centre):
     """Return five arrays (D,) that describe the columns: shift, width, unit, variance, varies.
 
     To avoid overflow, a column is scaled in two steps: (x - shift) is divided by `width`, the range
-    of the column, and then by `unit`. The variance is of the column after the first step. `varies`
-    is False for columns that are constant up to rounding.
+    of the column, and then by `unit`. The variance is measured between the two steps. `varies` is
+    False for columns that are constant up to rounding.
     """
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     rounding = 10.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
@@ -265,7 +265,8 @@ def _sparse_scales(X, share, centre):
     filled = total(shares * (values != 0))
     square = total(shares * values**2)
     mean = total(shares * values)
-    # Variance around the mean, to which each entry that is not stored adds its share of mean^2.
+    # Compute the variance around the mean. An entry that is not stored is 0, so it adds its share
+    # times mean^2.
     second = total(shares * ((values - mean[X.indices]) ** 2 - mean[X.indices] ** 2)) + mean**2
     varies = second > _CONSTANT**2 * square
     second = np.where(varies, second, 0.0)

@@ -62,7 +62,7 @@ def _interrupted(error, handled):
 
     `handled` is the error that the caller was already handling; it does not count as a cause.
     """
-    seen = [handled]  # the chain of causes may be circular
+    seen = [handled]  # errors already visited, because the chain of causes may be circular
     while error is not None and not any(error is other for other in seen):
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -90,7 +90,7 @@ except ImportError:  # older scikit-learn has no callbacks: define replacements 
 
 
 class EpochCallbacks:
-    """Calls the callbacks of an estimator at the begin and end of the fit and of each epoch.
+    """Calls the callbacks of an estimator at the beginning and end of the fit and of each epoch.
 
     `max_subtasks` is the number of epochs, or None if it is not known in advance. Callbacks get X
     and y as the user passed them, and `sample_weight` as metadata. `task_name` is the word for an
@@ -174,7 +174,7 @@ def pass_hooks(
     attributes: Callable[[Any], dict],
     summary: Callable[[float, float], str] = _violation_and_share,
 ) -> Iterator[dict[str, Callable]]:
-    """Provide the functions that a large margin solver calls at the begin and end of each pass.
+    """Provide the functions that a large margin solver calls before and after each pass.
 
     The functions print the progress and run the callbacks. Their keys are "on_pass_begin" and
     "on_pass_end". The dict is empty if nothing is printed and there are no callbacks.
@@ -224,8 +224,8 @@ def warn_of_early_end(
         )
 
 
-# Least number of seconds between two updates of a progress line in a terminal (terminals are
-# slow), and between two progress lines in a file.
+# Least number of seconds between two updates of the progress line in a terminal, because terminals
+# are slow, and between two progress lines in a file.
 _PAUSE, _FILE_PAUSE = 0.1, 30.0
 
 

@@ -1,4 +1,4 @@
-"""Cliques of a graph that a user lists or asks for by size, and elimination orders of graphs."""
+"""List or validate cliques of variables, and find elimination orders of graphs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def min_fill(
         return log2(counts[v]) + sum(log2(counts[u]) for u in near)
 
     # A variable with at most one neighbour adds no edge, so it is always eliminated first. The new
-    # edges of other variables are counted only when no such variable is left, on a tree never.
+    # edges of other variables are counted only if no such variable is left (never on a tree).
     leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2]
     heapq.heapify(leaves)
     stale, current, heap = set(joined), {}, []

@@ -1,4 +1,4 @@
-"""p(y | x) of a fitted classifier over all label vectors: a joint model, or independent labels."""
+"""The distribution p(y | x) over all label vectors under a fitted classifier."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skcrbm.utils.validation import count_rows
 
 
 class LabelDistribution:
-    """p(y | x) of the L labels of a 2-D y under a fitted classifier.
+    """Distribution p(y | x) of the L labels of a 2-D y under a fitted classifier.
 
     A classifier with the method ``score_label_sets(X, label_sets)``, itself or as the final model
     of a pipeline, is a joint model. For any other classifier the labels are independent given x,
@@ -35,20 +35,20 @@ class LabelDistribution:
         return self.n_labels <= MAX_ALL_LABEL_SETS
 
     def marginals(self, X: Any) -> np.ndarray:
-        """Return P(y_i = 1 | x), (N, L)."""
+        """Return the probabilities P(y_i = 1 | x) (N, L)."""
         return label_marginals(self.model.predict_proba(X), getattr(self.model, "classes_", None))
 
     def log_proba(self, X: Any, labels: np.ndarray) -> np.ndarray:
-        """Return the log-probabilities (N,) of a label vector per row, `labels` (N, L)."""
+        """Return the log-probability (N,) of the label vector of each row; `labels` is (N, L)."""
         if self.is_joint:
             return np.asarray(call_given(self.model, "score_samples", X, None, y=labels))
         return _independent(self.marginals(X), labels)
 
     def tables(self, X: Any, known: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
-        """Iterate over blocks of rows, with the log-probabilities (n, 2^L) of all label vectors.
+        """Yield slices of rows, each with the log-probabilities (n, 2^L) of all label vectors.
 
-        The columns have the order of `all_label_vectors`. The probabilities of a joint model are
-        given the `known` labels (N, L), NaN elsewhere.
+        The columns have the order of `all_label_vectors`. `known` (N, L) holds known labels, and
+        NaN for the other labels. A joint model conditions its probabilities on the known labels.
         """
         vectors = all_label_vectors(self.n_labels)
         proba = None if self.is_joint else self.marginals(X)
@@ -82,13 +82,13 @@ class LabelDistribution:
 
 
 def is_joint(model: Any) -> bool:
-    """Return True if a classifier has a joint distribution of the labels, `score_label_sets`."""
+    """Return True if a classifier has a joint distribution (the method `score_label_sets`)."""
     return inner_method(model, "score_label_sets") is not None or hasattr(model, "score_label_sets")
 
 
 def _independent(proba, labels):
-    """Return the log-probabilities of label vectors (..., L) of independent labels."""
-    if proba.ndim == 3 and proba.shape[1] == 1 and len(labels) == 1:  # all vectors at once
+    """Return the log-probabilities of label vectors (..., L) if the labels are independent."""
+    if proba.ndim == 3 and proba.shape[1] == 1 and len(labels) == 1:  # use matrix products
         proba, labels = proba[:, 0], labels[0].astype(float)
         impossible = (proba == 0) @ labels.T + (proba == 1) @ (1 - labels).T > 0
         on, off = (np.log(np.where(p > 0, p, 1)) for p in (proba, 1 - proba))

@@ -210,7 +210,7 @@ def without_known(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
 
 
 def require_observed(observed: np.ndarray, name: str = "y", entry: str = "entry") -> None:
-    """Raise an error unless `observed`, which must be False in rows of weight 0, has a True."""
+    """Raise an error if `observed`, which must be False in rows of weight 0, is all False."""
     if not observed.any():
         raise NothingToLearnError(
             f"{name} holds no observed {entry} in the rows with a positive sample_weight: "
@@ -255,7 +255,7 @@ def class_vector(y: Any, warn: bool) -> np.ndarray:
     if found:
         raise ValueError(f"y contains {found}; only a 2-D indicator y may hold NaN (not observed)")
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn casts labels to integers
+        with np.errstate(over="ignore", invalid="ignore"):  # casts to integers may overflow
             check_classification_targets(y)
     except (TypeError, ValueError) as error:
         raise ValueError(f"y must hold labels of a single, sortable type: {error}") from error
@@ -368,7 +368,7 @@ def label_names_of(y: Any, argument: str = "y") -> np.ndarray | None:
 
 def is_frame(y: Any) -> bool:
     """Return True if y is a data frame of any library."""
-    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # lazy: no `shape`
+    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # not lazy frames
 
 
 def indicator_by_name(
@@ -381,9 +381,9 @@ def indicator_by_name(
     """Return y as a 0/1/NaN matrix (N, n_labels) with its columns in the order of the labels.
 
     The columns of a data frame are matched with the `names` of the labels, and labels without a
-    column become NaN. Other containers are taken by position, and so is a data frame if the labels
-    of the model have no names (`names` is None), then with a warning. A ValueError lists columns
-    that are not labels of the model.
+    column become NaN. If the labels of the model have no names (`names` is None), the columns are
+    taken by position, with a warning. Other containers are always taken by position. A ValueError
+    lists columns that are not labels of the model.
     """
     values = indicator_with_nan(y, argument, dtype)
     columns = label_names_of(y, argument) if is_frame(y) else None
@@ -447,7 +447,7 @@ def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
     """Warn about labels of a 0/1/NaN matrix (N, L) whose observed entries are all equal.
 
     A label that is always 0 gets the warning only if some of its entries are missing. Without
-    missing entries it is ordinary, for example a rare label in a fold of the rows.
+    missing entries such a label is ordinary, for example a rare label in a fold of the rows.
     """
     off, on = np.zeros((2, visible.shape[1]), bool)
     gaps = np.zeros(visible.shape[1], bool)
@@ -522,7 +522,7 @@ def _listed(names):
 
 
 def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two weights (L,) of each label: of the rows with a 1, and of its observed rows.
+    """Return for each label the total weights (L,) of the rows with a 1, and of the observed rows.
 
     `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows.
     """
@@ -591,7 +591,7 @@ def may_be_empty(y: np.ndarray) -> bool:
 def unseen_share(y: np.ndarray) -> float:
     """Estimate the share of new rows whose label set does not occur in y, a 0/1/NaN matrix (N, L).
 
-    The Good-Turing estimate is the share of complete rows whose label set occurs once, or 1.
+    The Good-Turing estimate is the share of complete rows with a unique label set (1 without rows).
     """
     bits = _bits(y, complete=True)
     if not len(bits):

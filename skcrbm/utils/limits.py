@@ -8,11 +8,11 @@ import numpy as np
 
 # ---------------------------------------------------- small enough to enumerate
 
-#: Default of `max_units`, the number of variables that "exact" enumerates: 2^20 states take about
-#: a second per model.
+#: Default of `max_units`, the largest number of variables that "exact" enumerates: 2^20 states take
+#: about a second per model.
 MAX_ENUMERATED = 20
 
-#: The largest `max_units`.
+#: Largest value of `max_units` that a user may choose.
 MAX_UNITS = 30
 
 #: Largest number of variables that "exact" enumerates in NumPy, for an energy without its own
@@ -95,9 +95,9 @@ LAYERED_CHUNK_ROWS = 64
 #: Number of rows in a vector instruction of the kernels of layered models.
 VECTOR_ROWS = 8
 
-#: Number of weights of sparse inputs from which an update changes only those rows of the weight
-#: matrix that its batch reads. With fewer weights, which stay in the caches, it is quicker to
-#: update all weights than to find the rows.
+#: With at least this number of weights of sparse inputs, an update changes only those rows of the
+#: weight matrix that its batch reads. Fewer weights stay in the caches, so it is quicker to update
+#: all weights than to find the rows.
 ROW_SPARSE_WEIGHTS = 2**21
 
 #: Largest temporary array, in entries, that stays in the L2 cache.
@@ -137,12 +137,13 @@ LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 #: does not overflow in float32.
 MAX_MAGNITUDE = 1e30
 
-#: Larger fields lose significant digits in sums. At this value float64 keeps seven decimals.
+#: With a field of at least this magnitude, `infer` clamps the variable if the field alone decides
+#: it, because sums would lose significant digits. At this value float64 keeps seven decimals.
 LARGE_FIELD = 1e9
 
-#: Largest field in `infer` of a variable that its field does not decide, for example because other
-#: states of its node have an equal field. The rounding error of log-weights is then 1e-6; a larger
-#: field is an error.
+#: A field of a larger magnitude raises an error in `infer`, unless the field alone decides its
+#: variable. For example, it decides nothing if another state of the node has an equal field. At
+#: this value the rounding error of log-weights is 1e-6.
 UNDECIDED_FIELD = 1e10
 
 #: Used in Gibbs sampling if both values of a variable have weight 0 given the other variables: each

@@ -1,4 +1,4 @@
-"""Computation over rows in blocks and threads, with results independent of the thread number."""
+"""Compute over rows in blocks and threads; results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def _pool(n_threads):
 
 
 def row_chunks(n_rows: int, size: int) -> list[slice]:
-    """Cut n_rows rows into slices of at most `size` rows, independent of the thread number."""
+    """Cut n_rows rows into slices of at most `size` rows, whatever the number of threads."""
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
 def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Return ``X coef' + intercept`` (N, K); a dense X is converted to the dtype by blocks."""
+    """Return ``X coef' + intercept`` (N, K); a dense X is converted to its dtype block by block."""
     dtype = np.result_type(X.dtype, coef)
     coef = coef.astype(dtype, copy=False)
     if issparse(X) or X.dtype == dtype:
@@ -225,7 +225,7 @@ def _lift(token):
 
 
 def _after_fork():
-    """Reset the pools and the BLAS limit in a child process, which has no threads of its parent."""
+    """Reset the pools and the BLAS limit in a child process, where no thread of the parent runs."""
     global _limit_lock
     _pool.cache_clear()
     _limit_lock = threading.Lock()

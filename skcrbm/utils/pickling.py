@@ -1,4 +1,4 @@
-"""Pickled states that record the version of skcrbm, so that an old pickle gives a clear message."""
+"""Record the version of skcrbm in pickles, so that loading an old pickle gives a clear message."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Versioned:
     ``__getstate__``, such as `BaseEstimator`.
     """
 
-    #: Attributes that every object (of estimators: every fitted object) has. Fields of dataclasses
-    #: and parameters of estimators need not be listed.
+    #: Attributes that every object of the class has (every fitted object, if the class is an
+    #: estimator). Fields of dataclasses and parameters of estimators need not be listed.
     _saved: ClassVar[tuple] = ()
     #: False for parts of a model, so that loading a model warns only once, with the model's name.
     _warns_of_version: ClassVar[bool] = True
@@ -46,8 +46,8 @@ def checked_state(cls: type, state: dict) -> dict[str, Any]:
     """Return the state without the version, and warn if another version wrote the state.
 
     Parts of a model do not warn, because the model does. A ValueError is raised if an attribute
-    that objects of the class need is missing. This is checked for equal versions, too, because the
-    number of a version does not change during development.
+    that objects of the class need is missing. Attributes that are not fitted attributes are checked
+    even if the versions are equal, because the version does not change during development.
     """
     state = dict(state)
     version = state.pop(_KEY, "before 0.1")

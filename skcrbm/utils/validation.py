@@ -120,7 +120,7 @@ def checked_features(
             )
         if hold_dates(X):
             raise TypeError("it holds dates or times; convert them to numbers with a unit")
-        with np.errstate(over="ignore", invalid="ignore"):  # inf gives an error of its own
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity raises an error below
             finite = "allow-nan" if allow_nan else True
             X = validate_data(
                 estimator,
@@ -204,7 +204,7 @@ def filled_with_nan(array: Any) -> Any:
 def hold_dates(values: Any) -> bool:
     """Return True if an array-like holds dates or times.
 
-    A cast to float would silently turn these into numbers that depend on their unit.
+    A cast to float would silently turn dates into numbers that depend on their unit.
     """
     if hasattr(values, "dtypes") and hasattr(values, "columns"):  # a data frame of any library
         kinds = {getattr(dtype, "kind", "") for dtype in values.dtypes}

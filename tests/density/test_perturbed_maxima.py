@@ -31,7 +31,7 @@ def test_ising_model_of_digits(digits):
     own = sample(model.energy_, sampler, n_samples=5, random_state=1)[0]
     np.testing.assert_array_equal(model.sample(5, random_state=1), own)
     model.set_params(inference="sum_product")
-    with pytest.warns(UserWarning, match="of the Gibbs distribution, which has other"):
+    with pytest.warns(UserWarning, match="of the Gibbs distribution with these"):
         model.score_samples(digits[:2])
 
 

@@ -124,7 +124,7 @@ class CliqueProblem:
     signs: np.ndarray
     limit: np.ndarray  # (N, V); set to 0 for missing values and for variables without a margin
     margin: float
-    penalty: np.ndarray  # (T,)
+    penalty: np.ndarray  # (T,) factors of the L1 penalty
     inputs: Any = None  # x as a CSR matrix (N, D); None if the margins have no linear part
     # Parameters that the error message for overflow names.
     large: str = "C, margin or alpha_l1"
@@ -181,9 +181,9 @@ class CliqueProblem:
 class CliqueFit:
     """The result of `fit_cliques`."""
 
-    weight: np.ndarray  # (T,)
-    input_weight: np.ndarray  # (V, D)
-    dual: np.ndarray  # (N, V)
+    weight: np.ndarray  # (T,) learned weights
+    input_weight: np.ndarray  # (V, D) weights of the inputs x
+    dual: np.ndarray  # (N, V) dual variables
     gap: float  # (primal - dual) / primal objective
     n_iter: int  # number of passes over the rows
     reason: str  # why training ended: "tol", "max_iter", "callback" or "interrupted"

@@ -147,7 +147,7 @@ class StructuralMarginProblem:
             return found, np.ones(len(found), bool)
         energy = IsingEnergy(pairwise, fields)
         if method.name == "linear_program":
-            from skcrbm.inference.ising.roof_dual import relaxed_labels  # needs kernels
+            from skcrbm.inference.ising.roof_dual import relaxed_labels  # loads kernels
 
             means, _, _ = relaxed_labels(energy, self.n_jobs)
             return means.astype(np.float64), np.ones(len(means), bool)
@@ -165,9 +165,9 @@ class StructuralMarginProblem:
 class StructuralMarginFit:
     """The result of `fit_cutting_planes`."""
 
-    coef: np.ndarray  # (L, D)
-    intercept: np.ndarray  # (L,)
-    pairwise: np.ndarray  # (L, L)
+    coef: np.ndarray  # (L, D) coefficients A of the columns of X
+    intercept: np.ndarray  # (L,) intercepts b
+    pairwise: np.ndarray  # (L, L) pair weights S
     objective: float  # objective of the weights, computed from the maxima that the searches found
     gap: float  # (objective - lower bound) / objective
     n_iter: int  # number of iterations, each with a search in all rows

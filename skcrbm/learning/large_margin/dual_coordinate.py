@@ -147,10 +147,10 @@ class LargeMarginProblem:
 class LargeMarginFit:
     """The result of `fit_large_margin`."""
 
-    coef: np.ndarray  # (L, D)
-    intercept: np.ndarray  # (L,)
-    pairwise: np.ndarray  # (L, L)
-    dual: np.ndarray  # (N, L)
+    coef: np.ndarray  # (L, D) coefficients A of the columns of X
+    intercept: np.ndarray  # (L,) intercepts b
+    pairwise: np.ndarray  # (L, L) pair weights S
+    dual: np.ndarray  # (N, L) dual variables
     gap: float  # (primal - dual) / primal objective
     violation: float  # see `LargeMarginProblem.violation`; at most `tol` if training has converged
     n_iter: int  # number of passes over the rows
