@@ -422,7 +422,8 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         check_count("k", k)
         with one_blas_thread():
             top = self._joint(X, y_known).top(k, candidates, method, random_state)
-        return top if self._label_container == "default" else self._framed_top(top, X)
+        arrays = self._label_container in ("default", "sparse")
+        return top if arrays else self._framed_top(top, X)
 
     def _framed_top(self, top, X):
         """Return the `TopLabelSets` as data frames or series, with k rows for each row of X."""

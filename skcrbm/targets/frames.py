@@ -1,4 +1,4 @@
-"""Convert predictions to data frames and series of pandas or polars."""
+"""Convert predictions to data frames and series of pandas or polars, or to sparse matrices."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import importlib.util
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from sklearn.utils._optional_dependencies import check_pandas_support
 
-_CONTAINERS = ("default", "pandas", "polars")
+_CONTAINERS = ("default", "pandas", "polars", "sparse")
 
 
 def check_container(container: Any) -> None:
     """Raise an error if `container` is unknown, or its library is not installed."""
     if container not in _CONTAINERS:
-        raise ValueError(f"container must be 'default', 'pandas' or 'polars', got {container!r}")
+        raise ValueError(
+            f"container must be 'default', 'pandas', 'polars' or 'sparse', got {container!r}"
+        )
     if container == "pandas":
         check_pandas_support("set_label_output('pandas')")
     elif container == "polars" and importlib.util.find_spec("polars") is None:
@@ -47,3 +50,10 @@ def named_series(values: np.ndarray, index: Any, name: Any, container: str) -> A
     import pandas as pd
 
     return pd.Series(values, index, name=name)
+
+
+def sparse_labels(labels: Any) -> Any:
+    """Return labels (N, L), or the first item of a tuple, as a CSR matrix."""
+    if isinstance(labels, tuple):
+        return (csr_matrix(labels[0]), *labels[1:])
+    return csr_matrix(labels)

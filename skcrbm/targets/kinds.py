@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score
 
 from skcrbm.metrics import masked_score
 from skcrbm.targets.class_weight import row_weights, weights_by_class, weights_by_label
-from skcrbm.targets.frames import check_container, label_frame, named_series
+from skcrbm.targets.frames import check_container, label_frame, named_series, sparse_labels
 from skcrbm.utils.classifiers import check_outer_fitted, label_marginals, proba_of_classes
 from skcrbm.utils.labels import (
     all_strings,
@@ -520,13 +520,16 @@ class TargetsMixin(ClassifierMixin):
 
         Parameters
         ----------
-        container : {"default", "pandas", "polars"}, default=None
-            "default" returns NumPy arrays. "pandas" and "polars" return data frames with a column
+        container : {"default", "pandas", "polars", "sparse"}, default=None
+            "default" returns NumPy arrays. "sparse" returns the labels that `predict` gives for a
+            2-D y as a CSR matrix, which saves memory if there are many labels; scores and
+            probabilities stay arrays. "pandas" and "polars" return data frames with a column
             for each label, named as in the y of `fit`; for a 1-D y `predict` returns a series. In
             pandas, predictions have the index of X if X is a data frame; in polars, column names
             are strings. Results with a matrix per row (`sample`, `predict_pairwise_proba`) stay
             arrays. Scores and probabilities of a 1-D y stay arrays as well, because scikit-learn's
-            scorers index them as arrays. None keeps the current container.
+            scorers index them as arrays. None keeps the current container. Clones and pickles
+            keep the setting.
 
         Returns
         -------
@@ -539,10 +542,6 @@ class TargetsMixin(ClassifierMixin):
             If the container is unknown.
         ImportError
             If the library of the container is not installed.
-
-        Notes
-        -----
-        Clones and pickles of the estimator keep the setting.
         """
         if container is None:
             return self
@@ -554,7 +553,7 @@ class TargetsMixin(ClassifierMixin):
 
     @property
     def _label_container(self):
-        """Container of predictions: "default", "pandas" or "polars"."""
+        """Container of predictions: "default", "pandas", "polars" or "sparse"."""
         return getattr(self, "_sklearn_output_config", {}).get("labels", "default")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -581,16 +580,18 @@ class TargetsMixin(ClassifierMixin):
 def label_output(method: Callable) -> Callable:
     """Decorate a prediction method, so that it returns the container set by `set_label_output`.
 
-    The method returns an array with a row for each row of X, or a tuple whose first item is such an
-    array; only this array is converted.
+    The method returns an array (N, ...), or a tuple whose first item is such an array.
     """
 
     @functools.wraps(method)
     def named(self, X, *args, **kwargs):
         answer = method(self, X, *args, **kwargs)
         container = self._label_container
-        if container == "default" or (method.__name__ in _SCORES and not self._targets.multilabel):
+        is_score, multilabel = method.__name__ in _SCORES, self._targets.multilabel
+        if container == "default" or (is_score and not multilabel):
             return answer
+        if container == "sparse":
+            return sparse_labels(answer) if multilabel and not is_score else answer
         index = X.index if hasattr(X, "iloc") else None
         if isinstance(answer, tuple):
             return (self._targets.framed(answer[0], index, container), *answer[1:])
