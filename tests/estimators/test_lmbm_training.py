@@ -320,7 +320,10 @@ def test_overflow(scale):
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
-@pytest.mark.parametrize(("n_labels", "penalty"), [(6, 30.0), (6, np.inf), (46, 300.0)])
+@pytest.mark.parametrize(
+    ("n_labels", "penalty"),
+    [(6, 30.0), (6, np.inf), pytest.param(46, 300.0, marks=pytest.mark.compiled)],
+)
 def test_few_passes_are_enough_where_columns_and_labels_depend_on_each_other(
     n_labels, penalty, kind
 ):
