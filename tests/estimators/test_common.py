@@ -30,17 +30,17 @@ ESTIMATORS = [getattr(skcrbm, name) for name in MODELS]
 
 
 @pytest.mark.compiled
-@parametrize_with_checks([CRBMClassifier(), LMBMClassifier()])
-def test_default_estimator(estimator, check):
+@parametrize_with_checks(
+    [CRBMClassifier(n_hidden=2, alpha=1e-3, max_iter=50), LMBMClassifier()],
+)
+def test_estimator(estimator, check):
     run_check(estimator, check)
 
 
 @pytest.mark.deep
 @pytest.mark.compiled
-@parametrize_with_checks(
-    [kind() for kind in ESTIMATORS if kind not in (CRBMClassifier, LMBMClassifier)]
-)
-def test_other_default_estimators(estimator, check):
+@parametrize_with_checks([kind() for kind in ESTIMATORS if kind is not LMBMClassifier])
+def test_default_estimators(estimator, check):
     run_check(estimator, check)
 
 
