@@ -34,9 +34,9 @@ class DualDecomposition(InferenceMethod):
     The right side is convex in the shifts s. It is minimised by subgradient steps, whose length is
     Polyak's step towards the value of the best state found, or towards a level above this value
     [2]_. The lowest bound is kept. From time to time the average state of the parts is rounded, and
-    improved by flips of single units. If all parts agree on a state, this state is proven to be the best. They agree if
-    couplings are weak, biases are strong, or all couplings are attractive. With strong couplings of
-    both signs a gap remains, however many steps are taken.
+    improved by flips of single units. If all parts agree on a state, this state is proven to be the
+    best. They agree if couplings are weak, biases are strong, or all couplings are attractive. With
+    strong couplings of both signs a gap remains, however many steps are taken.
 
     Branch and bound closes the gap: a unit on which the parts disagree is clamped to 0 in one node
     and to 1 in another, and both nodes are bounded, starting from the current shifts. If there is

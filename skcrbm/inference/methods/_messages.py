@@ -138,8 +138,8 @@ class TreeReweighted(MessagePassing):
     edge.
 
     In an `IsingEnergy` the labels are visited in turn, and the random spanning trees are uniform
-    over the graph of non-zero couplings. Then rho is the effective resistance of the edge: ``2 / L`` on the
-    complete graph, 1 on trees.
+    over the graph of non-zero couplings. Then rho is the effective resistance of the edge:
+    ``2 / L`` on the complete graph, 1 on trees.
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, which often
     needs a damping of 0.5. Random acyclic sets of factors take the place of spanning trees: a
@@ -264,12 +264,12 @@ class MeanField(IterativeMethod):
     """Mean field: a fully factorised approximation ``q(v, h) = prod_i q(v_i) prod_j q(h_j)``.
 
     The returned log Z is a lower bound, which no iteration decreases. Pairwise beliefs are products
-    of marginals. In an RBM an iteration updates all hidden beliefs, ``tau_h = sigma(c + W' tau_v)``,
-    then all visible beliefs, ``tau_v = sigma(b + W tau_h)``; visible beliefs start at ``sigma(b)``.
-    The labels of an `IsingEnergy` are updated one after the other,
-    ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``, and so are the variables of a `FactorGraphEnergy`.
-    If the beliefs of a factor graph give impossible states a probability of 0.001 or more, the
-    model is reported as not converged.
+    of marginals. In an RBM an iteration updates all hidden beliefs,
+    ``tau_h = sigma(c + W' tau_v)``, then all visible beliefs, ``tau_v = sigma(b + W tau_h)``;
+    visible beliefs start at ``sigma(b)``. The labels of an `IsingEnergy` are updated one after the
+    other, ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``, and so are the variables of a
+    `FactorGraphEnergy`. If the beliefs of a factor graph give impossible states a probability of
+    0.001 or more, the model is reported as not converged.
 
     Parameters
     ----------

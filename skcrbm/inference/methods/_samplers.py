@@ -368,9 +368,10 @@ class AnnealedImportanceSampling(_RandomMethod):
 
     Chains start from the model without couplings, whose log Z is known. In the next models the
     couplings are multiplied by beta, which grows from 0 to 1 in equal steps, with a Gibbs sweep at
-    each step. The hidden units of an RBM are summed out of the importance weights. The couplings of a factor graph
-    are all its log-potentials, including tables of a single variable. A factor graph with entries
-    of -inf, OR or AND factors is refused, because its variables are not independent at beta = 0.
+    each step. The hidden units of an RBM are summed out of the importance weights. The couplings of
+    a factor graph are all its log-potentials, including tables of a single variable. A factor graph
+    with entries of -inf, OR or AND factors is refused, because its variables are not independent at
+    beta = 0.
 
     The result has `standard_error` and `effective_sample_size`, between 1 and the number of chains.
     The standard error comes from the delta method, and is enlarged if single chains have large
