@@ -504,7 +504,7 @@ def sum_statistics(
 
 
 def with_folded_evidence(solve: Callable) -> Callable:
-    """Decorate a solver that cannot handle evidence, so that the result can.
+    """Make a solver that ignores clamped variables valid for energies with evidence; a decorator.
 
     The solver gets an energy whose fields include the effect of the clamped variables
     (`PairwiseEnergy.fold_evidence`), and must skip the variables that are not in `energy.free`.

@@ -1,4 +1,4 @@
-"""Solvers of `LayeredEnergy`, which run the iterations of truncated inference to convergence."""
+"""Solve queries about a `LayeredEnergy`: run truncated inference until it converges."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _solve(network, method, energy, query):
 
 
 def _inputs(energy):
-    """Return the `LayeredInput` of an energy: its fields and its clamped nodes, with rows last."""
+    """Return a `LayeredInput` with the fields and the clamped nodes of an energy."""
     structure = energy.structure
     means = np.empty((energy.n_models, 0), energy.dtype)
     fields: list[Any] = [
@@ -135,7 +135,7 @@ def _inputs(energy):
 
 
 def _by_layer(energy, values):
-    """Return, for each layer, its part of values (N, n_variables) and its number of nodes."""
+    """Split `values` (N, n_variables) by layer; yield each part with its number of nodes."""
     return zip(energy.by_layer(values), energy.structure.n_nodes, strict=True)
 
 
@@ -163,7 +163,7 @@ def _until_converged(network, inputs, tolerance):
     # Beliefs may be constant before the inputs have reached all layers, without having converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
-        if len(trace.beliefs) == t + 1:  # iteration 1 may be done already, shared by all rows
+        if len(trace.beliefs) == t + 1:  # False if `_begin` has already run iteration 1
             network._advance(trace, t, later)
             _forget(trace)
         change, moved = _movement(trace, tolerance)

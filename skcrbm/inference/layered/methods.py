@@ -1,4 +1,4 @@
-"""Message passing (sum-product, tree-reweighted, max-product) and mean field on layered models."""
+"""Pass messages on layered models: sum-product, tree-reweighted, max-product and mean field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skcrbm.kernels.layered_messages import Edges, expected_fields_vjp, send, se
 
 
 class MessageNetwork(LayeredNetwork):
-    """Sum-product or tree-reweighted messages.
+    """Passes sum-product or tree-reweighted messages.
 
     If `reweighted`, messages are weighted by the edge appearance probabilities rho of
     `Connection.edge_appearance`, else rho is 1. `with_input` is True if some inputs are not
@@ -35,7 +35,8 @@ class MessageNetwork(LayeredNetwork):
             pair, pair_table, pair_rho = connection.reweighting
             rho = connection.edge_appearance.astype(self.dtype)
             pair_rho = pair_rho.astype(self.dtype)
-            # If each table has a single rho, the pairs (table, rho) are the tables.
+            # If each table has a single rho, no list of pairs (table, rho) is needed: pair p has
+            # table p.
             if np.array_equal(pair_table, np.arange(connection.n_tables)):
                 pair_table, weights = None, weights / pair_rho[:, None, None]
             else:
@@ -58,9 +59,9 @@ class MessageNetwork(LayeredNetwork):
     def _sufficient(self, inputs):
         """Return the number of iterations after which the output does not change.
 
-        It is 2 if the graph is a star given the inputs: the message of a hidden node to the output
-        node then depends only on the inputs, and later iterations repeat the message of iteration
-        2. Otherwise all iterations are needed.
+        Two iterations are enough if the graph is a star given the inputs: then the message of a
+        hidden node to the output node depends only on the inputs, and later iterations repeat it.
+        Otherwise all iterations are needed.
         """
         star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
         return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
@@ -86,7 +87,7 @@ class MessageNetwork(LayeredNetwork):
                 messages[c] = np.zeros((len(edges.left), width * n), self.dtype)
 
     def _steps(self, trace, t):
-        """Yield (connection, edges, forward) for the steps of iteration t, in their order."""
+        """Yield the steps of iteration t in order, as tuples (connection, edges, forward)."""
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
@@ -141,8 +142,9 @@ class MessageNetwork(LayeredNetwork):
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
         """Propagate gradients back through iteration t.
 
-        `direct` has the gradients of the messages of iteration t from their later uses. Return the
-        gradients of the messages of the iteration before.
+        `direct` maps (connection, forward) to the gradient with respect to a message of iteration
+        t, through the steps that subtract this message later. Return such gradients for the
+        messages of iteration t - 1.
         """
         direct = {} if direct is None else direct
         before = {}
@@ -185,9 +187,10 @@ class MessageNetwork(LayeredNetwork):
         return flat
 
     def _pair_moments(self, trace, expected):
-        """Return sums of the pairwise beliefs P(x | y) q(y), flat by connection; y is on the right.
+        """Return sums of pairwise beliefs P(x | y) q(y), flat by connection.
 
-        These beliefs agree with the marginals q(y) of the right nodes.
+        x is a state of the left node and y a state of the right node. The pairwise beliefs agree
+        with the marginals q(y) of the right nodes.
         """
         flat = []
         for c, connection in enumerate(self.structure.connections):
@@ -229,7 +232,7 @@ class _Edges:
 
     left: np.ndarray  # (E,) node in the layer nearer to the input
     right: np.ndarray  # (E,) node in the layer nearer to the output
-    pair: np.ndarray  # (E,) number of the pair (table, rho) of each edge
+    pair: np.ndarray  # (E,) index of the pair (table, rho) of each edge
     rho: np.ndarray  # (E,) appearance probability
     pair_table: np.ndarray | None  # (P,) table of each pair; None if pair p has table p
     pair_rho: np.ndarray | None  # (P,) rho of each pair; None if rho is 1
@@ -278,7 +281,7 @@ class _Edges:
 
 
 class MaxProductNetwork(MessageNetwork):
-    """Max-product messages, which are used for decoding."""
+    """Passes max-product messages, which are used for decoding."""
 
     def __init__(self, model, schedule, n_iter, *, with_input):
         super().__init__(model, schedule, n_iter, reweighted=False, with_input=with_input)
@@ -305,7 +308,10 @@ def _with_reference(weights):
 
 
 def _shifted_table(weights):
-    """Return exp(W(x, y) - shift(y)), with a row for x = 0, and shift(y) = max_x W(x, y)."""
+    """Return exp(W(x, y) - shift(y)) and shift(y) = max_x W(x, y) for tables W.
+
+    A row of 0 for the reference state x = 0 is added to W first.
+    """
     full = _with_reference(weights)
     shift = np.zeros_like(full[:, 0])
     for x in range(weights.shape[1]):  # faster than max(axis=1), which has a short inner loop
@@ -343,7 +349,7 @@ class MeanFieldNetwork(LayeredNetwork):
                 self._expect(c, means[c + 1], totals[c], False, trace.n)
 
     def _zero_weights(self, with_input):
-        first = 0 if with_input else 1  # number of the first connection with messages
+        first = 0 if with_input else 1  # index of the first connection with messages
         return [np.zeros_like(w) if c >= first else None for c, w in enumerate(self.weights)]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):
