@@ -45,7 +45,7 @@ def _log_weights(energy, n_chains, n_betas, key):
 
 
 def _uncoupled(energy, uncoupled, u):
-    """Return log Z (N,) and states (N, C, n) of the models without couplings."""
+    """Return log Z (N,) of the models without couplings, and states (N, C, n) drawn from them."""
     if is_categorical(energy):
         logs = uncoupled.log_fields()
         log_z = logsumexp(logs, axis=2)
@@ -90,11 +90,11 @@ def anneal(
 
 
 def fill_estimate(fields: dict[str, Any], log_weight: np.ndarray) -> None:
-    """Fill in log Z, the logarithm of a mean of weights, its error and effective sample size.
+    """Write an estimate of log Z to `fields`, with its standard error and effective sample size.
 
-    `log_weight` (N, S) has the logarithms of S independent weights of each model, whose
-    expectation is Z. If all weights are 0, log Z is -inf, its error is infinite and its effective
-    sample size is 0.
+    The estimate is the logarithm of a mean of weights. `log_weight` (N, S) has the logarithms of S
+    independent weights of each model, whose expectation is Z. If all weights are 0, log Z is -inf,
+    its error is infinite and its effective sample size is 0.
 
     The delta method estimates the variance of the weights from the sampled weights. Its error is
     therefore too small if the mean depends on rare large weights. It is multiplied by

@@ -437,7 +437,8 @@ def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
 def _factor_lists(energy, forbidden):
     """Return the list of factors of each variable, in the form that the kernels take.
 
-    `forbidden` is the log-odds that stands for a value of weight 0.
+    Each factor adds `forbidden` to the log-odds against a value that it forbids, if both values are
+    forbidden; see `FORBIDDEN_LOG_ODDS`.
     """
     there = energy.graph.adjacency
     return FactorLists(
