@@ -504,12 +504,12 @@ def sum_statistics(
 
 
 def with_folded_evidence(solve: Callable) -> Callable:
-    """Make a solver that ignores clamped variables valid for energies with evidence; a decorator.
+    """Extend a solver that ignores clamped variables to energies with evidence; a decorator.
 
     The solver gets an energy whose fields include the effect of the clamped variables
     (`PairwiseEnergy.fold_evidence`), and must skip the variables that are not in `energy.free`.
     The decorator adds the terms of the clamped variables to log Z and to the statistics. For
-    statistics it needs the field `log_odds` of the solver.
+    statistics the answer of the solver must contain `log_odds`.
     """
 
     @wraps(solve)

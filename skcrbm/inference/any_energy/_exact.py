@@ -67,7 +67,7 @@ def solve(method, energy, query):
 
 
 class _Enumerated:
-    """All states of one model that agree with its evidence."""
+    """All states of model n that agree with the evidence, with scores and probabilities."""
 
     def __init__(self, energy, n):
         part, offset = energy.rows([n]).without_held_fields()

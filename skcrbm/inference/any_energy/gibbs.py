@@ -184,7 +184,7 @@ def _all_possible(energy, states):
 
 
 def _average(method, energy, query, fields, sweep):
-    """Fill in log-odds and statistics, averaged over the sweeps after burn-in."""
+    """Average log-odds and statistics over the sweeps after burn-in, and write them to `fields`."""
     n = energy.n_models
     n_chains = method.n_chains or _earlier_n_chains(query) or _CHAINS
     shape = energy.belief_shape
@@ -222,7 +222,7 @@ def _average(method, energy, query, fields, sweep):
 
 
 def _sample(method, energy, query, fields, sweep):
-    """Fill in the samples (N, n_samples, n_variables)."""
+    """Draw samples (N, n_samples, n_variables), and write them to `fields`."""
     n, n_samples, n_variables = energy.n_models, query.n_samples, energy.n_variables
     if method.n_chains is None:
         n_chains = _earlier_n_chains(query) or min(n_samples, _MAX_CHAINS)
@@ -313,7 +313,7 @@ class _Moments:
         return log_odds if log_odds.ndim == 2 else np.where(on > 0, log_odds, -np.inf)
 
     def converged(self, max_rhat):
-        if self.half < 2:  # the chains are too short for a comparison
+        if self.half < 2:  # the halves are too short for a comparison, so report no convergence
             return np.zeros(self.on.shape[1], bool)
         lengths = np.array([self.half, self.n_sweeps - self.half])
         lengths = lengths.reshape(2, *(1,) * (self.on.ndim - 1))

@@ -104,9 +104,9 @@ def bounded_answer(
     n_iter: np.ndarray,
     converged: np.ndarray,
 ) -> dict[str, Any]:
-    """Make the fields of an `InferenceResult` from states (N, n) and upper bounds `dual` (N,).
+    """Return the fields of an `InferenceResult` with states (N, n) and upper bounds of the score.
 
-    `dual` bounds the part of the score that depends on the free variables. The offset and the
+    `dual` (N,) bounds the part of the score that depends on the free variables. The offset and the
     largest rounding error are added here. Clamped variables may have any value in `state`.
     """
     if energy.evidence is not None:

@@ -22,7 +22,7 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """Description of the table from which a variable is eliminated."""
+    """The table from which a variable is eliminated: its scope, and the parts of the product."""
 
     # Axes of the table: the variable, then its neighbours in the order of elimination.
     scope: tuple[int, ...]
@@ -36,7 +36,7 @@ class Bucket(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Plan of the elimination of the free variables of a graph."""
+    """Order and tables for the elimination of the free variables of a graph."""
 
     held: np.ndarray  # bool (n,): True for variables that are not eliminated (clamped variables)
     buckets: list[Bucket]  # in the order of elimination

@@ -63,7 +63,8 @@ def solve(method, energy, query):
 def solve_sparse_ising(method, energy, query):
     """Answer any query about a sparse Ising model, by a factor graph with a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
-    if "statistics" in query.returns:  # keep the last of four entries: both variables are on
+    # The last of the four table entries of an edge is the state in which both variables are on.
+    if "statistics" in query.returns:
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer

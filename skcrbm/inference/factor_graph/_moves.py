@@ -28,8 +28,9 @@ from skcrbm.utils.limits import TIE
 _MOVE_WORK = 2**18
 # Number of forest moves in the first two coolings. It doubles after every second cooling.
 _FIRST_LENGTH = 64
-# Successive frontier sweeps allow tables of up to these numbers of entries. The work array of a
-# sweep has one such table for each variable, and at most the last number of entries in total.
+# Successive frontier sweeps allow tables of up to 16, 256 and 1024 entries. A sweep stores a table
+# for each variable. If all tables together would have more than 2**25 entries, the tables are
+# smaller.
 _WIDTHS, _ALL_FRONTIER_ENTRIES = (2**4, 2**8, 2**10), 2**25
 # Scales of the noise that disturbs a state, used in turn. The unit is the typical loss of score if
 # a single variable changes.

@@ -71,7 +71,7 @@ class StateGraph:
         self.spreads = self._spreads()
 
     def _spreads(self):
-        """Return (n,): for each variable, the sum of the spreads of all tables over the variable.
+        """Add up the spreads of all tables with a variable in their scope, for each variable (n,).
 
         The spread of a table is the largest difference of its finite log-weights.
         """

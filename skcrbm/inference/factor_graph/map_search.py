@@ -26,7 +26,7 @@ from skcrbm.utils.warnings import warn_user
 # this many table entries, and a call of the tree search at most this many nodes. Either takes a few
 # hundredths of a second.
 _SWEEP_WORK, _TREE_NODES = 2**21, 100_000
-# Largest numbers of entries of all mini-bucket tables together, and of one table.
+# Mini-bucket tables have at most this many entries together, and at most the second number each.
 _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
 # The first forest moves end when this share of the limits is used, and the sweeps of the bound when
 # the second share is used.

@@ -45,7 +45,7 @@ def solve(method, energy, query):
 
 
 def _as_sparse(energy):
-    """Return an Ising model as a `SparseIsingEnergy` with its evidence."""
+    """Convert an Ising model to a `SparseIsingEnergy` with the same evidence."""
     if isinstance(energy, SparseIsingEnergy):
         return energy
     pairs = np.argwhere(np.triu(energy.coupling, 1))

@@ -140,7 +140,8 @@ class _Program:
     def _solve(self, objective, constraints):
         """Return the variables at the minimum, a lower bound of the minimum and the node count.
 
-        The variables are recomputed from the labels; they are None if HiGHS fails.
+        The values of products and losses are recomputed from the labels, because the values of
+        HiGHS are only approximate. The variables are None if HiGHS fails.
         """
         result = milp(
             _OBJECTIVE_SCALE * objective,

@@ -194,7 +194,10 @@ def _forget(trace):
 
 
 def _movement(trace, tolerance):
-    """Return, for each row, the largest change of a belief, and True if log-odds still change."""
+    """Return the largest change of a belief (n,) of each row in the last iteration.
+
+    Also return a mask (n,) of the rows in which a log-odds still changes.
+    """
     change, moved = np.zeros(trace.n), np.zeros(trace.n, bool)
     for layer, (old, new) in enumerate(zip(trace.beliefs[-2], trace.beliefs[-1], strict=True)):
         if new is None or not new.size:
@@ -241,7 +244,7 @@ def _take_rows(trace, rows):
 
 
 def _unit_log_odds(energy, trace):
-    """Return the log-odds (n, n_variables) of units from the beliefs of their nodes."""
+    """Convert the beliefs of the nodes to log-odds (n, n_variables) of the units."""
     n = trace.n
     log_odds = np.empty((n, energy.n_variables), energy.dtype)
     for layer, part in enumerate(energy.structure.unit_slices):

@@ -97,7 +97,10 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):
-        """Return the messages in the opposite direction, which a step subtracts from beliefs."""
+        """Return the last messages in the direction opposite to a step.
+
+        The step subtracts these messages from the beliefs of the senders.
+        """
         if forward:
             return trace.backward[t - 1][c]
         return trace.forward[t if self.in_place else t - 1][c]
@@ -227,7 +230,8 @@ class MessageNetwork(LayeredNetwork):
 class _Edges:
     """The edges of a connection, in the form that the kernels take.
 
-    Edges that have the same table and the same rho share an entry (table, rho) of a list of pairs.
+    There is a list of the distinct pairs (table, rho). Edges with the same table and the same rho
+    refer to the same pair.
     """
 
     left: np.ndarray  # (E,) node in the layer nearer to the input
@@ -272,7 +276,7 @@ class _Edges:
         return self.sum_pairs(scaled, n_tables)
 
     def sum_pairs(self, values, n_tables):
-        """Sum values over the pairs (table, rho) that share each table of the connection."""
+        """Sum the values of all pairs (table, rho) with the same table, for each table."""
         if self.pair_table is None:
             return values
         total = np.zeros((n_tables, *values.shape[1:]), values.dtype)
@@ -320,10 +324,10 @@ def _shifted_table(weights):
 
 
 class MeanFieldNetwork(LayeredNetwork):
-    """Mean field: a message is the expectation of the pairwise score.
+    """Runs mean field, in which a message is the expectation of the pairwise score.
 
-    Messages depend only on the beliefs, which are computed once per iteration. Both schedules
-    therefore give the same result.
+    Messages depend only on the beliefs, which are computed once per iteration. Therefore both
+    schedules give the same result.
     """
 
     def _start(self, trace, n):

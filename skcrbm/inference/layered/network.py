@@ -264,7 +264,10 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _iterate(self, trace: Trace, t: int, totals: list) -> None:
-        """Compute the messages of iteration t from its beliefs; add the messages to `totals`."""
+        """Compute the messages of iteration t from the beliefs ``trace.beliefs[t]``.
+
+        Store the messages in `trace`, and add them to `totals`, the beliefs of iteration t + 1.
+        """
         raise NotImplementedError
 
     def _zero_weights(self, with_input: bool) -> list:
@@ -363,7 +366,10 @@ class LayeredNetwork:
         return self._pairs(trace, *self._means_of_nodes(trace, row_weight))
 
     def _means_of_nodes(self, trace, row_weight):
-        """Return the weighted state probabilities of free nodes and of clamped nodes, by layer."""
+        """Return two lists by layer: state probabilities of the free and of the clamped nodes.
+
+        The probabilities are multiplied by the row weights.
+        """
         n = trace.n
         weight = row_weight.astype(self.dtype)
         free: list[Any] = []
@@ -383,7 +389,10 @@ class LayeredNetwork:
         return free, held
 
     def _pairs(self, trace, free, held):
-        """Return the moments of pairs, flat by connection, from the weighted means of nodes."""
+        """Return the moments of all pairs of nodes, flat by connection.
+
+        `free` and `held` are the results of `_means_of_nodes`.
+        """
         flat = self._pair_moments(trace, free)
         for c in range(self.structure.depth):
             # Add products of means, because a clamped node is independent of its neighbours. One of
@@ -397,7 +406,10 @@ class LayeredNetwork:
         return flat
 
     def _products(self, c, left, right, n):
-        """Return products of left and right means, summed over rows, for each pairwise score."""
+        """Return, for each pairwise score, the product of two means, summed over the rows.
+
+        `left` and `right` are the means of the nodes on both sides of connection c.
+        """
         connection = self.structure.connections[c]
         if connection.dense:
             return (left.reshape(-1, n) @ right.reshape(-1, n).T).ravel()
@@ -424,7 +436,7 @@ def probabilities(belief: np.ndarray, n: int) -> np.ndarray:
 
 
 def _lane_sums(a, n):
-    """Return the sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
+    """Sum an array (n_nodes, (n_states - 1) n) over the n rows."""
     # einsum is faster than sum(axis=2) if there are few rows.
     return np.einsum("isr->is", a.reshape(len(a), a.shape[1] // n, n))
 

@@ -159,7 +159,7 @@ def _check_time(energy, query):
     if seconds <= MAX_EXACT_SECONDS:
         return
     n_units = max(_sizes(energy, part)[0].max() for part in query.returns)
-    if n_units <= MAX_UNITS:  # the solvers refuse larger models, with a message about the size
+    if n_units <= MAX_UNITS:  # else the solver raises an error about the number of units
         raise ValueError(
             f"'exact' would enumerate 2^{n_units} states of each of {energy.n_models} models, "
             f"about {seconds / 3600:.0f} hours on one core. Use 'sum_product' or another "
@@ -168,7 +168,7 @@ def _check_time(energy, query):
 
 
 def _score(energy, query, states):
-    """Return the joint score of states, or their log-weight if "marginal_map" is requested."""
+    """Return the scores (N,) of states, or the log-weights if "marginal_map" is requested."""
     if energy.evidence is not None:
         states = np.where(energy.free, states, energy.evidence).astype(np.int8)
     if "map" in query.returns:

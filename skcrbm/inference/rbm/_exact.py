@@ -55,9 +55,10 @@ def _check_size(method, layer, n_units, advice):
 
 
 def _in_blocks(solve):
-    """Call a solver that needs much memory per row for one block of rows at a time; a decorator.
+    """Split the rows of a query into blocks, and call a solver for each block; a decorator.
 
-    The answers for the blocks are joined. Statistics that are summed over rows are added up.
+    This limits the memory, because the solver needs much memory for each row. The answers for the
+    blocks are joined. Statistics that are summed over rows are added up.
     """
 
     @wraps(solve)

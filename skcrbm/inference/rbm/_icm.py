@@ -1,4 +1,4 @@
-"""Iterated conditional modes on RBMs: coordinate ascent, layer by layer."""
+"""Find states of RBMs by iterated conditional modes: improve one layer, then the other."""
 
 import numpy as np
 from scipy.special import expit
