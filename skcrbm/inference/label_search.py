@@ -63,7 +63,7 @@ def find_clique_states(
     node_limit: int,
     n_jobs: int | None = None,
 ) -> FoundLabels:
-    """Fill in the missing entries of rows by the highest score or the lowest hinge loss.
+    """Choose the missing entries of rows for the highest score or the lowest hinge loss.
 
     The score of v in {-1, +1}^V is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i``. If states
     have the same loss, the state with the higher score is chosen, then the first in lexicographic

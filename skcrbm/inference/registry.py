@@ -141,7 +141,7 @@ SWEEPS = {
     "CategoricalGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_categorical_graph",
 }
 
-#: (method, class of energies) -> answers of the solver, if it gives fewer than its method can.
+#: (method, class of energies) -> answers of the solver, if the method has more answers.
 ANSWERS = {
     ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
     ("sum_product", "LayeredEnergy"): frozenset({"marginals", "statistics"}),

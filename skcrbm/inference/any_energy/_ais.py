@@ -1,4 +1,4 @@
-"""Annealed importance sampling, and the estimate of log Z from importance weights."""
+"""Estimate log Z from importance weights, and run annealed importance sampling on any energy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def solve(method, energy, query):
 
 
 def _log_weights(energy, n_chains, n_betas, key):
-    """Return log importance weights (N, C), including log Z of the model without couplings."""
+    """Return the log importance weights (N, C) of the chains.
+
+    The mean weight of the chains of a model is an estimate of Z.
+    """
     n, width = energy.n_models, energy.n_variables
     uncoupled, streams = energy.scaled(0.0), np.arange(n_chains)
     base, states = _uncoupled(energy, uncoupled, uniforms(key, streams, 0, width))

@@ -81,7 +81,7 @@ def gibbs_sweep(
 
 
 def repeatable(sweep):
-    """Give a function that runs one sweep the argument `n_sweeps`; a decorator."""
+    """Add the argument `n_sweeps` to a function that runs a single sweep; a decorator."""
 
     @wraps(sweep)
     def sweeps(energy, states, key, streams, step, n_sweeps=1):
@@ -133,7 +133,7 @@ def solve(method, energy, query):
 
 
 def solve_by_sweeps(method, energy, query, sweep):
-    """Compute the answers from chains that advance by `sweep`, a function like `gibbs_sweep`."""
+    """Answer a query from chains that are advanced by `sweep`, a function like `gibbs_sweep`."""
     fields = empty_result(energy, query)
     with one_blas_thread():
         if query.returns & {"marginals", "statistics"}:
@@ -320,7 +320,8 @@ class _Moments:
         means = self.on / lengths
         within = (self.squares / lengths - means**2).clip(0).mean((0, 2))
         between = means.var((0, 2), ddof=1)
-        # R-hat^2 is (within + between) / within, up to a factor near 1.
+        # R-hat^2 is (within + between) / within, up to a factor near 1, so it is at most max_rhat^2
+        # if between <= (max_rhat^2 - 1) within.
         excess = between - _TOLERATED_SPREAD**2
         agree = excess <= (max_rhat**2 - 1) * within
         return agree.reshape(len(agree), math.prod(agree.shape[1:])).all(1)

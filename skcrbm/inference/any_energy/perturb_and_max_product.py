@@ -69,15 +69,15 @@ def answer_by_maxima(
     noisy: np.ndarray | None = None,
     size: int = 16,
 ) -> dict[str, Any]:
-    """Compute "samples" and "log_partition" with the function `maximise` of a class of energies.
+    """Compute "samples" and "log_partition" by a function `maximise` that finds best states.
 
-    ``maximise(rows, noise, message, keep)`` searches for the best states of models `rows` (K,)
-    with noise (K, n) on their log-odds. `message` has the messages of an earlier run, from which
-    the search starts, or is None. The function returns states (K, n) of bool, in which clamped
-    variables have their values, and the messages (K, *message_shape) if `keep`, else None.
+    ``maximise(rows, noise, message, keep)`` searches for the best states of the models `rows` (K,)
+    with noise (K, n) on the log-odds. The search starts from the messages `message` of an earlier
+    run if they are not None. The function returns states (K, n) of bool, in which clamped variables
+    have the clamped values, and the messages (K, *message_shape) if `keep`, else None.
 
-    `message_shape` is the shape of the messages of a sample, `noisy` (n,) is True for variables
-    that get noise (None: all variables), and `size` is the largest number of samples in a block.
+    `message_shape` is the shape of the messages of a sample. `noisy` (n,) is True for variables
+    that get noise (None: all variables). `size` is the largest number of samples in a block.
     """
     n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
     wants_log_z = "log_partition" in query.returns
@@ -180,7 +180,7 @@ def free_groups(free):
 
 
 def solve_rbm(method, energy, query):
-    """Compute the answers for RBMs, whose 0/1 units are -1/+1 units with couplings w / 4.
+    """Compute the answers for RBMs, converted to -1/+1 units with couplings w / 4.
 
     Messages start at log-odds 0.
     """

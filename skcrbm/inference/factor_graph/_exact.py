@@ -219,7 +219,8 @@ class _Model:
     def set_log_odds(self, log_odds, v, sides, maximal):
         """Set the log-odds of variable v from `sides`, the log-weights (R,) of each state.
 
-        If `maximal`, the log-odds of a state compare it with the best of the other states.
+        If `maximal` and the variable has several states, the log-odds of a state are its log-weight
+        minus the largest log-weight of the other states.
         """
         if log_odds.ndim == 2:
             log_odds[:, v] = sides[1] - sides[0]
@@ -288,7 +289,10 @@ def _sums(energy, query, chunks):
 
 
 def _extreme(energy, chunk, log_odds):
-    """Return True for log-odds of free variables that may be wrong because weights underflowed."""
+    """Return a mask of the log-odds that may be wrong because weights underflowed.
+
+    The mask is False for variables that are clamped or have a single state.
+    """
     if log_odds.ndim == 2:
         return (np.abs(log_odds) > _EXTREME) & energy.free[chunk.rows]
     several = energy.free[chunk.rows] & ~chunk.plan.held

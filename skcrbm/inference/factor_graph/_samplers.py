@@ -75,7 +75,7 @@ def _sample_in_chain(method, energy, graph, query, kind):
     with one_blas_thread():
         for rows in kind.by_form(graph, method.damping) if shape[0] else ():
             chain.run(rows, query.n_jobs)
-        # If the graph has weights of 0, the scores show which samples are impossible.
+        # If the graph has entries of weight 0, compute the scores to find impossible samples.
         need = "log_partition" in query.returns or chain.flat.hard
         score = chain.scores() if need else None
     n_free = energy.free[:, : energy.n_visible].sum(axis=1)
@@ -115,7 +115,7 @@ def _check_order(order, n_visible, key):
     whole = given.shape == (n_visible,) and given.dtype.kind in "iu"
     if not whole or not np.array_equal(np.sort(given), np.arange(n_visible)):
         raise ValueError(
-            "order must be 'index', 'random' or a permutation of the numbers of the visible "
+            "order must be 'index', 'random' or a permutation of the indices of the visible "
             f"variables, 0 to {n_visible - 1}; got {order!r}"
         )
     return given.astype(np.int64)

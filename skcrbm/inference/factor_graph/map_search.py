@@ -104,9 +104,9 @@ class Budget:
 
     @property
     def progress(self) -> float:
-        """Used share of the nodes or the seconds, whichever is larger.
+        """Used share of the nodes or of the seconds, whichever is larger.
 
-        The search must end at 1 or more.
+        If the share is 1 or more, the search must end.
         """
         spent = time.monotonic() - self._start
         return max(self.used / max(1, self._nodes), spent / max(1e-9, self._seconds))

@@ -130,7 +130,7 @@ class _Run:
             self._read_start()
 
     def _read_start(self):
-        """Start from the messages of an earlier run, or compute messages from its beliefs."""
+        """Start from the messages of an earlier run, or from messages that fit its beliefs."""
         energy, query, shape = self.energy, self.query, self.messages.shape
         earlier = earlier_messages(query, self.method.name, shape, energy.n_variables)
         if earlier is not None:

@@ -36,7 +36,7 @@ def solve(method, energy, query):
 def _sums(method, energy, query):
     """Compute marginals, statistics and log Z."""
     fields = empty_result(energy, query)
-    # The statistics of pairs with a clamped label are computed from log-odds.
+    # Statistics need log-odds, too: those of pairs with a clamped label are computed from them.
     if query.returns & {"marginals", "statistics"}:
         fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
     for group in _groups(energy):

@@ -160,7 +160,8 @@ def _until_converged(network, inputs, tolerance):
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []
-    # Beliefs may be constant before the inputs have reached all layers, without having converged.
+    # Do not test for convergence earlier: beliefs may be constant before the inputs have reached
+    # all layers, without having converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
         if len(trace.beliefs) == t + 1:  # False if `_begin` has already run iteration 1
@@ -223,7 +224,7 @@ def _take(a, rows, n):
 
 
 def _take_rows(trace, rows):
-    """Return the trace of selected rows, with only the last two iterations."""
+    """Return a trace with only the given rows and the last two iterations."""
 
     def last_two(past):
         kept = [[_take(a, rows, trace.n) for a in arrays] for arrays in past[-2:]]

@@ -172,13 +172,16 @@ class MessageNetwork(LayeredNetwork):
                 d_reverse,
                 d_tables[c][0 if forward else 1],
             )
-            # Add the gradient of the reverse messages to the iteration that computed them.
+            # Pass the gradient of the reverse messages to the iteration that computed them.
             now = self.in_place and not forward
             (direct if now else before)[c, not forward] = d_reverse
         return before
 
     def _finish(self, d_tables):
-        """Return the gradients of pairwise scores, flat by connection; None without messages."""
+        """Return the gradients of pairwise scores, flat by connection.
+
+        The item is None for a connection without messages.
+        """
         flat = []
         for connection, edges, d in zip(self.structure.connections, self.edges, d_tables):
             if d is None:
@@ -266,11 +269,11 @@ class _Edges:
         return Edges(table, shift, self.right, self.left, self.pair, self.rho)
 
     def unshift(self, d_ahead, d_back):
-        """Return the gradients of W / rho from the gradients of the shifted tables."""
+        """Convert gradients by the shifted tables, in both directions, to gradients by W / rho."""
         return d_ahead * self.ahead[0][:, 1:], d_back * self.back[0][:, 1:]
 
     def collect(self, scaled, n_tables):
-        """Return the gradient of the tables from the gradient of W / rho of each pair."""
+        """Convert the gradients by W / rho of all pairs to the gradient by the tables W."""
         if self.pair_rho is not None:
             scaled = scaled / self.pair_rho[:, None, None]
         return self.sum_pairs(scaled, n_tables)
@@ -334,7 +337,10 @@ class MeanFieldNetwork(LayeredNetwork):
         """Do nothing, because mean field keeps no messages."""
 
     def _means(self, trace: Trace, t: int, layer: int) -> Any:
-        """Return the probabilities of states 1, 2, ... of the nodes of a layer; 0 if observed."""
+        """Return the probabilities of states 1, 2, ... of the nodes of a layer in iteration t.
+
+        The probabilities of observed and clamped nodes are 0, because they send no messages.
+        """
         belief = trace.beliefs[t][layer]
         if belief is None:
             return None

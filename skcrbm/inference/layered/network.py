@@ -47,8 +47,8 @@ class Held(NamedTuple):
 class LayeredInput:
     """Input of a layered model for a chunk of n rows: observed states of nodes, or unary scores."""
 
-    # ndarray or CSR matrix (n, D (l - 1)): means of the states of the input nodes, 0 if not
-    # observed; (n, 0) if `fields` is given
+    # Means of the states of the input nodes, as an array or CSR matrix (n, D (l - 1)); 0 for nodes
+    # that are not observed. The shape is (n, 0) if `fields` is given.
     means: Any
     missing: np.ndarray | None = None  # bool (n, D)
     held: Held | None = None  # clamped nodes, which `LayeredNetwork.gradient` does not support
@@ -140,7 +140,10 @@ class LayeredNetwork:
         return trace, later
 
     def _advance(self, trace, t, later):
-        """Run iteration t: send messages from its beliefs, and append the beliefs of t + 1."""
+        """Run iteration t: send messages, and append the beliefs of iteration t + 1 to `trace`.
+
+        `later` has the unary scores of each layer, to which the messages are added.
+        """
         beliefs = [
             b.copy() if b is not None and self._needed(layer, t, trace) else None
             for layer, b in enumerate(later)
@@ -282,7 +285,10 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _finish(self, d_weights: list) -> list[Any]:
-        """Return the gradients of pairwise scores, flat by connection; None without messages."""
+        """Return the gradients of pairwise scores, flat by connection.
+
+        The item is None for a connection without messages.
+        """
         raise NotImplementedError
 
     def _pair_moments(self, trace: Trace, expected: list) -> list[Any]:

@@ -176,7 +176,7 @@ def _sums(method, energy, query):
     if "statistics" in query.returns:
         pairs = (np.zeros((n, m, k) if query.per_example else (m, k)),)
     weight = np.ones(n) if query.per_example else query.sample_weight
-    # The statistics of clamped units are computed from marginals.
+    # Statistics need marginals, too: those of clamped units are computed from them.
     want_marginals = bool(query.returns & {"marginals", "statistics"})
     rows_of = layers.enumerated, layers.other, layers.free
     chunks = row_chunks(n, max(4, min(256, _CHUNK_WORK // max(1, m << k))))
