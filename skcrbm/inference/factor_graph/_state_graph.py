@@ -223,7 +223,8 @@ class StateGraph:
 class FactorScopes(NamedTuple):
     """Variables of all factors, as `factor_appearance` takes them."""
 
-    variables: np.ndarray  # int64 (E,)
+    # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]].
+    variables: np.ndarray
     edge_start: np.ndarray  # int64 (F + 1,)
 
     @property

@@ -178,7 +178,7 @@ class MessageNetwork(LayeredNetwork):
         return before
 
     def _finish(self, d_tables):
-        """Return the gradients of pairwise scores, flat by connection.
+        """Return the gradients of pairwise scores, one flat array per connection.
 
         The item is None for a connection without messages.
         """
@@ -193,7 +193,7 @@ class MessageNetwork(LayeredNetwork):
         return flat
 
     def _pair_moments(self, trace, expected):
-        """Return sums of pairwise beliefs P(x | y) q(y), flat by connection.
+        """Return sums of pairwise beliefs P(x | y) q(y), one flat array per connection.
 
         x is a state of the left node and y a state of the right node. The pairwise beliefs agree
         with the marginals q(y) of the right nodes.

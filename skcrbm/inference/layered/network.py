@@ -7,8 +7,8 @@ of the previous iteration. Messages start at 0, and beliefs are recomputed after
 (Shen et al. 2019, section 3).
 
 The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`. A
-result "flat by connection" is a list with an array for each connection, which has an entry for each
-pairwise score.
+result with "one flat array per connection" is a list of arrays, each with an entry for each
+pairwise score of the connection.
 """
 
 from __future__ import annotations
@@ -285,14 +285,14 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _finish(self, d_weights: list) -> list[Any]:
-        """Return the gradients of pairwise scores, flat by connection.
+        """Return the gradients of pairwise scores, one flat array per connection.
 
         The item is None for a connection without messages.
         """
         raise NotImplementedError
 
     def _pair_moments(self, trace: Trace, expected: list) -> list[Any]:
-        """Return the moments of pairs of free nodes, flat by connection.
+        """Return the moments of pairs of free nodes, one flat array per connection.
 
         `expected` has the state probabilities of each layer, multiplied by the row weights.
         """
@@ -365,7 +365,7 @@ class LayeredNetwork:
         return self.structure.params(unaries, flat)
 
     def pair_moments(self, trace: Trace, row_weight: np.ndarray) -> list[Any]:
-        """Return the moments of pairs of free nodes, summed over rows, flat by connection.
+        """Sum the moments of pairs of free nodes over rows; return one flat array per connection.
 
         The item of the input connection is None if all inputs are observed.
         """
@@ -395,7 +395,7 @@ class LayeredNetwork:
         return free, held
 
     def _pairs(self, trace, free, held):
-        """Return the moments of all pairs of nodes, flat by connection.
+        """Return the moments of all pairs of nodes, one flat array per connection.
 
         `free` and `held` are the results of `_means_of_nodes`.
         """

@@ -157,9 +157,9 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 def _choose_kernel(energy, kind, damping, edge_appearance):
     """Return a kernel, the couplings in the form of the kernel, and the norm of the couplings.
 
-    The kernel stores messages as odds if products of messages fit the dtype and damping is 0 or 1/2
-    (which needs a square root); otherwise the kernel stores messages as logarithms. The norm is the
-    largest sum of |couplings| over a row or a column.
+    The kernel stores messages as odds if products of messages fit the dtype and damping is 0 or
+    1/2; otherwise it stores messages as logarithms. (A damping of 1/2 of odds is a square root.)
+    The norm is the largest sum of |couplings| over a row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
