@@ -22,9 +22,9 @@ from skcrbm.kernels.map_search import shift_tables
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.warnings import warn_user
 
-# Limits of one kernel call, after which the time limit is checked. A call of the bound visits about
-# this many table entries, and a call of the tree search at most this many nodes. Either takes a few
-# hundredths of a second.
+# Amounts of work in one kernel call; the time limit is checked after each call. The kernel of the
+# bound visits about the first number of table entries. The kernel of the tree search visits at most
+# the second number of nodes. Either takes a few hundredths of a second.
 _SWEEP_WORK, _TREE_NODES = 2**21, 100_000
 # Mini-bucket tables have at most this many entries together, and at most the second number each.
 _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18

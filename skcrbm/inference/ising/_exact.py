@@ -16,7 +16,8 @@ from skcrbm.utils.validation import kernel_array
 
 # Target size of a chunk of rows: the number of rows times the number of states.
 _CHUNK_STATES = 2**18
-# Largest number of low units, so that a table of their states stays in the L1 cache.
+# The kernels read the scores of the first free labels (the low units) from tables. There are at
+# most this many low units, so that a table of all their states stays in the L1 cache.
 _MAX_LOW = 10
 
 

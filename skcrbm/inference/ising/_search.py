@@ -1,7 +1,7 @@
 """Search for the labels of an Ising model with the highest score or the lowest hinge loss.
 
 `infer` searches for the highest score; the decoding rule of the large margin machine uses the same
-methods to search for the least hinge loss.
+methods to search for the lowest hinge loss.
 """
 
 import numpy as np

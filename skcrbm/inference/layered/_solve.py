@@ -216,7 +216,7 @@ def _movement(trace, tolerance):
 
 
 def _take(a, rows, n):
-    """Select rows of the batch from an array (k, m * n), whose last axis has n rows m times."""
+    """Select rows of the batch from an array (k, m * n), in which column j belongs to row j % n."""
     if a is None:
         return None
     part = a.reshape(len(a), a.shape[1] // n, n)[:, :, rows]

@@ -112,7 +112,8 @@ def answer_in_parts(
     _check_time(energy, query)
     fields = {}
     parts = [(best, _STATES), (sums, _SUMS), (draw, _SAMPLES)]
-    if "marginals" not in query.returns:  # the log-odds of the last part are kept
+    # The log-odds of the last part win, so max-marginals must come last without "marginals".
+    if "marginals" not in query.returns:
         parts.reverse()
     for solve, part in parts:
         asked = query.returns & part
