@@ -276,7 +276,7 @@ def _described(init, log_odds):
 
 
 def _check_jobs(n_jobs):
-    """Check `n_jobs`: None, or a number of threads other than 0, as joblib defines it."""
+    """Raise a ValueError unless `n_jobs` is None or an int other than 0, as in joblib."""
     if n_jobs is None:
         return None
     if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
@@ -373,5 +373,5 @@ def _warn_of_zero_weights(energy, query, fields):
 
 
 def _counted(chosen):
-    """Describe the models for which the mask `chosen` (N,) is True, for a message."""
+    """Return a text such as "2 of 9 models (the first is model 3)" for a mask (N,) of models."""
     return f"{chosen.sum()} of {len(chosen)} models (the first is model {chosen.argmax()})"

@@ -1,4 +1,4 @@
-"""The error of approximate marginals, measured on models small enough for exact inference.
+"""Measure the error of approximate marginals, on models that are small enough for "exact".
 
 The exact marginals are computed in NumPy on purpose: a compiled kernel would add its compile time
 to the first fit by belief propagation.
@@ -16,8 +16,10 @@ from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceMethod
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 
+# At most this many rows are compared with exact marginals.
 _MAX_ROWS = 32
-# Largest product of rows, states of the smaller layer and units of the other layer: about 0.2 s.
+# Limit of the cost of the exact marginals: the number of rows, times the number of states of the
+# smaller layer, times the number of units of the other layer. The limit takes about 0.2 s.
 _MAX_TERMS = 2**23
 
 
@@ -34,14 +36,17 @@ def checked_rows(weights_shape: tuple[int, int], n_rows: int) -> np.ndarray:
 
 
 def marginal_error(energy: RBMEnergy, method: InferenceMethod) -> float:
-    """Return the mean absolute error of P(v_i = 1) over the models, for the worst output i."""
+    """Average |error of P(v_i = 1)| over the models for each output i; return the largest mean."""
     result: Any = infer(energy, method)
     error = np.abs(result.marginals[:, : energy.n_visible] - exact_visible_marginals(energy))
     return float(error.mean(axis=0).max())
 
 
 def exact_visible_marginals(energy: RBMEnergy) -> np.ndarray:
-    """Compute P(v_i = 1), (N, V), of RBMs by enumerating the states of the smaller layer."""
+    """Compute the exact P(v_i = 1) of RBMs by enumerating the states of the smaller layer.
+
+    The result has shape (N, V).
+    """
     if energy.n_visible <= energy.n_hidden:
         states = _all_states(energy.n_visible)
         return softmax(energy.log_weight_of_sets(states), axis=1) @ states

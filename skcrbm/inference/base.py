@@ -25,7 +25,7 @@ from skcrbm.utils.pickling import Versioned
 
 
 class MagnitudeError(ValueError):
-    """Error of `infer` about a field or coupling that is too large or not finite."""
+    """Raised by `infer` if a field or coupling is too large or not finite."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Query:
     return_state : bool
         Whether the state of the method is returned.
     n_jobs : int or None
-        Number of threads, which share the models.
+        Number of threads, which share the work on the models.
     """
 
     returns: frozenset
@@ -186,7 +186,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     #: Answers, other than the samples themselves, that are estimated from `n_samples` samples.
     estimated_from_samples: ClassVar[frozenset] = frozenset()
     #: Optional arguments of `infer` that the method takes: "init", "return_trace", "return_state".
-    #: "state" is added if `init` may hold a state without beliefs.
+    #: The item "state" means that `init` may be a result with a state but without beliefs.
     accepts: ClassVar[frozenset] = frozenset()
     #: Reason why the method refuses some energies of a class that it supports, for error messages.
     restriction: ClassVar[str] = ""
@@ -299,7 +299,7 @@ class IterativeMethod(InferenceMethod):
     def at_epoch(self, epoch: int) -> InferenceMethod:
         """Return the method with training defaults for the options that are None.
 
-        These are max_iter = 7 + min(epoch, 50), as in Ping and Ihler (2017), and tol = 1e-3.
+        The defaults are max_iter = 7 + min(epoch, 50), as in Ping and Ihler (2017), and tol = 1e-3.
         """
         return self.with_defaults(max_iter=7 + min(epoch, 50), tol=ESTIMATOR_TOL)
 
@@ -381,8 +381,8 @@ def marginal_method(
         inference = "exact" if small else "sum_product"
     valid_names = partial(methods_for, RBMEnergy, needs)
     method = resolve_method(inference, valid_names=valid_names)
-    # The table of solvers says nothing about a method that overrides `solve`: its answers are
-    # known only for an energy object.
+    # Skip this check for a method that overrides `solve`. It is not in the table of solvers, and
+    # its answers are known only for an energy object.
     has_table = type(method).solve is InferenceMethod.solve
     lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
     if has_table and lacking:
@@ -394,7 +394,7 @@ def marginal_method(
 
 
 def example_of(names: list[str]) -> str:
-    """Return the code of a configured object of one of these methods, for error messages."""
+    """Return code such as "ICM(n_restarts=10)" for one of the named methods, for error messages."""
     if "sum_product" in names:
         return "SumProduct(max_iter=30)"
     if "icm" in names:
@@ -474,8 +474,8 @@ def sum_statistics(
             pass
         return
     if query.per_example:
-        # The number of models is the length of an array of statistics; a model without couplings
-        # has no such array.
+        # Take the number of models from an array of statistics. A model without couplings has no
+        # such array, but a weight for each model.
         rows = row_chunks(len(statistics[0] if statistics else query.sample_weight), 1)
 
         def run_row(row):
@@ -504,12 +504,12 @@ def sum_statistics(
 
 
 def with_folded_evidence(solve: Callable) -> Callable:
-    """Decorate a solver that ignores clamped variables, so that it works on energies with evidence.
+    """Extend a solver that ignores clamped variables to energies with evidence; a decorator.
 
     The solver gets an energy whose fields include the effect of the clamped variables
     (`PairwiseEnergy.fold_evidence`), and must skip the variables that are not in `energy.free`.
     The decorator adds the terms of the clamped variables to log Z and to the statistics. For
-    statistics it needs the field `log_odds` of the solver.
+    statistics the answer of the solver must contain `log_odds`.
     """
 
     @wraps(solve)

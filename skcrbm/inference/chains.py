@@ -1,7 +1,7 @@
-"""Exact answers for linear chains: marginals, best paths, k best paths, samples.
+"""Compute exact answers for linear chains: marginals, best paths, k best paths and samples.
 
-The kernels compute with scaled probabilities. A chain whose numbers underflow, for example because
-its weights span more than 600 powers of e, is computed again from logarithms.
+The kernels compute with scaled probabilities. If the probabilities of a chain underflow, for
+example because its log-weights span more than 600, the chain is computed again with logarithms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skcrbm.kernels import chains as kernels
 
 
 class ImpossiblePathError(ValueError):
-    """No path of a chain is possible; `chain` is the number of this chain."""
+    """Raised if no path of a chain is possible. The attribute `chain` is the index of the chain."""
 
     def __init__(self, chain: int):
         super().__init__(f"sequence {chain} has no possible path")
@@ -23,15 +23,23 @@ class ImpossiblePathError(ValueError):
 
 
 class ChainMarginals(NamedTuple):
-    """Probabilities of states and neighbours, times the weights of the chains, and log Z."""
+    """Marginal probabilities of states and of pairs of neighbours, and log Z.
 
-    states: np.ndarray  # (T, K)
-    pairs: np.ndarray  # (1, K, K): sums over all neighbours; or (T, K, K) if the pairs differ
-    log_z: np.ndarray  # (n,), not weighted
+    The probabilities are multiplied by the weights of the chains.
+    """
+
+    states: np.ndarray  # (T, K): probability of each state at each position
+    # Probabilities of pairs of neighbouring states: (T, K, K) if the log-weights of pairs differ
+    # between positions, else (1, K, K), the sum over all positions.
+    pairs: np.ndarray
+    log_z: np.ndarray  # (n,): log Z of each chain, not multiplied by its weight
 
 
 def _factors(log_weights):
-    """Return exp(log_weights - max) for each matrix or row, and the maxima (finite)."""
+    """Divide the weights of each matrix or row by the largest; return them and the log-maxima.
+
+    If all weights are 0, the log-maximum is replaced by 0.
+    """
     axes = (-2, -1) if log_weights.ndim == 3 else (-1,)
     most = log_weights.max(axis=axes, keepdims=True)
     most = np.where(np.isfinite(most), most, 0.0)
@@ -39,7 +47,7 @@ def _factors(log_weights):
 
 
 def _with_maxima(log_z, energies, most_pairs, most_first, most_last):
-    """Add the maxima that `_factors` took out of the log-weights to log Z."""
+    """Add to log Z the maxima that `_factors` subtracted from the log-weights."""
     lengths = np.diff(energies.start)
     if len(most_pairs) == 1:
         return log_z + most_first + most_last + most_pairs[0] * (lengths - 1)
@@ -54,7 +62,7 @@ def chain_marginals(energies: ChainEnergies, weight: np.ndarray) -> ChainMargina
     Parameters
     ----------
     energies : ChainEnergies
-        Its scores may be overwritten.
+        The array `energies.scores` may be overwritten.
     weight : ndarray (n,)
         Weight of each chain in the marginals.
 
@@ -94,16 +102,19 @@ def chain_marginals(energies: ChainEnergies, weight: np.ndarray) -> ChainMargina
 
 
 def path_log_weights(energies: ChainEnergies, path: np.ndarray) -> np.ndarray:
-    """Return the log-weight (n,) of the states path (T,) of each chain, log Z not subtracted."""
+    """Return the unnormalised log-weight (n,) of a path of each chain.
+
+    `path` (T,) has the states of all chains.
+    """
     out = np.empty(energies.n_chains)
     kernels.path_scores(*energies, path, out)
     return out
 
 
 def best_paths(energies: ChainEnergies) -> tuple[np.ndarray, np.ndarray]:
-    """Return the states (T,) of the best path of each chain, and its log-weight (n,).
+    """Return the best path of each chain as states (T,) of all chains, and the log-weights (n,).
 
-    Ties go to the lower state.
+    If paths are equally good, the path with the lower state is returned.
 
     Raises
     ------
@@ -120,9 +131,10 @@ def best_paths(energies: ChainEnergies) -> tuple[np.ndarray, np.ndarray]:
 
 
 def k_best_paths(energies: ChainEnergies, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the k best paths of each chain, an array (k', n) of states, and log-weights (k',).
+    """Return the k best paths of each chain and their log-weights, as a list of pairs of arrays.
 
-    k' is smaller than k if a chain has fewer possible paths.
+    The arrays of a chain are (k', length) and (k',), where k' is smaller than k if the chain has
+    fewer than k possible paths.
     """
     found = []
     for c in range(energies.n_chains):
@@ -137,9 +149,9 @@ def k_best_paths(energies: ChainEnergies, k: int) -> list[tuple[np.ndarray, np.n
 
 
 def sample_paths(energies: ChainEnergies, uniform: np.ndarray) -> np.ndarray:
-    """Return independent paths (S, T) of each chain.
+    """Draw S independent paths of each chain, as states (S, T) of all chains.
 
-    uniform (S, T) holds random numbers in [0, 1), one for each state of each path.
+    `uniform` (S, T) has a random number in [0, 1) for each state of each path.
     """
     factors, _ = _factors(energies.pairs)
     first, _ = _factors(energies.first)
@@ -165,7 +177,10 @@ def sample_paths(energies: ChainEnergies, uniform: np.ndarray) -> np.ndarray:
 
 
 def _sample_slowly(energies, uniform, number):
-    """Draw paths (S, T) of a single chain whose weights underflow, by its pair marginals."""
+    """Draw paths (S, T) of a single chain whose weights underflow, from its pair marginals.
+
+    `number` is the index of the chain, for the error if no path is possible.
+    """
     length, n_states = energies.scores.shape
     states, tables = np.empty((length, n_states)), np.zeros((length, n_states, n_states))
     log_z = kernels.log_forward_backward(*energies[1:], states, tables)

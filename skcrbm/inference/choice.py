@@ -1,4 +1,4 @@
-"""Which methods can answer a query: lists for users, parameter constraints, error messages."""
+"""List the methods that can answer a query, for users, constraints and error messages."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def convergence_advice(method: InferenceMethod) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Return names in quotes with commas between them, for error messages."""
+    """Return a text such as "'icm', 'gibbs'" with the names, for error messages."""
     return ", ".join(map(repr, names)) or "none"
 
 

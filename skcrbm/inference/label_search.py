@@ -1,4 +1,4 @@
-"""Searches for the labels with the highest score or the least hinge loss, with a bound.
+"""Search for the labels with the highest score or the lowest hinge loss, and compute a bound.
 
 Functions import the kernels that they call, so that importing this module does not load Numba.
 """
@@ -16,16 +16,16 @@ from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
-# Number of rows in a call of the kernel.
+# Number of rows that a call of the kernel searches.
 _ROWS = 16
 
 
 class FoundLabels(NamedTuple):
     """Labels found for N rows, and a bound of the value of the best labels."""
 
-    # Labels (N, L), 0 and 1 in int8.
+    # int8 (N, L): labels as 0 and 1.
     labels: np.ndarray
-    # Hinge loss (N,), or minus the score; lower is better.
+    # Hinge loss or negated score (N,) of the labels; lower is better.
     value: np.ndarray
     # Lower bound (N,) of the value of the best labels. It equals `value` if the labels are proven
     # to be optimal, and is -inf if no bound is known.
@@ -37,11 +37,11 @@ class FoundLabels(NamedTuple):
 
     @property
     def gap(self) -> np.ndarray:
-        """Upper bound (N,) of how much better the best labels are; infinite if it is unknown."""
+        """Upper bound (N,) of `value` minus the value of the best labels; inf if unknown."""
         return np.maximum(self.value - self.lower, 0.0)
 
     def fields(self, returns: Iterable[str]) -> dict[str, Any]:
-        """Return the fields of an `InferenceResult` for a search whose value is minus the score."""
+        """Return the fields of an `InferenceResult`, if the value is the negated score."""
         fields = {
             "assignment": self.labels,
             "n_iter": self.n_iter,
@@ -63,11 +63,12 @@ def find_clique_states(
     node_limit: int,
     n_jobs: int | None = None,
 ) -> FoundLabels:
-    """Fill in the missing entries of rows so that the score is highest or the hinge loss is least.
+    """Choose the missing entries of rows for the highest score or the lowest hinge loss.
 
-    The score of v in {-1, +1}^V is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i``. Ties of the
-    loss are broken by the highest score, then by lexicographic order. With more than 20 missing
-    entries, ties are broken by the order of the search, which is deterministic.
+    The score of v in {-1, +1}^V is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i``. If states
+    have the same loss, the state with the higher score is chosen, then the first in lexicographic
+    order. With more than 20 missing entries, the search returns the first of the tied states that
+    it visits, in a deterministic order.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def find_labels(
     *,
     n_jobs: int | None = None,
 ) -> FoundLabels:
-    """Find the labels y in {-1, +1}^L with the least hinge loss, or the highest score (no margin).
+    """Find the labels with the highest score or, if a margin is given, with the lowest hinge loss.
 
     The energy is an `IsingEnergy` or `FactorGraphEnergy`. Clamped labels keep their values, and the
     loss includes their margins. The method is BranchAndBound or, for an `IsingEnergy`, also

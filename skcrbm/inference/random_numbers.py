@@ -1,4 +1,4 @@
-"""Random numbers that depend only on `random_state` and on counters, and random restarts.
+"""Draw random numbers that depend only on `random_state` and on counters, and run random restarts.
 
 Functions import the kernels that they call, so that importing this module does not load Numba.
 """
@@ -16,16 +16,16 @@ from skcrbm.energies import BaseEnergy
 
 
 def random_key(random_state: int | np.random.RandomState | None) -> np.uint64:
-    """Draw a key from `random_state`, which determines all random numbers of a call or fit."""
+    """Draw a key from `random_state`. The key determines all random numbers of a call or fit."""
     return np.uint64(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
 
 
 def uniforms(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
-    """Draw uniform numbers on (0, 1), as float64 of shape (len(streams), n_sites).
+    """Draw uniform random numbers on (0, 1), as float64 of shape (len(streams), n_sites).
 
-    `key` is the uint64 of `random_key` for the call or fit. `streams` has the number of a random
-    stream for each row of the result, such as the number of the chain. `step` is the number of the
-    draw in each stream.
+    `key` is the uint64 of `random_key` for the call or fit. `streams` has the index of a random
+    stream for each row of the result, such as the index of a chain. `step` counts the draws from
+    each stream: another step gives other random numbers.
     """
     from skcrbm.kernels.random_uniform import fill_uniform
 
@@ -36,7 +36,7 @@ def uniforms(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
 
 
 def seeds(key: Any, streams: Any, step: int) -> np.ndarray:
-    """Return a uint64 seed per stream, from which kernels draw the same numbers as `uniforms`."""
+    """Return a seed (uint64) for each stream, from which kernels draw the numbers of `uniforms`."""
     from skcrbm.kernels.random_uniform import fill_seeds
 
     out = np.empty(len(streams), np.uint64)
@@ -46,7 +46,10 @@ def seeds(key: Any, streams: Any, step: int) -> np.ndarray:
 
 
 def logistic_noise(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
-    """Draw Logistic(0, 1) numbers, the log-odds of independent Gumbel noise on both states."""
+    """Draw Logistic(0, 1) random numbers, of shape (len(streams), n_sites).
+
+    Independent Gumbel noise on the scores of the values 0 and 1 adds such noise to the log-odds.
+    """
     u = uniforms(key, streams, step, n_sites)
     return np.log(u) - np.log1p(-u)
 

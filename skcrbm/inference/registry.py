@@ -1,13 +1,13 @@
-"""The tables of inference methods and of their solvers for each class of energies.
+"""Register inference methods, and find the solver of a method for a class of energies.
 
 A method is a class of options in `methods/` and an entry in `METHODS`. A solver is a function
 ``solve(method, energy, query) -> dict of InferenceResult fields`` and an entry in `SOLVERS`. A new
 energy or method needs no change of existing methods or energies: it adds entries to these tables,
 or another package calls `register_method` and `register_solver`.
 
-The solver for a class of energies is also used for its subclasses; the first class in the MRO of
-the energy that has a solver wins. If a subclass overrides the score, it is a different model, and
-only solvers of classes whose score is abstract, such as `BaseEnergy`, are used for it.
+A solver for a class of energies is also used for subclasses: the first class in the MRO of the
+energy that has a solver decides. But if a subclass overrides the score, it is a different model.
+Then only solvers of classes whose score is abstract, such as `BaseEnergy`, are used for it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ SWEEPS = {
     "CategoricalGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_categorical_graph",
 }
 
-#: (method, class of energies) -> answers of the solver, if it gives fewer than its method can.
+#: (method, class of energies) -> answers of the solver, if the method has more answers.
 ANSWERS = {
     ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
     ("sum_product", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
@@ -165,14 +165,17 @@ def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the class whose solver in `SOLVERS` is used for a class of energies, "" if missing."""
+    """Return the name of the class whose solver in `SOLVERS` is used for a class of energies.
+
+    Return "" if there is no solver.
+    """
     names = _classes_of_the_model(energy_type)
     return next((name for name in names if (method, name) in SOLVERS), "")
 
 
 @lru_cache(maxsize=1024)
 def _sweep_class(energy_type: type[BaseEnergy]) -> str:
-    """Return the class whose sweep in `SWEEPS` is used for a class of energies."""
+    """Return the name of the class whose sweep in `SWEEPS` is used for a class of energies."""
     return next(name for name in _classes_of_the_model(energy_type) if name in SWEEPS)
 
 

@@ -1,4 +1,4 @@
-"""Annealed importance sampling, and the estimate of log Z from importance weights."""
+"""Estimate log Z from importance weights, and run annealed importance sampling on any energy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def solve(method, energy, query):
 
 
 def _log_weights(energy, n_chains, n_betas, key):
-    """Return log importance weights (N, C), including log Z of the model without couplings."""
+    """Return the log importance weights (N, C) of the chains.
+
+    The mean weight of the chains of a model is an estimate of Z.
+    """
     n, width = energy.n_models, energy.n_variables
     uncoupled, streams = energy.scaled(0.0), np.arange(n_chains)
     base, states = _uncoupled(energy, uncoupled, uniforms(key, streams, 0, width))
@@ -45,7 +48,7 @@ def _log_weights(energy, n_chains, n_betas, key):
 
 
 def _uncoupled(energy, uncoupled, u):
-    """Return log Z (N,) and states (N, C, n) of the models without couplings."""
+    """Return log Z (N,) of the models without couplings, and states (N, C, n) drawn from them."""
     if is_categorical(energy):
         logs = uncoupled.log_fields()
         log_z = logsumexp(logs, axis=2)
@@ -90,11 +93,11 @@ def anneal(
 
 
 def fill_estimate(fields: dict[str, Any], log_weight: np.ndarray) -> None:
-    """Fill in log Z, the logarithm of a mean of weights, its error and effective sample size.
+    """Write an estimate of log Z to `fields`, with its standard error and effective sample size.
 
-    `log_weight` (N, S) has the logarithms of S independent weights of each model, whose
-    expectation is Z. If all weights are 0, log Z is -inf, its error is infinite and its effective
-    sample size is 0.
+    The estimate is the logarithm of a mean of weights. `log_weight` (N, S) has the logarithms of S
+    independent weights of each model, whose expectation is Z. If all weights are 0, log Z is -inf,
+    its error is infinite and its effective sample size is 0.
 
     The delta method estimates the variance of the weights from the sampled weights. Its error is
     therefore too small if the mean depends on rare large weights. It is multiplied by

@@ -67,11 +67,11 @@ def solve(method, energy, query):
 
 
 class _Enumerated:
-    """All states of one model that agree with its evidence."""
+    """All states of model n that agree with the evidence, with scores and probabilities."""
 
     def __init__(self, energy, n):
         part, offset = energy.rows([n]).without_held_fields()
-        # Scores exclude the fields of clamped variables; their sum is `offset`.
+        # Leave the fields of clamped variables out of the scores. Their sum is `offset`.
         self.energy, self.offset = part, float(offset[0])
         free = np.flatnonzero(part.free[0])
         self.n_free_visible = int(np.count_nonzero(free < energy.n_visible))
@@ -90,7 +90,10 @@ class _Enumerated:
         self.probability = np.exp(self.score - self.log_z)
 
     def log_odds(self, reduce, score=None):
-        """Return log-odds (n_variables,); `reduce` is a log-sum or a maximum over states."""
+        """Return the log-odds (n_variables,) of marginals or max-marginals.
+
+        `reduce` combines the scores of states: logsumexp for marginals, max for max-marginals.
+        """
         score = self.score if score is None else score
         log_odds = np.empty(self.states.shape[1])
         for i, on in enumerate(self.states.T == 1):
@@ -100,9 +103,12 @@ class _Enumerated:
         return log_odds
 
     def find_best(self, fields, n, marginal):
-        """Fill in the assignment and max-marginals; sum hidden variables out if `marginal`."""
+        """Write the best state and the max-marginals of model n to `fields`.
+
+        The hidden variables are summed out if `marginal`.
+        """
         score = self.score
-        if marginal:  # the free visible variables are the lowest bits of the number of a state
+        if marginal:  # the free visible variables are the lowest bits of the index of a state
             n_visible_states = 1 << self.n_free_visible
             summed: Any = logsumexp(score.reshape(-1, n_visible_states), axis=0)
             score = np.tile(summed, len(score) // n_visible_states)
@@ -116,6 +122,6 @@ class _Enumerated:
         return unchecked(self.energy.sum_statistics)(self.states, self.probability)
 
     def draw(self, u):
-        """Draw states by uniform random numbers u, and return their indices."""
+        """Draw a state for each of the uniform random numbers u (S,), and return the indices."""
         mass = np.cumsum(self.probability)
         return np.searchsorted(mass, u * mass[-1]).clip(0, len(mass) - 1)

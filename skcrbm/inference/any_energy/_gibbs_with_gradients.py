@@ -1,4 +1,4 @@
-"""Gibbs with gradients on energies with 0/1 variables, and a faster sweep for Ising models."""
+"""Run Gibbs with gradients on energies with 0/1 variables, with a faster sweep for Ising models."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_gradients import ising_gradients
 from skcrbm.utils.validation import kernel_array
 
-# Log-odds of a flip out of an impossible state; a flip into such a state has minus this.
+# A flip out of an impossible state gets this log-odds, and a flip into such a state minus this.
 _IMPOSSIBLE = 1e6
 
 
 def solve(method, energy, query):
-    """Compute the answers of "gibbs" from other sweeps, see `GibbsWithGradients`."""
+    """Answer the queries of "gibbs" by sweeps of another kind; see `GibbsWithGradients`."""
     return solve_by_sweeps(method, energy, query, gradient_sweep)
 
 
@@ -51,8 +51,8 @@ def gradient_sweep(energy, states, key, streams, step):
         other[chains, chosen] ^= True
         other_log_odds = models.visible_log_odds(other)
         other_logits = _logits(other, other_log_odds, free)
-        # The acceptance ratio q(x | x') p(x') / (q(x' | x) p(x)) of a flip is the sum of the
-        # proposal weights at x divided by their sum at x'.
+        # The acceptance ratio q(x | x') p(x') / (q(x' | x) p(x)) of a flip x -> x' is the sum of
+        # the proposal weights at x, divided by the sum of the proposal weights at x'.
         gain = np.zeros(n * c)
         other_total = logsumexp(other_logits[rows], axis=1)
         gain[rows] = total[rows, 0] - other_total
@@ -73,7 +73,7 @@ def gradient_sweep(energy, states, key, streams, step):
 
 @repeatable
 def ising_gradient_sweep(energy, states, key, streams, step):
-    """Run the sweep of `gradient_sweep` for sparse or dense Ising models; equal up to rounding."""
+    """Run the sweep of `gradient_sweep` for Ising models by a kernel; equal up to rounding."""
     n, c, width = states.shape
     models = energy.rows(np.repeat(np.arange(n), c))
     u = _uniforms(energy, states, key, streams, step)
@@ -100,7 +100,10 @@ def _neighbours(energy):
 
 
 def _uniforms(energy, states, key, streams, step):
-    """Draw the random numbers (N * C, 2 * V + H) of a sweep: two per flip, one per hidden unit."""
+    """Draw the random numbers of a sweep: two for each flip and one for each hidden unit.
+
+    The result is (N * C, 2 * V + H).
+    """
     n, c, _ = states.shape
     u = uniforms(key, streams, step, 2 * energy.n_visible + energy.n_hidden)
     return np.broadcast_to(u.reshape(len(streams) // c, c, -1), (n, c, u.shape[1])).reshape(
@@ -109,6 +112,9 @@ def _uniforms(energy, states, key, streams, step):
 
 
 def _logits(visible, log_odds, free):
-    """Return half the change of the score for each flip, in float64; -inf for clamped variables."""
+    """Return half the change of the score by a flip of each visible variable, in float64.
+
+    Clamped variables get -inf.
+    """
     rise = np.where(visible, -1.0, 1.0) * np.clip(log_odds, -_IMPOSSIBLE, _IMPOSSIBLE)
     return np.where(free, 0.5 * rise, -np.inf)

@@ -1,4 +1,4 @@
-"""Iterated conditional modes: each block of conditionally independent variables in turn."""
+"""Find states by iterated conditional modes: improve one block of variables after the other."""
 
 import numpy as np
 
@@ -9,10 +9,11 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Find the best of several local optima, the answer to "map".
+    """Answer "map" by the best of several local optima.
 
-    An iteration visits each block of variables that are independent given the others
-    (`sampling_blocks`), and sets its variables to their best states. No step lowers the score.
+    An iteration visits all blocks in `energy.sampling_blocks`. The variables of a block are
+    independent given the other variables, and are set to their best states. No step lowers the
+    score.
     """
 
     def ascend(start):
@@ -25,7 +26,7 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, state):
-    """Run all models from states (N, n); each model stops when it is at a local optimum."""
+    """Ascend from the states (N, n) of all models. A model stops at a local optimum."""
     fields = empty_result(energy, query)
     fields["converged"][:] = False
     state = with_evidence(energy, state)

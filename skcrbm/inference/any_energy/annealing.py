@@ -1,4 +1,4 @@
-"""Simulated annealing: the schedule of beta, and the solver for any energy, by Gibbs sweeps."""
+"""Run simulated annealing on any energy by Gibbs sweeps, and compute the schedule of beta."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map
 # Number of random states from which the strength of fields and couplings at a variable is
 # estimated.
 _STATES = 8
-# Default range of beta. Quantiles of the strengths define a strong and a weak variable. The first
-# beta makes the local field of the strong variable 1, the last beta makes the local field of the
-# weak variable _COLD.
+# Default range of beta. Two quantiles of the typical local fields of the variables define a strong
+# and a weak variable. Times the first beta, the local field of the strong variable is 1. Times the
+# last beta, the local field of the weak variable is _COLD.
 _STRONG, _WEAK, _COLD = 0.9, 0.1, 5.0
 
 
@@ -74,8 +74,8 @@ def _anneal(method, model, key):
     best, best_score = states[0].copy(), models.score(states[0])
     for t, beta in enumerate(betas(method, _strengths(model, key)), 1):
         colder = model.with_fields(*(model.dtype.type(beta) * field for field in model.fields))
-        # `scaled` computes a product also for log-potentials of -inf, which may overflow, and
-        # discards it.
+        # Ignore overflow: `scaled` also multiplies log-potentials of -inf, whose product may
+        # overflow, and discards this product.
         with np.errstate(over="ignore"):
             colder = colder.scaled(beta)
         states, _ = gibbs_sweep(colder, states, key, runs, t)

@@ -1,4 +1,4 @@
-"""Gibbs sampling of any energy: by a compiled sweep, or by drawing one block after the other."""
+"""Run Gibbs sampling on any energy, by a compiled sweep or by drawing block after block."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Default number of chains for marginals, and largest default number for samples.
+# Default number of chains per model for marginals. The default for samples is the number of
+# samples, but at most the second number.
 _CHAINS, _MAX_CHAINS = 10, 100
-# Standard deviation between the means of chains, as probabilities, that is always accepted.
+# Chains count as converged if the standard deviation of their mean probabilities is at most this,
+# whatever the R-hat.
 _TOLERATED_SPREAD = 1e-3
-# Number of chains that a kernel processes side by side, see `kernels/gibbs.py`.
+# A kernel processes at most this many chains side by side, see `kernels/gibbs.py`.
 _MAX_LANES = 64
-# Largest number of draws in a call of a kernel, which takes about a second. An interrupt by the
-# user is handled only after the call.
+# Largest number of variables that a call of a kernel draws. Such a call takes about a second. An
+# interrupt by the user is handled only after the call.
 _DRAWS_PER_CALL = 2**27
 
 
@@ -60,10 +62,11 @@ def gibbs_sweep(
     key : uint64
         Key of the random numbers, see `random_key`.
     streams : ndarray (C,) or (N * C,) of int
-        Number of the random stream of each chain: the same streams for all models, or different
+        Index of the random stream of each chain: the same streams for all models, or different
         streams for each model.
     step : int
-        Number of the draw of the first sweep; the next sweep is draw ``step + 1``.
+        Index of the first sweep, which selects the random numbers in each stream. The next sweep
+        has index ``step + 1``.
     n_sweeps : int, default=1
         Number of sweeps.
 
@@ -78,7 +81,7 @@ def gibbs_sweep(
 
 
 def repeatable(sweep):
-    """Decorate a function that runs one sweep, so that it takes the argument `n_sweeps`, too."""
+    """Add the argument `n_sweeps` to a function that runs a single sweep; a decorator."""
 
     @wraps(sweep)
     def sweeps(energy, states, key, streams, step, n_sweeps=1):
@@ -125,12 +128,12 @@ def start_chains(
 
 
 def solve(method, energy, query):
-    """Compute "marginals" and "statistics" as averages over chains, and "samples" from states."""
+    """Answer "marginals", "statistics" and "samples" from the states of Gibbs chains."""
     return solve_by_sweeps(method, energy, query, gibbs_sweep)
 
 
 def solve_by_sweeps(method, energy, query, sweep):
-    """Compute the answers from chains that advance by `sweep`, a function like `gibbs_sweep`."""
+    """Answer a query from chains that are advanced by `sweep`, a function like `gibbs_sweep`."""
     fields = empty_result(energy, query)
     with one_blas_thread():
         if query.returns & {"marginals", "statistics"}:
@@ -147,9 +150,10 @@ def _earlier_n_chains(query):
 
 
 def _start_from(method, energy, query, n_chains):
-    """Return the key, the step, and the start of the chains: earlier states, beliefs or neither.
+    """Return the start of the chains as (key, step, earlier states, beliefs).
 
-    The last two values are earlier states or None, and beliefs as probabilities or None.
+    The earlier states are None if the query does not continue from chains. The beliefs, as
+    probabilities, are None if it does not start from beliefs.
     """
     before = None if query.start is None else query.start.state
     if isinstance(before, Chains):
@@ -172,7 +176,7 @@ def _start_from(method, energy, query, n_chains):
 
 
 def _all_possible(energy, states):
-    """Return True (N,) for models whose chains are all at states of positive weight."""
+    """Return a mask (N,) of the models whose chains all have states of positive weight."""
     n, n_chains, n_variables = states.shape
     models = energy.rows(np.repeat(np.arange(n), n_chains))
     score = models.score(states.reshape(n * n_chains, n_variables))
@@ -180,7 +184,7 @@ def _all_possible(energy, states):
 
 
 def _average(method, energy, query, fields, sweep):
-    """Fill in log-odds and statistics, averaged over the sweeps after burn-in."""
+    """Average log-odds and statistics over the sweeps after burn-in, and write them to `fields`."""
     n = energy.n_models
     n_chains = method.n_chains or _earlier_n_chains(query) or _CHAINS
     shape = energy.belief_shape
@@ -218,7 +222,7 @@ def _average(method, energy, query, fields, sweep):
 
 
 def _sample(method, energy, query, fields, sweep):
-    """Fill in the samples (N, n_samples, n_variables)."""
+    """Draw samples (N, n_samples, n_variables), and write them to `fields`."""
     n, n_samples, n_variables = energy.n_models, query.n_samples, energy.n_variables
     if method.n_chains is None:
         n_chains = _earlier_n_chains(query) or min(n_samples, _MAX_CHAINS)
@@ -257,11 +261,11 @@ def _sample(method, energy, query, fields, sweep):
 
 
 class _Moments:
-    """Sums over the sweeps after burn-in, for a block of models.
+    """Adds up probabilities over the sweeps after burn-in, for a block of models.
 
-    ``on`` and ``off`` (2, N, C, n_variables) are the sums of P(unit = 1) and P(unit = 0) over each
-    half of the sweeps; ``squares`` is the sum of the squares of P(unit = 1). For categorical
-    variables the arrays have another axis (..., K) for the states.
+    ``on`` and ``off`` (2, N, C, n_variables) are the sums of P(unit = 1) and P(unit = 0), and
+    ``squares`` the sums of P(unit = 1)^2. The first axis is the first and the second half of the
+    sweeps. For categorical variables the arrays have a last axis (..., K) for the states.
     """
 
     def __init__(self, energy, n_chains, n_sweeps, weight, statistics):
@@ -279,8 +283,8 @@ class _Moments:
         self._add_probabilities(log_odds, self.on[part], self.off[part], self.squares[part])
         self.done += 1
         if self.statistics is not None:
-            # The last block was drawn given the current states of all other variables, so its
-            # probabilities are known; they replace its states.
+            # Replace the states of the last block by the probabilities from which they were drawn.
+            # This is valid because the other variables have not changed since that draw.
             last = self.energy.sampling_blocks[-1]
             means = means_of_states(self.energy, states)
             means[:, :, last] = expit(log_odds[:, :, last])
@@ -309,29 +313,31 @@ class _Moments:
         return log_odds if log_odds.ndim == 2 else np.where(on > 0, log_odds, -np.inf)
 
     def converged(self, max_rhat):
-        if self.half < 2:  # the chains are too short for a comparison
+        if self.half < 2:  # the halves are too short for a comparison, so report no convergence
             return np.zeros(self.on.shape[1], bool)
         lengths = np.array([self.half, self.n_sweeps - self.half])
         lengths = lengths.reshape(2, *(1,) * (self.on.ndim - 1))
         means = self.on / lengths
         within = (self.squares / lengths - means**2).clip(0).mean((0, 2))
         between = means.var((0, 2), ddof=1)
-        # R-hat^2 is (within + between) / within, up to a factor near 1.
+        # R-hat^2 is (within + between) / within, up to a factor near 1, so it is at most max_rhat^2
+        # if between <= (max_rhat^2 - 1) within.
         excess = between - _TOLERATED_SPREAD**2
         agree = excess <= (max_rhat**2 - 1) * within
         return agree.reshape(len(agree), math.prod(agree.shape[1:])).all(1)
 
 
 def kernel_order(energy):
-    """Return the numbers of the variables in the order in which a sweep draws them."""
+    """Return the indices of the variables in the order in which a sweep draws them."""
     variables = np.arange(energy.n_variables)
     return np.concatenate([variables[:0], *(variables[block] for block in energy.sampling_blocks)])
 
 
 def kernel_chains(energy, states):
-    """Prepare arrays for kernels: states (R, L), fields, clamped values and empty log-odds (R, L).
+    """Return states, fields, clamped values and empty log-odds as the arrays that kernels take.
 
-    Each of the R = N C rows is a chain of a model. The energy must have a single array of fields.
+    States and log-odds are (R, L), where each of the R = N C rows is a chain of a model. Clamped
+    values are -1 and +1, and 0 for free variables. The energy must have a single array of fields.
     """
     n, c, width = states.shape
     held = np.zeros((0, width), np.int8)
@@ -370,8 +376,9 @@ def sweep_ising_model(energy, states, key, streams, step, n_sweeps=1):
 def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
     """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`.
 
-    The kernel processes side by side either chains or variables of a colour, which have no
-    couplings between them. The larger of the two numbers decides which.
+    One kernel processes chains side by side. The other kernel processes variables of the same
+    colour side by side, because they have no couplings with each other. The kernel with more items
+    side by side is used.
     """
     n, c, width = states.shape
     lanes = energy.lanes
@@ -393,12 +400,12 @@ def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
 
 
 def lane_couplings(energy):
-    """Return the coupling of each entry of `energy.lanes`, in float64; 0 for padding."""
+    """Return the coupling of each entry of `energy.lanes.edge`, as float64; 0 for padding."""
     return np.append(energy.edge_coupling, 0).astype(np.float64)[energy.lanes.edge]
 
 
 def by_place(lanes, *arrays):
-    """Return arrays (N, L) with their columns in the order of `lanes.order`, colour by colour."""
+    """Sort the columns of arrays (N, L) by `lanes.order`, that is, colour by colour."""
     return tuple(np.ascontiguousarray(array[:, lanes.order]) for array in arrays)
 
 
@@ -429,7 +436,11 @@ def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
 
 
 def _factor_lists(energy, forbidden):
-    """Return the factors of each variable as the kernels take them."""
+    """Return the list of factors of each variable, in the form that the kernels take.
+
+    Each factor adds `forbidden` to the log-odds against a value that it forbids, if both values are
+    forbidden; see `FORBIDDEN_LOG_ODDS`.
+    """
     there = energy.graph.adjacency
     return FactorLists(
         there.start, there.factor, there.weight, there.first_entry,

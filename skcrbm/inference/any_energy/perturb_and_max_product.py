@@ -1,4 +1,4 @@
-"""Perturb-and-max-product: code for all energies, and solvers for pairwise models.
+"""Draw samples by perturb-and-max-product: shared code, and solvers for pairwise models.
 
 The solvers work with -1/+1 units and half log-odds. The effect of clamped variables is added to the
 fields, and their couplings are set to 0. Functions import the kernels that they call, so that
@@ -22,8 +22,8 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Least number of samples in a block of dense models. Blocks of small models have more samples,
-# because the cost of a call would dominate otherwise.
+# Smallest number of samples of dense models in a block. Blocks of small models have more samples,
+# because otherwise the cost of a call would dominate.
 _BLOCK = 16
 
 
@@ -33,25 +33,26 @@ class Perturbations(NamedTuple):
     # Messages (N * n_samples, ...) in the shape and units of the solver. None if the state was not
     # requested; the next call then starts without messages.
     messages: np.ndarray | None
-    # Logistic noise (N * n_samples, n_variables) on the log-odds, in float64; the normal numbers
-    # of the persistence are computed from it. None if there is no earlier noise, because the caller
-    # counts the random numbers.
+    # Logistic noise (N * n_samples, n_variables) on the log-odds, in float64. With persistence, the
+    # next noise is computed from it. None if there is no earlier noise, because the caller chose
+    # the random numbers by `perturbed_states`.
     noise: np.ndarray | None
     # Key (uint64) of the random numbers, see `random_key`.
     key: Any
     # Number of draws so far. The next draw takes the random numbers that follow.
     step: int
-    # Number (N * n_samples,) of the random stream of each sample; None: the index of the sample.
+    # Index (N * n_samples,) of the random stream of each sample; None: the index of the sample.
     streams: np.ndarray | None = None
 
 
 def perturbed_states(
     energy: BaseEnergy, key: Any, streams: np.ndarray, step: int, max_iter: int
 ) -> np.ndarray:
-    """Draw a state of each model, (N, n_variables) int8, with random numbers that the caller chose.
+    """Draw a state of each model with random numbers that the caller chooses.
 
-    `streams` (N,) has the number of the random stream of each model, `step` is the number of the
-    draw in a stream, and `max_iter` is the number of sweeps of `PerturbAndMaxProduct`.
+    `streams` (N,) has the index of the random stream of each model. `step` is the index of the draw
+    in a stream, and `max_iter` is the number of sweeps of `PerturbAndMaxProduct`. The result is
+    int8 (N, n_variables).
     """
     counted = InferenceResult(state=Perturbations(None, None, key, step, streams))
     method = PerturbAndMaxProduct(max_iter)
@@ -68,15 +69,15 @@ def answer_by_maxima(
     noisy: np.ndarray | None = None,
     size: int = 16,
 ) -> dict[str, Any]:
-    """Compute "samples" and "log_partition" with the function `maximise` of a class of energies.
+    """Compute "samples" and "log_partition" by a function `maximise` that finds best states.
 
-    ``maximise(rows, noise, message, keep)`` searches for the best states of models `rows` (K,)
-    with noise (K, n) on their log-odds. `message` has the messages of an earlier run, from which
-    the search starts, or is None. The function returns states (K, n) of bool, in which clamped
-    variables have their values, and the messages (K, *message_shape) if `keep`, else None.
+    ``maximise(rows, noise, message, keep)`` searches for the best states of the models `rows` (K,)
+    with noise (K, n) on the log-odds. The search starts from the messages `message` of an earlier
+    run if they are not None. The function returns states (K, n) of bool, in which clamped variables
+    have the clamped values, and the messages (K, *message_shape) if `keep`, else None.
 
-    `message_shape` is the shape of the messages of a sample, `noisy` (n,) is True for variables
-    that get noise (None: all variables), and `size` is the largest number of samples in a block.
+    `message_shape` is the shape of the messages of a sample. `noisy` (n,) is True for variables
+    that get noise (None: all variables). `size` is the largest number of samples in a block.
     """
     n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
     wants_log_z = "log_partition" in query.returns
@@ -112,7 +113,8 @@ def answer_by_maxima(
         if wants_log_z:
             part = energy.rows(rows)
             noise[~part.free] = 0
-            # Noise on -1/+1 units has mean 0, and a smaller variance than noise on 0/1 units.
+            # Multiply the noise by state - 1/2 instead of the state. This adds noise of mean 0 to
+            # the scores, with a smaller variance.
             scores[items] = part.score(states) + (noise * (states - 0.5)).sum(axis=1)
 
     for _ in ordered_map(run, row_chunks(shape[0], size), query.n_jobs):
@@ -128,7 +130,10 @@ def answer_by_maxima(
 
 
 def _normal(noise):
-    """Return the normal numbers z for which noise = logit(Phi(z)); accurate in both tails."""
+    """Convert logistic noise to the normal numbers z with noise = logit(Phi(z)).
+
+    The result is accurate in both tails.
+    """
     return np.copysign(ndtri(expit(-np.abs(noise))), noise)
 
 
@@ -153,7 +158,10 @@ def _earlier(query, shape, n):
 
 
 def _fill_log_partition(fields, scores):
-    """Fill in the mean of scores (N, n_samples) and its standard error, infinite if unknown."""
+    """Write the mean of scores (N, n_samples) to `fields` as log Z, with its standard error.
+
+    The standard error is infinite if it is unknown.
+    """
     fields["log_partition"] = scores.mean(axis=1)
     possible = np.isfinite(scores).all(axis=1)
     error = np.full(len(scores), np.inf)
@@ -172,7 +180,7 @@ def free_groups(free):
 
 
 def solve_rbm(method, energy, query):
-    """Compute the answers for RBMs, whose 0/1 units are -1/+1 units with couplings w / 4.
+    """Compute the answers for RBMs, converted to -1/+1 units with couplings w / 4.
 
     Messages start at log-odds 0.
     """

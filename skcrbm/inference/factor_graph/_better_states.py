@@ -1,10 +1,13 @@
-"""States of max-product on factor graphs: ties, and states that coordinate ascent improves.
+"""Improve the states that max-product finds on factor graphs.
 
-Beliefs of max-product do not name a state if two states of a variable have equal beliefs: the best
-value of one variable then depends on the value that is chosen for another. Models of 0/1 variables
-with such ties, or whose messages have not converged, are solved again as graphs of variables with
-two states, whose solver decides variables in turn (`states`). On graphs with circles a state is at
-least as good as the states that coordinate ascent reaches from it, and from the fields.
+If two states of a variable have equal beliefs (a tie), the beliefs do not determine the best state,
+because the best value of one variable depends on the value that is chosen for another. So models of
+0/1 variables with ties are solved again by the solver for variables with several states
+(`states`), which decides the variables in turn. Models whose messages have not converged are solved
+again, too.
+
+If a graph has cycles or the messages have not converged, coordinate ascent starts from the state of
+max-product and from the fields. The best of the three states is kept.
 """
 
 from __future__ import annotations
@@ -21,16 +24,16 @@ from skcrbm.inference.factor_graph._state_graph import forest_order
 from skcrbm.inference.methods._searches import ICM
 from skcrbm.inference.registry import solver_for
 
-# Log-odds of this share of the largest log-odds of a model are ties, and a score is better than
-# another if it is larger by this share of its magnitude.
+# Log-odds count as a tie if they are at most this share of 1 + the largest |log-odds| of the model.
+# A score counts as better than another if it is larger by this share of 1 + |score|.
 _ROUNDING = 1e-9
 
 
 def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any], graph: Any):
-    """Replace states (N, n) of max-product by better states where there are any.
+    """Replace the states (N, n) of max-product by better states if any are found.
 
-    A model has converged if its messages have, and its state agrees with them: so a state that
-    coordinate ascent improves has not.
+    If coordinate ascent improves the state of a model, the model counts as not converged, because
+    its messages do not agree with the best state found.
 
     Parameters
     ----------
@@ -38,9 +41,10 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
     energy : FactorGraphEnergy
     query : Query
     fields : dict
-        Answer to the query; "assignment", "converged" and "log_odds" are changed.
+        Answer to the query. "assignment", "converged" and "log_odds" are changed.
     graph : object
-        `variables` (E,) of all factors, and `edge_start` (F + 1,).
+        Its attribute `variables` (E,) has the variables of all factors. Those of factor f are
+        between `edge_start[f]` and `edge_start[f + 1]`.
     """
     if not is_categorical(energy):
         _decide_ties(method, energy, query, fields)
@@ -52,7 +56,10 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
 
 
 def _decide_ties(method, energy, query, fields):
-    """Solve models with ties, or without convergence, as graphs of variables with two states."""
+    """Solve models again that have ties or have not converged, and keep states that are no worse.
+
+    The models are converted to graphs of variables with two states.
+    """
     log_odds = np.abs(fields["log_odds"].astype(np.float64))
     unit = 1.0 + np.where(energy.free, log_odds, 0.0).max(axis=1, initial=0.0)
     ties = (energy.free & (log_odds <= _ROUNDING * unit[:, None])).any(axis=1)
@@ -76,7 +83,10 @@ def _decide_ties(method, energy, query, fields):
 
 
 def _only_map(query, start=None):
-    """Return the query for a state alone, from given states (N, n, ...) of log-odds or None."""
+    """Return a copy of a query that asks only for "map".
+
+    If `start` is given, inference starts from these log-odds (N, n) or (N, n, K).
+    """
     given = None if start is None else InferenceResult(log_odds=start)
     return replace(
         query, returns=frozenset({"map"}), start=given, return_trace=False, return_state=False
@@ -84,7 +94,10 @@ def _only_map(query, start=None):
 
 
 def _climb(energy, rows, query, fields):
-    """Take the states of coordinate ascent, from the present states and from fields."""
+    """Run coordinate ascent from the present states and from the fields, and keep better states.
+
+    `energy` has the models `rows` of the batch.
+    """
     state = fields["assignment"][rows]
     ascend = solver_for("icm", type(energy))
     method, best = ICM(n_restarts=1), energy.score(state)

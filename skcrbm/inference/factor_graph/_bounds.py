@@ -1,4 +1,4 @@
-"""Solvers of "mplp" and "linear_program", which bound the best score of pairwise models."""
+"""Bound the best score of pairwise models: solvers of "mplp" and "linear_program"."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Rounding error of a single float64 operation, the unit of `PairModel.rounding`.
+# Rounding error of a single float64 operation. `PairModel.rounding` is a multiple of this.
 _ROUNDING = np.finfo(np.float64).eps
 
 
@@ -31,8 +31,8 @@ class PairModel(NamedTuple):
     field: np.ndarray  # f (N, n), 0 for clamped variables
     offset: np.ndarray  # (N,)
     free: np.ndarray  # bool (N, n)
-    rounding: float  # the rounding error of a bound is less than this times `magnitude`
-    magnitude: np.ndarray  # (N,): sum of the absolute values of the terms of a bound
+    rounding: float  # the rounding error of a bound is less than `rounding` times `magnitude`
+    magnitude: np.ndarray  # (N,): at least the sum of the absolute values of the terms of a bound
 
 
 def pair_model(energy: BaseEnergy) -> PairModel:
@@ -57,7 +57,8 @@ def pair_model(energy: BaseEnergy) -> PairModel:
         for part in (of_single, of_pair)
         if len(part)
     )
-    # Scores of possible states are between -reach and reach, scores of impossible states are lower.
+    # The scores of possible states are between -reach and reach. A log-weight of -4 reach - 1 in
+    # place of -inf makes the scores of impossible states lower.
     of_single, of_pair = (
         np.where(np.isfinite(part), part, -4 * reach - 1) for part in (of_single, of_pair)
     )
@@ -81,9 +82,12 @@ def pair_model(energy: BaseEnergy) -> PairModel:
 
 
 def _fold(edges, coupling, field, offset, values, free):
-    """Return the fields of the free variables and the offsets, given the `values` of the others."""
+    """Add the effect of the clamped variables to the fields of the free variables and the offsets.
+
+    `values` (N, n) are the clamped values, and 0 for free variables.
+    """
     folded, total = field.copy(), offset + (field * values).sum(axis=1)
-    for n in range(len(field)):  # row by row to save memory, because a row takes E numbers
+    for n in range(len(field)):  # model by model, because a model needs arrays of E numbers
         left, right = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 for free variables
         np.add.at(folded[n], edges[:, 0], coupling * right)
         np.add.at(folded[n], edges[:, 1], coupling * left)
@@ -100,10 +104,10 @@ def bounded_answer(
     n_iter: np.ndarray,
     converged: np.ndarray,
 ) -> dict[str, Any]:
-    """Return fields of an `InferenceResult` from states (N, n) and bounds `dual` (N,).
+    """Return the fields of an `InferenceResult` with states (N, n) and upper bounds of the score.
 
-    `dual` bounds the score of the free variables; the offset and the largest rounding error are
-    added here. Clamped variables may have any value in `state`.
+    `dual` (N,) bounds the part of the score that depends on the free variables. The offset and the
+    largest rounding error are added here. Clamped variables may have any value in `state`.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)
@@ -203,8 +207,8 @@ class _Program:
     def solve(self):
         """Solve the program by HiGHS; compute the bound from the multipliers of the constraints.
 
-        Any non-negative multipliers give a valid bound, whatever the tolerances of HiGHS: with
-        c - A'multipliers as objective, each entry of z takes the better end of [0, 1].
+        Any multipliers m >= 0 give the valid bound ``b'm`` plus the maximum of ``(c - A'm)'z`` over
+        z in [0, 1]. The bound does not rely on the tolerances of HiGHS.
         """
         # Scale the objective, because the tolerances of HiGHS are absolute.
         unit = np.abs(self.gain).max(initial=0)

@@ -1,4 +1,4 @@
-"""Best states by bucket elimination, and by branch and bound with mini-buckets."""
+"""Find best states by bucket elimination, or by branch and bound with mini-buckets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skcrbm.kernels.map_search import Functions, branch, maximise_bucket
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import MAX_KEPT_TABLES
 
-# Logarithm of the entries of a table beyond which an order is not measured further.
+# If an order of elimination needs a table of more than 2**40 entries, its cost counts as infinite.
 _HOPELESS_LOG = 40.0
 
 
@@ -21,15 +21,16 @@ class Order(NamedTuple):
     """An order in which to eliminate the variables of a component."""
 
     variables: list[int]
-    largest: float  # entries of the largest table that is made
-    kept: float  # entries of all these tables
-    work: float  # sums of entries to compute
+    largest: float  # number of entries of the largest table that the elimination makes
+    kept: float  # number of entries of all tables that the elimination makes
+    work: float  # number of sums to compute: entries, times the states of the eliminated variable
 
 
 def elimination_order(part: Component) -> Order:
-    """Return the cheapest of three orders: of least degree, of the numbers, and of least fill.
+    """Return the cheapest of three orders: smallest table first, by index, and minimum fill.
 
-    The order of least fill takes long, and is left out if the tables of the first are very large.
+    The minimum-fill order takes long to compute, so it is tried only if the tables of the
+    smallest-table-first order are not hopelessly large.
     """
     n = len(part.variables)
     near = neighbours(part)
@@ -43,7 +44,7 @@ def elimination_order(part: Component) -> Order:
 
 
 def neighbours(part: Component) -> list[set[int]]:
-    """Return the variables that share a table with each variable, itself included."""
+    """Return a set for each variable: all variables that share a table with it, and itself."""
     near = [set() for _ in part.variables]
     for scope in part.scopes:
         for v in scope:
@@ -52,9 +53,10 @@ def neighbours(part: Component) -> list[set[int]]:
 
 
 def degree_order(part: Component, near: list[set[int]]) -> list[int]:
-    """Return an order of least table size: next is the variable with the smallest table.
+    """Return a greedy order: eliminate the variable next that makes the smallest table.
 
-    If tables become very large, the rest is in the order of the sizes at this point.
+    If this table is hopelessly large, all other variables follow, sorted by the sizes of the tables
+    that they would make at this point.
     """
     near = [s - {v} for v, s in enumerate(near)]
     logs = [math.log2(k) for k in part.n_states]
@@ -98,7 +100,10 @@ def _measured(part, near, order):
 
 
 def _message(v, part, functions, with_argument):
-    """Return the scope, the maximum over v of a sum of functions, and the best states of v."""
+    """Add functions, maximise the sum over variable v, and return the scope and the maxima.
+
+    Also return the best state of v for each maximum, or an empty array unless `with_argument`.
+    """
     scope = tuple(sorted(set().union(*(s for s, _ in functions)) - {v}))
     strides = np.zeros((len(functions), len(scope) + 1), np.int64)
     firsts = np.zeros(len(functions), np.int64)
@@ -118,7 +123,10 @@ def _message(v, part, functions, with_argument):
 
 
 def _buckets(part, order):
-    """Return the position of each variable in an order, and the functions of each variable."""
+    """Return the position of each variable in an order, and the functions in its bucket.
+
+    A function is in the bucket of that variable of its scope that is eliminated first.
+    """
     position = {v: i for i, v in enumerate(order)}
     buckets: list[list[Any]] = [[((v,), row)] for v, row in enumerate(part.unary)]
     for scope, table in zip(part.scopes, part.tables, strict=True):
@@ -127,13 +135,16 @@ def _buckets(part, order):
 
 
 def can_eliminate(order: Order, max_entries: int, seconds: float) -> bool:
-    """Whether elimination stays within the entries, and within a time of the average machine."""
+    """Return whether elimination needs at most `max_entries` per table and about `seconds`.
+
+    The time is estimated for an average machine.
+    """
     fits = order.largest <= max_entries and order.kept <= MAX_KEPT_TABLES * 8.0 * max_entries
     return fits and order.work * 8e-9 <= seconds
 
 
 def eliminate(part: Component, order: Order) -> np.ndarray:
-    """Return a state of the highest score.
+    """Return a state with the highest score.
 
     Raises
     ------
@@ -145,7 +156,7 @@ def eliminate(part: Component, order: Order) -> np.ndarray:
     for v in order.variables:
         scope, out, where = _message(v, part, buckets[v], True)
         buckets[v] = []
-        binary = part.n_states[v] == 2  # eight best states in a byte
+        binary = part.n_states[v] == 2  # then store eight best states in a byte
         back.append((v, scope, np.packbits(where > 0) if binary else where))
         if scope:
             buckets[min(scope, key=position.__getitem__)].append((scope, out))
@@ -164,17 +175,19 @@ def eliminate(part: Component, order: Order) -> np.ndarray:
 
 
 class TreeSearch:
-    """Depth-first branch and bound; mini-buckets of at most `max_entries` bound the nodes.
+    """Depth-first branch and bound with bounds from mini-buckets of at most `max_entries` entries.
 
-    Paths may first depart from the best children once, then more often in each new search
-    (limited discrepancy search), so that no early mistake holds the search up.
+    The search is a limited discrepancy search: a path may depart from the best children only once
+    at first, and twice as often in each new search. So a mistake near the root does not delay the
+    search for long.
 
     Attributes
     ----------
     root : float
         Upper bound of the score of all states.
     done : bool
-        Whether no state is better than the best state found, up to `tol`.
+        Whether the search has ended. Then no state is better than the best state found by more
+        than `tol`.
     """
 
     def __init__(self, part: Component, order: list[int], max_entries: int, tol: float):
@@ -225,7 +238,11 @@ class TreeSearch:
         return self.depth < 0 and self._allowed[1] == 0
 
     def run(self, best: np.ndarray, value: float, n_nodes: int) -> tuple[float, int]:
-        """Visit nodes, write a better state into `best`; return its score and the nodes visited."""
+        """Continue the search by at most `n_nodes` nodes.
+
+        If a state with a score above `value` is found, it is written to `best`. Return the best
+        score and the number of visited nodes.
+        """
         left = n_nodes
         while left > 0 and not self.done:
             if self.depth < 0:
@@ -239,7 +256,10 @@ class TreeSearch:
 
 
 def _partition(v, part, functions, max_entries):
-    """Split the functions of a bucket so that each message has few entries; first fit."""
+    """Split the functions of the bucket of variable v into groups (mini-buckets) by first fit.
+
+    The joint scope of a group has at most `max_entries` states, unless a single function has more.
+    """
     found: list[tuple[set, list]] = []
     for scope, table in sorted(functions, key=lambda f: (-len(f[0]), f[0])):
         for union, group in found:

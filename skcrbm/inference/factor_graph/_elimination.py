@@ -1,9 +1,11 @@
-"""Elimination of variables: the plan, which is made before any table, and the passes over tables.
+"""Eliminate the variables of factor graphs.
+
+`make_plan` chooses the order and the tables, then `go_up` and `go_down` compute with the tables.
 
 A table is an array with an axis of states for each variable of its scope. The last axis has an
-entry for each model of a chunk, or a single entry that all models share. The numbers are
-logarithms, or weights that are scaled to at most 1. Weights take a third of the time, but have a
-smaller range.
+entry for each model of a chunk, or a single entry that all models share. The entries are
+logarithms, or weights that are scaled to at most 1. Computing with weights takes a third of the
+time, but weights have a smaller range.
 """
 
 from __future__ import annotations
@@ -20,27 +22,27 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """Description of the table from which a variable is eliminated."""
+    """The table from which a variable is eliminated: its scope, and the parts of the product."""
 
     # Axes of the table: the variable, then its neighbours in the order of elimination.
     scope: tuple[int, ...]
-    parent: int  # bucket of the first neighbour, which gets the message; -1 without neighbours
-    factors: list[int]  # tables of the graph that are multiplied into this table
-    children: list[int]  # buckets whose messages are multiplied into this table
-    # Order of the multiplications. The field, the factors and the messages are numbered in this
-    # order, and a pair (i, j) means: multiply part j by part i. The last pair gives the whole
-    # product.
+    parent: int  # bucket of the first neighbour, which receives the message; -1 without neighbours
+    factors: list[int]  # indices of the tables of the graph that are multiplied into this table
+    children: list[int]  # indices of the buckets whose messages are multiplied into this table
+    # Order of the multiplications. The parts of the product are the field (part 0), then the
+    # factors, then the messages. A pair (i, j) means: multiply part j by part i. The last pair
+    # gives the whole product.
     sum_order: list[tuple[int, int]]
 
 
 class Plan(NamedTuple):
-    """Plan of the elimination of the free variables of a graph."""
+    """Order and tables for the elimination of the free variables of a graph."""
 
-    held: np.ndarray  # bool (n,): variables that are left out
+    held: np.ndarray  # bool (n,): True for variables that are not eliminated (clamped variables)
     buckets: list[Bucket]  # in the order of elimination
     axes: list[tuple[int, ...]]  # free variables of each table, in the order of elimination
-    # For each bucket, pairs (variable, axis) of the beliefs that are computed from its table. The
-    # belief of a variable is computed from the smallest table that contains the variable.
+    # For each bucket, a list of pairs (variable, axis): the belief of the variable is computed
+    # from this axis of the table. Each variable is listed at the smallest table that contains it.
     places: list[list[tuple[int, int]]]
     counts: list[int]  # number of states of each variable, see `n_variables`
     entries: int  # number of entries of the largest table of a model
@@ -88,7 +90,7 @@ def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
 
 
 def _entries(count):
-    """Return text with a number of entries and their memory; a power of 2 is written as 2^k."""
+    """Return a text such as "2^24 entries (0.125 GiB)" for a number of entries."""
     number = f"2^{count.bit_length() - 1}" if count & (count - 1) == 0 else f"{count:,}"
     return f"{number} entries ({8 * count / 2**30:.3g} GiB)"
 
@@ -123,10 +125,10 @@ def _as_plan(scopes, held, found, counts, entries):
 
 
 def _sum_order(parts, scope):
-    """Choose the order of multiplications so that few products have as many axes as `scope`.
+    """Choose an order of multiplications in which few products have all axes of `scope`.
 
-    `parts` are the axes of each table; their union is `scope`. Return pairs (i, j), which mean:
-    multiply part j by part i.
+    Element i of `parts` has the axes of table i; the union of all axes is `scope`. Return pairs
+    (i, j), which mean: multiply table j by table i.
     """
     steps, first, sets = [], {}, []
     for i, part in enumerate(parts):  # first multiply tables with the same axes
@@ -145,7 +147,8 @@ def _sum_order(parts, scope):
     return steps + list(pairwise(left))
 
 
-# Products of weights down to exp(_LEAST) do not underflow.
+# If a product of weights may be smaller than exp(_LEAST), `OutOfRange` is raised, because it could
+# underflow.
 _LEAST = -600.0
 
 
@@ -158,28 +161,31 @@ class Arithmetic(NamedTuple):
     zero: float  # representation of a weight of 0
 
 
-#: Arithmetic of logarithms with sums and with maxima, and of weights with sums.
+#: Sums of logarithms, maxima of logarithms, and sums of weights.
 LOG_SUM = Arithmetic(np.add, np.subtract, np.logaddexp, -np.inf)
 LOG_MAX = Arithmetic(np.add, np.subtract, np.maximum, -np.inf)
 SUM = Arithmetic(np.multiply, np.divide, np.add, 0.0)
 
 
 class OutOfRange(ArithmeticError):
-    """The range of the weights is too large for a float; the caller retries with logarithms."""
+    """Raised if weights may underflow in a float; the caller then retries with logarithms."""
 
 
 class _Factor:
     """A table in the upward pass.
 
-    All positive weights are at least exp(low); for logarithms `low` is 0. If `own` is True, the
-    array may be overwritten.
+    All positive weights are at least exp(low); if the table has logarithms, `low` is 0. If `own` is
+    True, `times` may overwrite the array.
     """
 
     def __init__(self, table, axes, low=0.0, own=False):
         self.table, self.axes, self.low, self.own = table, axes, low, own
 
     def times(self, other, order, arithmetic):
-        """Return the product of two tables, with axes in the order of elimination `order`."""
+        """Return the product of two tables, with axes in the order of elimination.
+
+        `order` maps each variable to its position in this order.
+        """
         low = self.low + other.low
         if low < _LEAST:
             raise OutOfRange
@@ -195,16 +201,19 @@ class _Factor:
 
 
 def _spread(table, own, axes):
-    """Return a view of a table with an axis for each variable in `axes`, of length 1 if new.
+    """Return a view of a table with an axis for each variable in `axes`.
 
-    `own` are the variables of the table.
+    `own` are the variables of the table. The axes of all other variables have length 1.
     """
     sizes = dict(zip(own, table.shape))
     return table.reshape(*(sizes.get(v, 1) for v in axes), table.shape[-1])
 
 
 def reduce_to(table, axes, keep, reduce):
-    """Return the sum or maximum over the variables of a table that are not in the set `keep`."""
+    """Sum or maximise a table over all variables that are not in the set `keep`.
+
+    `axes` are the variables of the table. `reduce` is np.add, np.logaddexp or np.maximum.
+    """
     left, sizes = list(axes), list(table.shape[:-1])
     for v in axes:  # begin with the first axis, because its slices are the longest
         if v not in keep:
@@ -217,16 +226,16 @@ def reduce_to(table, axes, keep, reduce):
 
 
 def reduce_axis(table, axis, reduce):
-    """Return the sum or maximum over an axis of a table, in the order of the states."""
+    """Combine the slices of a table along an axis by `reduce`, from the first to the last."""
     first, *others = np.moveaxis(table, axis, 0)
     return functools.reduce(reduce, others, first)
 
 
 def _scaled(log_table, axes, arithmetic):
-    """Divide a table by its largest entry, and convert it from logarithms to an arithmetic.
+    """Divide the weights of a table by the largest weight; return the table and the log-divisor.
 
-    Return the table and the logarithm of its largest entry. Logarithms are scaled, too, because
-    large fields would hide small numbers in their sums.
+    `log_table` has logarithms; the returned table has weights if `arithmetic` is `SUM`. Logarithms
+    are scaled, too, because adding up unscaled large fields would lose the digits of small terms.
     """
     top = _top(log_table)
     log_table = log_table - top
@@ -237,7 +246,7 @@ def _scaled(log_table, axes, arithmetic):
 
 
 def _top(log_table):
-    """Return the largest entry (R,) of a table for each model; 0 if all entries are -inf."""
+    """Return the largest entry of a table for each model (R,), or 0 if all entries are -inf."""
     top = log_table.max(axis=tuple(range(log_table.ndim - 1)))
     return np.where(top == -np.inf, 0.0, top)
 
@@ -245,17 +254,17 @@ def _top(log_table):
 def go_up(plan, tables, sides, arithmetic):
     """Eliminate all variables, from the first bucket to the last.
 
-    `tables` are log-potentials over free variables, `sides` (n_variables, K, R) log-weights of the
-    states of each variable. `OutOfRange` is raised if the range of the weights is too large for a
-    float.
+    `tables` are log-potentials over the free variables. `sides` (n_variables, K, R) are the
+    log-weights of the states of each variable. `OutOfRange` is raised if weights may underflow.
 
     Returns
     -------
     log_total : ndarray (R,)
         Logarithm of the sum or of the maximum of the weights of all states.
     conditionals : list of ndarray
-        For each bucket, the probabilities of its variable given the neighbours, or their
-        logarithms. The probability is 0 if the state of the neighbours is impossible.
+        For each bucket, the conditional probabilities of its variable given the neighbours, or
+        the logarithms of these probabilities. All probabilities are 0 for impossible states of the
+        neighbours.
     """
     total = np.zeros(sides.shape[2])
     conditionals, messages = [], {}
@@ -292,7 +301,7 @@ def go_up(plan, tables, sides, arithmetic):
             total += np.log(top)
             message = message / top
             low -= max(0.0, float(np.log(top).max()))
-            if low < _LEAST / 2:  # `low` is only a rough bound, so compute the exact value
+            if low < _LEAST / 2:  # replace `low`, which is only a rough bound, by the exact value
                 least = message.min(where=message > 0, initial=1.0)
                 low = float(np.log(least))
         else:
@@ -304,10 +313,11 @@ def go_up(plan, tables, sides, arithmetic):
 
 
 def go_down(plan, conditionals, arithmetic):
-    """Yield the number of each bucket and the beliefs of its scope, beginning with the last bucket.
+    """Yield the index of each bucket and the beliefs of its scope, beginning with the last bucket.
 
-    For sums, beliefs are probabilities or their logarithms. For maxima, the belief of some values
-    is the score of the best state with these values, minus the score of the best state.
+    With sums, beliefs are joint probabilities of the scope, or logarithms of them. With maxima,
+    the belief of a joint state of the scope is the score of the best full state that contains it,
+    minus the score of the best state of all.
     """
     beliefs = {}
     waiting = [len(bucket.children) for bucket in plan.buckets]
@@ -328,7 +338,7 @@ def go_down(plan, conditionals, arithmetic):
 
 
 def log_weights_of(belief, place, arithmetic):
-    """Return the log-weights (K, R) of the states of the variable on axis `place` of a belief."""
+    """Return a list of K log-weights (R,), one for each state of the variable on axis `place`."""
     n_slower, k = math.prod(belief.shape[:place]), belief.shape[place]
     parts = belief.reshape(n_slower, k, -1, belief.shape[-1])
     sides = []

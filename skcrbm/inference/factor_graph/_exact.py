@@ -29,13 +29,14 @@ from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Number of samples that are drawn together.
+# Number of samples of a model that are drawn in one pass over its tables.
 _SAMPLES = 4096
 # If the largest table has at most this many entries, models with different clamped variables are
-# solved together, with clamped variables as axes of the tables. A separate plan for each set of
-# clamped variables would cost more.
+# solved together, and clamped variables stay axes of the tables. For small tables this is faster
+# than a separate plan for each set of clamped variables.
 _TOGETHER = 2**10
-# Log-odds above this may have become infinite by underflow of the weights.
+# Log-odds beyond ±600 may be wrong because weights underflowed. Such models are solved again with
+# logarithms.
 _EXTREME = 600.0
 
 
@@ -60,9 +61,10 @@ def solve(method, energy, query):
 
 
 def solve_sparse_ising(method, energy, query):
-    """Answer any query with a factor graph that has a table for each edge."""
+    """Answer any query about a sparse Ising model, by a factor graph with a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
-    if "statistics" in query.returns:  # keep the entry for both variables on, the last of four
+    # The last of the four table entries of an edge is the state in which both variables are on.
+    if "statistics" in query.returns:
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer
@@ -72,7 +74,7 @@ class _Chunk(NamedTuple):
     """Models that are solved together, and the plan of their elimination."""
 
     plan: Plan
-    rows: np.ndarray  # (R,) numbers of the models
+    rows: np.ndarray  # (R,) indices of the models in the batch
 
 
 def _chunks(method, energy):
@@ -97,14 +99,15 @@ def _chunks(method, energy):
 
 
 class _Model:
-    """The models of a chunk given their evidence, in float64.
+    """The models of a chunk given their evidence, as float64 arrays.
 
     A plan may leave out clamped variables or keep them as axes of tables.
 
     - `tables` are the log-potentials over the axes of the plan.
     - `sides` (n_variables, K, R) are the log-weights of the states of each variable. If the plan
-      keeps a clamped variable, its other states have weight 0.
-    - `values` (n_variables, R) are the states of the variables that the plan leaves out, else 0.
+      keeps a clamped variable, all states except the clamped state have weight 0.
+    - `values` (n_variables, R) are the states of the variables that the plan leaves out, and 0
+      for the other variables.
     - `offset` (R,) is the score of the variables that the plan leaves out.
     """
 
@@ -118,7 +121,7 @@ class _Model:
         evidence = None
         if energy.evidence is not None:
             evidence = energy.evidence[self.rows].T
-            # Evidence may be NaN for variables with a single state, 0.
+            # Variables with the single state 0 are left out, too; their evidence may be NaN.
             self.values[:n][out] = np.nan_to_num(evidence[out])
         own = energy.log_fields()[self.rows].transpose(1, 2, 0)
         self.sides[:n, : own.shape[1]] = own
@@ -138,7 +141,7 @@ class _Model:
     def entries(self, f):
         """Return the indices (n_entries, R) of the entries of table f that agree with the evidence.
 
-        They are ordered such that the state of the variable that is eliminated first changes
+        In the order of the entries, the state of the variable that is eliminated first changes
         slowest. If the plan leaves out no variable of the table, all models share a single column.
         """
         scope, counts = self.energy.graph.expanded[0][f], self.plan.counts
@@ -160,7 +163,10 @@ class _Model:
         return number
 
     def go_up(self, arithmetic):
-        """Return log Z or the best score, (R,), and the conditional table of each bucket."""
+        """Return log Z or the best score of each model, and the conditional table of each bucket.
+
+        `arithmetic` decides between log Z (sums) and the best score (maxima); both are (R,).
+        """
         total, conditionals = go_up(self.plan, self.tables, self.sides, arithmetic)
         total += self.offset
         if (total == -np.inf).any():
@@ -169,9 +175,10 @@ class _Model:
         return total, conditionals
 
     def beliefs(self, conditionals, arithmetic, wanted=False):
-        """Return log-odds of the variables, in the shape of `energy.belief_shape` for R models.
+        """Return the log-odds of the variables, and the probabilities of all table entries.
 
-        Also return the probabilities (n_entries, R) of table entries, or (0, R) unless `wanted`.
+        The log-odds have the shape `energy.belief_shape`, but R models. The probabilities are
+        (n_entries, R) if `wanted`, else an empty array (0, R).
         """
         plan, n = self.plan, self.energy.n_variables
         log_odds = self.held_log_odds()
@@ -195,10 +202,11 @@ class _Model:
         return log_odds, found
 
     def held_log_odds(self):
-        """Return log-odds with the values of variables that the plan leaves out.
+        """Return log-odds that are set only for the variables that the plan leaves out.
 
-        If variables have several states, the log-odds of a clamped state are inf, of all other
-        states -inf. Log-odds of 0/1 variables are 0, because `infer` fills in clamped values.
+        If variables have several states, the log-odds of a clamped state are inf, and the log-odds
+        of all other states -inf. The log-odds of 0/1 variables are 0, because `infer` overwrites
+        the log-odds of clamped 0/1 variables later.
         """
         shape = self.energy.belief_shape[1:]
         if len(shape) == 1:
@@ -209,7 +217,11 @@ class _Model:
         return log_odds
 
     def set_log_odds(self, log_odds, v, sides, maximal):
-        """Set the log-odds of variable v from the log-weights (R,) of each state."""
+        """Set the log-odds of variable v from `sides`, the log-weights (R,) of each state.
+
+        If `maximal` and the variable has several states, the log-odds of a state are its log-weight
+        minus the largest log-weight of the other states.
+        """
         if log_odds.ndim == 2:
             log_odds[:, v] = sides[1] - sides[0]
             return
@@ -223,12 +235,15 @@ class _Model:
 
 
 def _difference(above, below):
-    """Return above - below, or -inf if `above` is -inf (also if both are)."""
+    """Return above - below, or -inf if `above` is -inf (even if both are -inf)."""
     return np.where(above == -np.inf, -np.inf, above - np.where(above == -np.inf, 0.0, below))
 
 
 def _in_weights_or_logs(solve: Callable[[Arithmetic], Any]) -> Any:
-    """Return ``solve(arithmetic)`` with weights, or with logarithms if weights are out of range."""
+    """Call `solve` with the arithmetic of weights or, if weights are out of range, of logarithms.
+
+    Return the result of the call that succeeds.
+    """
     try:
         return solve(SUM)
     except OutOfRange:
@@ -274,7 +289,10 @@ def _sums(energy, query, chunks):
 
 
 def _extreme(energy, chunk, log_odds):
-    """Return True for log-odds of free variables that may be wrong because weights underflowed."""
+    """Return a mask of the log-odds that may be wrong because weights underflowed.
+
+    The mask is False for variables that are clamped or have a single state.
+    """
     if log_odds.ndim == 2:
         return (np.abs(log_odds) > _EXTREME) & energy.free[chunk.rows]
     several = energy.free[chunk.rows] & ~chunk.plan.held
@@ -304,7 +322,10 @@ def _best_states(energy, query, chunks):
 
 
 def _draw(energy, query, chunks, key):
-    """Draw independent samples: each variable given the variables that are eliminated after it."""
+    """Draw independent samples.
+
+    Variables are drawn in the reverse order of elimination, each given the variables drawn before.
+    """
     shape = energy.n_models, query.n_samples
     fields = empty_result(energy, query)
     fields["samples"] = np.zeros((*shape, energy.n_variables), energy.state_dtype)
@@ -327,7 +348,11 @@ def _draw(energy, query, chunks, key):
 
 
 def _drawn(model, arithmetic, conditionals, r, key, step, part):
-    """Draw states (n_variables, S) of row r of a chunk; return them and log-probabilities (S,)."""
+    """Draw S samples of model r of a chunk, and return them with their log-probabilities (S,).
+
+    The samples are (n_variables, S). `part` is a slice of the samples; its number `step` selects
+    the random numbers.
+    """
     plan, n_samples = model.plan, part.stop - part.start
     u = uniforms(key, [model.rows[r]], step, n_samples * plan.n_variables)
     u = u.reshape(n_samples, plan.n_variables)
@@ -351,7 +376,11 @@ def _drawn(model, arithmetic, conditionals, r, key, step, part):
 
 
 def _drawn_states(u, edges, sides):
-    """Draw states (S,) by uniform numbers u, but never a state of weight 0."""
+    """Draw a state for each of S samples by uniform random numbers `u` (S,).
+
+    `edges` (K - 1, S) are cumulative probabilities and `sides` (K, S) log-probabilities of the
+    states. A state of probability 0 is never drawn, even if rounding makes `u` exceed all edges.
+    """
     found = (u >= edges).sum(axis=0)
     possible = sides > -np.inf
     last = len(sides) - 1 - possible[::-1].argmax(axis=0)

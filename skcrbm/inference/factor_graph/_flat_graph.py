@@ -1,4 +1,4 @@
-"""Conversion of factor graphs to flat arrays for the kernels."""
+"""Convert factor graphs of 0/1 variables to flat arrays for the kernels."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from skcrbm.kernels.factor_tables import TableGraph
 from skcrbm.utils.limits import LOG_RANGE, MAX_TABLE_VARIABLES
 from skcrbm.utils.validation import kernel_array
 
-# Share of the range of a dtype that the entries of a table may span. The product of an extreme
-# message and the smallest entry must not underflow.
+# Messages are stored as logarithms if the entries of a table span more than this share of the range
+# of the dtype, because the product of an extreme message and the smallest entry could underflow.
 _TABLE_SHARE = 0.75
-# Log-messages about impossible values are limited to this factor times the largest sum of fields
-# and finite messages, plus a margin whose negative has an exponential of 0 in every dtype.
+# Log-messages about impossible values are -inf in theory. They are limited to minus the margin,
+# minus the factor times the largest sum of fields and finite messages. The exponential of minus the
+# margin is 0 in every dtype.
 _LIMIT_FACTOR, _LIMIT_MARGIN = 16.0, 2000.0
 
 
 class FlatGraph(NamedTuple):
-    """All factors as arrays: tables by number of variables, then OR, then AND factors.
+    """All factors of a graph as arrays.
 
-    An edge is a pair of a factor and one of its variables, and has a message.
+    First come the tables, sorted by the number of variables, then the OR and then the AND factors.
+    An edge is a pair of a factor and one of its variables. Each edge has a message.
     """
 
-    # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]]; the last
-    # variable of an OR or AND is its output.
+    # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]]. The last
+    # variable of an OR or AND factor is its output.
     variables: np.ndarray
     edge_start: np.ndarray  # int64 (F + 1,)
     logs: np.ndarray  # float64 (n_entries,): log-potentials minus the largest of each table
@@ -45,13 +47,13 @@ class FlatGraph(NamedTuple):
 
     @property
     def edge_factor(self):
-        """Number (E,) of the factor of each edge."""
+        """Index of the factor of each edge, as an array (E,)."""
         return np.repeat(np.arange(len(self.edge_start) - 1), np.diff(self.edge_start))
 
     def norms(self, n_variables: int, rho: np.ndarray | float = 1.0) -> np.ndarray:
-        """Return bounds (n_variables,) of the sum of |messages| to each variable.
+        """Return an upper bound of the sum of all absolute log-messages to each variable.
 
-        Messages about impossible values are not included.
+        The result is (n_variables,). Messages about impossible values are not included.
         """
         each = np.broadcast_to(self.spread / np.minimum(rho, 1.0), self.spread.shape)
         return np.bincount(self.variables, each[self.edge_factor], n_variables)
@@ -74,9 +76,8 @@ class FlatGraph(NamedTuple):
 def flat_graph(energy):
     """Return the `FlatGraph` of a `FactorGraphEnergy`.
 
-    Tables with equal scopes, or scopes inside another scope, are added up; see `merging`.
-
-    A ValueError is raised if a table has too many variables for the kernels.
+    A table is added to another table if the scope of the other table contains its scope; see
+    `merging`. A ValueError is raised if a table has too many variables for the kernels.
     """
     if energy.graph.max_arity > MAX_TABLE_VARIABLES:
         raise ValueError(
@@ -133,10 +134,10 @@ def _starts(sizes):
 
 
 def fits_odds(graph, norms, field, dtype, share=1.0):
-    """Return True (N,) for models whose messages fit the range of a dtype as odds.
+    """Return a mask (N,) of the models whose messages fit the range of a dtype as odds.
 
     The result for a model does not depend on the other models, because answers must not depend on
-    the batch. `share` is the share of the range that a product of messages may take.
+    the batch. A product of messages may take `share` of the range.
     """
     room = share * LOG_RANGE[np.dtype(dtype)]
     if graph.hard or graph.spread.max(initial=0.0) > _TABLE_SHARE * room:
@@ -145,9 +146,9 @@ def fits_odds(graph, norms, field, dtype, share=1.0):
 
 
 def message_limits(norms, field):
-    """Return the bound (N,) to which log-messages about impossible values are limited.
+    """Return the absolute value (N,) to which log-messages about impossible values are limited.
 
-    It is larger than any sum of fields and other messages.
+    This limit is larger than any sum of fields and other log-messages of the model.
     """
     largest = (np.abs(field) + norms).max(axis=1, initial=0.0)
     return _LIMIT_MARGIN + _LIMIT_FACTOR * largest.astype(np.float64)

@@ -1,7 +1,7 @@
-"""Messages of many models or copies of models, side by side, for samplers.
+"""Pass messages for many models, or copies of models, side by side. Samplers use this.
 
-A sampler clamps one variable after the other and continues with the messages of the previous step,
-or it passes messages for a fixed number of iterations on perturbed fields. For example::
+Some samplers clamp one variable after the other, and continue with the messages of the previous
+step. Others pass messages for a fixed number of iterations on perturbed fields. For example::
 
     start = Lanes(energy, SUM)                 # N models
     start.sweep(20)
@@ -11,8 +11,8 @@ or it passes messages for a fixed number of iterations on perturbed fields. For 
         lanes.hold(i, u[:, i] < p)
         lanes.sweep(5)
 
-`Lanes` do not test convergence. Each thread has a `Lanes` object for a block of at most
-`Lanes.n_lanes` samples.
+A `Lanes` object does not test for convergence. Each thread has a `Lanes` object for a block of at
+most `Lanes.n_lanes` samples.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ from skcrbm.utils.validation import kernel_array
 class Lanes:
     """Messages of the K models of a `FactorGraphEnergy`; a sweep updates all messages.
 
-    Messages are odds in the dtype of the energy if the messages of all models fit this dtype, else
-    odds in float64 if they fit float64, else logarithms. `by_form` cuts a batch into groups, so
-    that the form of a model does not depend on the other models. `kind` is SUM or MAX; `damping`
-    is the share of the old log-messages that is kept.
+    Messages are odds in the dtype of the energy if the messages of all models fit this dtype.
+    Otherwise they are odds in float64 if all messages fit float64, else logarithms. The method
+    `by_form` cuts a batch into groups of models with the same form, so that the form of a model
+    does not depend on the other models. `kind` is SUM or MAX. `damping` is the share of the old
+    log-message in the new log-message.
     """
 
     #: Number of models in a block.
     n_lanes = ROWS_PER_CHUNK
-    #: Share of the range of the dtype for a product of messages, see `fits_odds`.
+    #: A product of messages may take this share of the range of the dtype, see `fits_odds`.
     share = 1.0
 
     def __init__(self, energy, kind, damping=0.0):
@@ -69,7 +70,7 @@ class Lanes:
     def by_form(cls, energy, damping):
         """Cut a batch into groups of models whose messages have the same form.
 
-        Return a list with the numbers of the models of each group.
+        Return a list of arrays: the indices of the models of each group.
         """
         graph = flat_graph(energy)
         norms = graph.norms(energy.n_variables)
@@ -89,7 +90,7 @@ class Lanes:
         return other
 
     def _model_axes(self):
-        """Return the names of the arrays with an axis of models, and the number of this axis."""
+        """Return a dict from the name of each array with an axis of models to this axis."""
         rows = dict.fromkeys(("_field", "_evidence", "held"), 0)
         if self._dtype is None:
             return rows | dict.fromkeys(("_message", "_belief", "_limit"), 0)
@@ -102,7 +103,7 @@ class Lanes:
             self._work = self._work_for(n)
 
     def reset(self):
-        """Reset all messages, and clamp only the variables of the evidence."""
+        """Reset all messages, and release all clamped variables except those of the evidence."""
         self.held = self._evidence.copy()
         if self._dtype is not None:
             _, self._on, self._off, _ = field_weights(self._field, self.held, self._dtype)
@@ -125,7 +126,7 @@ class Lanes:
         return self._message if self._dtype is None else np.log(self._message).T
 
     def go_on_from(self, messages):
-        """Replace the messages by `messages` (K, E), log-odds of an earlier run."""
+        """Continue from `messages` (K, E), the log-odds of an earlier run."""
         if self._dtype is not None:
             self._message = kernel_array(np.exp(messages.T), self._dtype)
             n_lanes = np.uintp(len(self.held))
@@ -141,14 +142,15 @@ class Lanes:
 
     @property
     def states(self):
-        """The more probable value of each variable, (K, n) of bool; True if there is a tie."""
+        """The more probable value of each variable, as bool (K, n). Ties are True."""
         on = self._belief >= 0 if self._dtype is None else (self._belief >= self._off).T
         return np.where(self.held < 0, on, self.held == 1)
 
     def hold(self, variable, values):
-        """Clamp a variable of each model to the values (K,) of 0 and 1 from the next sweep on.
+        """Clamp a variable of each model to 0 or 1, from the next sweep on.
 
-        `variable` is the number of the variable, or an array with a number for each model.
+        `variable` is the index of the variable, or an array with an index for each model.
+        `values` (K,) has the value for each model.
         """
         values = np.asarray(values).astype(bool)
         every = np.arange(len(self.held))
@@ -169,7 +171,7 @@ class Lanes:
             )  # fmt: skip
 
     def _prepare(self, graph):
-        """Return the arrays of the graph that `_send` gives to the kernel."""
+        """Return the graph as the arrays that the kernel of `_send` takes."""
         return graph.tables(self._dtype)
 
     def _work_for(self, n):
@@ -177,9 +179,9 @@ class Lanes:
         return work_arrays(self._arrays.table, n)
 
     def _send(self, halved, n_iter):
-        """Send messages as odds `n_iter` times; return the beliefs and a work array.
+        """Send all messages, stored as odds, `n_iter` times; return the beliefs and a work array.
 
-        `halved` is True for a damping of 0.5.
+        `halved` is True for a damping of 0.5, and False for no damping.
         """
         return repeat_tables(
             self.kind, halved, self._arrays, self._on, self._off, self._message, self._belief,
@@ -187,7 +189,10 @@ class Lanes:
         )  # fmt: skip
 
     def log_odds(self, variable):
-        """Return the log-odds (K,) of a variable, ±inf if it is clamped; see `hold`."""
+        """Return the log-odds (K,) of a variable, ±inf for models in which it is clamped.
+
+        `variable` is an index, or an array with an index for each model.
+        """
         every = np.arange(len(self.held))
         if self._dtype is not None:
             with np.errstate(divide="ignore"):
@@ -202,13 +207,15 @@ class Lanes:
 class IsingLanes(Lanes):
     """Faster message passing for the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
 
-    #: Two messages are computed with one division, whose denominator is a product of up to four
-    #: messages, so that each message may take only a quarter of the range.
+    #: A product of messages may take this share of the range of the dtype, see `fits_odds`. It is a
+    #: quarter because two messages share a division, whose denominator is a product of up to four
+    #: factors.
     share = 0.25
 
     def _prepare(self, graph):
         edges = kernel_array(graph.variables.reshape(graph.n_tables, 2))
-        # The largest log-potential of a table is |s|, the last log-potential is s.
+        # A coupling s has a table with the largest log-potential |s| (in `shift`) and the last
+        # log-potential s (s - |s| in `logs`), so the sum of both is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self._dtype)
 
@@ -224,7 +231,10 @@ class IsingLanes(Lanes):
 
 
 def _forms(graph, norms, energy, damping, share):
-    """Yield the possible dtypes of odds, each with a mask (N,) of the models that fit the dtype."""
+    """Yield each dtype that odds may have, with a mask (N,) of the models that fit the dtype.
+
+    Yield nothing if no kernel of odds supports the damping.
+    """
     if damping in (0.0, 0.5):
         for dtype in dict.fromkeys((energy.dtype, np.dtype(np.float64))):
             yield dtype, fits_odds(graph, norms, energy.field, dtype, share)

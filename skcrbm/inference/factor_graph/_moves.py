@@ -1,4 +1,8 @@
-"""Moves of a state of a factor graph: draws of forests, and maxima of parts of bounded width."""
+"""Improve a state of a factor graph by moves that change many variables at once.
+
+A forest move draws or maximises the variables of a random forest given all other variables. A
+frontier sweep maximises connected parts of the graph whose tables have bounded size.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,16 @@ from skcrbm.utils.limits import TIE
 # Amount of work in one call of the kernel. A call takes a few hundredths of a second, and the time
 # limit is checked after each call.
 _MOVE_WORK = 2**18
-# Forest moves of the first cooling; later coolings are longer.
+# Number of forest moves in the first two coolings. It doubles after every second cooling.
 _FIRST_LENGTH = 64
-# Largest tables of the frontier, one after the other, and the entries of all of them together.
+# Successive frontier sweeps allow tables of up to 16, 256 and 1024 entries. A sweep stores a table
+# for each variable. If all tables together would have more than 2**25 entries, the tables are
+# smaller.
 _WIDTHS, _ALL_FRONTIER_ENTRIES = (2**4, 2**8, 2**10), 2**25
-# Noise of a disturbance, relative to the typical change of the score by a single variable.
+# Scales of the noise that disturbs a state, used in turn. The unit is the typical loss of score if
+# a single variable changes.
 _NOISES = 0.5, 1.0, 2.0
+# After a disturbance, sweeps with the widest tables are repeated at most this many times.
 _MAX_FRONTIER_SWEEPS = 20
 
 
@@ -79,7 +87,7 @@ class Moves:
         return -math.inf if self.best_value[1] else float(self.best_value[0])
 
     def gap(self, bound: float) -> float:
-        """Return the distance of the best state from a bound, 0 if it is a rounding error."""
+        """Return `bound` minus the score of the best state, or 0 if this is a rounding error."""
         gap = bound - self.value
         return 0.0 if gap <= 4 * self.rounding else gap
 
@@ -91,7 +99,10 @@ class Moves:
         self.budget.used += len(temperatures) * len(self.best)
 
     def improve(self, state: np.ndarray) -> None:
-        """Improve a state by forest moves; the cooling goes on from its own state."""
+        """Improve the given state by forest moves, and keep the best state found.
+
+        The annealing of `forests` later continues from the state that it had before this call.
+        """
         own, self._state = self._state, state.astype(np.int64)
         self._move(np.zeros(8))
         self._state = own
@@ -104,13 +115,16 @@ class Moves:
         return better
 
     def visit(self, tree: TreeSearch, n_nodes: int) -> None:
-        """Visit nodes of a tree search, and keep the best state."""
+        """Continue a tree search by `n_nodes` nodes, and keep the best state found."""
         found = self.best.copy()
         self.budget.used += tree.run(found, self.value, n_nodes)[1]
         self._keep(found)
 
     def frontiers(self) -> None:
-        """Disturb the best state by noise, and maximise parts of bounded width around it."""
+        """Disturb the best state by noise, improve the result by frontier sweeps, and keep gains.
+
+        The sweeps begin with small tables and end with the largest tables.
+        """
         level = self._noises[self._turn % len(self._noises)]
         self._turn += 1
         state = self.best.copy()
@@ -128,7 +142,7 @@ class Moves:
         self._combine(state)
 
     def _combine(self, state):
-        """Keep the best state with the parts of another state that are better."""
+        """Replace parts of the best state by better parts of `state`, and keep the best result."""
         joined = self.best.copy()
         take_better_parts(self.graph, joined, state, self._penalty)
         self._keep(joined)
@@ -144,7 +158,10 @@ class Moves:
         self.budget.used += len(state) * max(1, width // 64)
 
     def forests(self) -> None:
-        """Make some forest moves of simulated annealing, with coolings of growing length."""
+        """Make some more forest moves of simulated annealing.
+
+        If the temperatures of a cooling are used up, a new cooling begins; see `_make_coolings`.
+        """
         if not len(self._temperatures):
             self._temperatures = next(self._coolings)
         count = min(self._batch, 1 + int(self.budget.step) // len(self.best))
@@ -152,7 +169,12 @@ class Moves:
         self._temperatures = self._temperatures[count:]
 
     def _make_coolings(self) -> Iterator[np.ndarray]:
-        """Set the first state of each cooling, and yield its temperatures."""
+        """Yield the temperatures of one cooling after the other, without end.
+
+        Coolings begin in turn from the state of the last cooling at a high temperature, and from
+        the best state at a lower temperature. After a cooling that ends in a state of weight 0, the
+        penalty of entries of weight 0 is doubled.
+        """
         yield np.zeros(8)
         gaps = np.empty(len(self.best))
         local_gaps(self.graph, self._state, self._penalty, gaps)
@@ -176,7 +198,7 @@ class Moves:
 
 
 def frontier_arrays(n_variables: int, n_factors: int, limit: int) -> Frontier:
-    """Return the work arrays of sweeps with tables of at most `limit` entries."""
+    """Allocate the work arrays of frontier sweeps with tables of at most `limit` entries."""
     return Frontier(
         np.empty(n_variables, np.int64),
         np.empty(n_factors, np.int64),

@@ -1,4 +1,4 @@
-"""Samplers on factor graphs: chained belief propagation and perturb-and-max-product."""
+"""Draw samples from factor graphs by chained belief propagation or perturb-and-max-product."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of samples that are drawn side by side, however many messages a model has.
+# At least this many samples are drawn side by side, even if a model has so many messages that
+# the arrays become larger than `BLOCK_ENTRIES`.
 _MIN_LANES = 8
-# Number of the random stream that draws the order of the variables; samples have other streams.
+# Index of the random stream that draws the order of the variables. Samples use the streams of their
+# models, whose indices are smaller.
 _ORDER = 2**63
 
 
@@ -49,7 +51,7 @@ def solve_bp_chain_ising(method, energy, query):
 
 
 class Draws(NamedTuple):
-    """State of the sampler: the position in the random numbers, for a later call."""
+    """State of the sampler: a position in the random numbers, from which a later call continues."""
 
     key: Any  # uint64, see `random_key`
     n_drawn: int  # number of samples of each model that were drawn so far
@@ -73,7 +75,7 @@ def _sample_in_chain(method, energy, graph, query, kind):
     with one_blas_thread():
         for rows in kind.by_form(graph, method.damping) if shape[0] else ():
             chain.run(rows, query.n_jobs)
-        # If the graph has weights of 0, the scores show which samples are impossible.
+        # If the graph has entries of weight 0, compute the scores to find impossible samples.
         need = "log_partition" in query.returns or chain.flat.hard
         score = chain.scores() if need else None
     n_free = energy.free[:, : energy.n_visible].sum(axis=1)
@@ -113,17 +115,18 @@ def _check_order(order, n_visible, key):
     whole = given.shape == (n_visible,) and given.dtype.kind in "iu"
     if not whole or not np.array_equal(np.sort(given), np.arange(n_visible)):
         raise ValueError(
-            "order must be 'index', 'random' or a permutation of the numbers of the visible "
+            "order must be 'index', 'random' or a permutation of the indices of the visible "
             f"variables, 0 to {n_visible - 1}; got {order!r}"
         )
     return given.astype(np.int64)
 
 
 class _Chain:
-    """Sampling run for N models.
+    """Draws samples of N models.
 
-    `order` (N, V) has the free variables of each model in the order in which they are drawn, then
-    the clamped variables.
+    The argument `order` (V,) lists the visible variables in the order in which they are drawn. The
+    attribute `order` (N, V) has first the free variables of each model in this order, then the
+    clamped variables.
     """
 
     def __init__(self, method, energy, graph, kind, before, order, shape):
@@ -159,7 +162,11 @@ class _Chain:
                 pass
 
     def _draw(self, block):
-        """Draw some samples, starting from messages after the first `max_iter` iterations."""
+        """Draw the samples of a block (start, chunk, lane).
+
+        `start` has the messages of the models `chunk` after the first `max_iter` iterations. `lane`
+        are the indices of the samples, where the samples of each model follow each other.
+        """
         start, chunk, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])
         models = chunk[which]
@@ -194,7 +201,7 @@ class _Chain:
         self.log_prob[models, sample] = log_prob
 
     def _uniforms(self, models, sample):
-        """Draw uniform numbers (K, n) for all samples of the block and all variables."""
+        """Draw uniform random numbers (K, n) for all samples of a block and all variables."""
         first = np.flatnonzero(np.append(True, models[1:] != models[:-1]))
         parts = np.split(np.arange(len(models)), first[1:])
         n_variables, drawn = self.energy.n_variables, self.before.n_drawn

@@ -1,4 +1,4 @@
-"""Factor graphs of variables with any number of states as the flat arrays that kernels take."""
+"""Convert factor graphs of variables with any number of states to flat arrays for kernels."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from skcrbm.utils.validation import kernel_array
 
 
 class StateGraph:
-    """The factors of two or more variables of a `CategoricalGraphEnergy`, and its own weights.
+    """Tables over two or more variables of a `CategoricalGraphEnergy`, and weights of its states.
 
-    Tables with equal scopes, or scopes in another's, are one table; tables of one variable are
-    weights of its states; OR and AND factors are tables.
+    A table is added to another table if the scope of the other table contains its scope. Tables of
+    one variable are added to the weights of its states, and OR and AND factors are converted to
+    tables.
 
     Attributes
     ----------
     has_state : ndarray (n, K)
-        True for the states that a variable has. S of them are True, in the order of flat arrays.
+        True for the states that a variable has. The number of True entries is S. Flat arrays
+        (..., S) list these states variable by variable.
     own : ndarray (N, S)
-        Log-weights of the states by fields, evidence and tables of one variable, the largest of
-        each variable 0; -inf for states that are impossible.
+        Log-weights of the states by fields, evidence and tables of one variable, shifted such that
+        the largest log-weight of each variable is 0. Impossible states have -inf.
     offset : ndarray (N,)
-        Part of the score that is left out of `own` and of the tables.
+        Part of the score that neither `own` nor the tables contain.
     n_messages : int
-        Numbers M in arrays of messages.
+        Length M of a flat array with all messages in one direction.
     """
 
     def __init__(self, energy: Any):
@@ -40,7 +42,9 @@ class StateGraph:
         flat = merging.add(energy.log_potentials.astype(np.float64))
         tables = energy.graph.tables(flat)
         self._tables = []
-        self._single = []  # variables, and positions (F, k) of entries, of tables of one variable
+        # For the tables of one variable, pairs of arrays: the variables (F,), and the positions
+        # (F, k) of the table entries in the statistics.
+        self._single = []
         fields = energy.log_fields()
         for group, kept in zip(tables, merging.kept, strict=True):
             if len(group.shape) == 1:
@@ -67,7 +71,10 @@ class StateGraph:
         self.spreads = self._spreads()
 
     def _spreads(self):
-        """Return the sum (n,) of the largest differences of finite log-weights at a variable."""
+        """Add up the spreads of all tables with a variable in their scope, for each variable (n,).
+
+        The spread of a table is the largest difference of its finite log-weights.
+        """
         found = np.zeros(self.energy.n_variables)
         for part in self._tables:
             low = np.where(part.logs == -np.inf, np.inf, part.logs).min(axis=1)
@@ -77,13 +84,17 @@ class StateGraph:
 
     @property
     def reach(self) -> np.ndarray:
-        """Largest log-ratio (N,) of weights that can add up at a variable, weights of 0 aside."""
+        """Bound (N,) of the largest log-ratio of the positive weights of two states of a variable.
+
+        It is the largest sum, over all variables, of the range of `own` and the spreads of the
+        tables. Entries of weight 0 are left out.
+        """
         every = np.zeros((len(self.own), *self.has_state.shape))
         every[:, self.has_state] = np.where(self.own == -np.inf, 0.0, -self.own)
         return (every.max(axis=2, initial=0.0) + self.spreads).max(axis=1, initial=0.0)
 
     def work(self) -> CategoricalWork:
-        """Return new work arrays of the kernels."""
+        """Allocate work arrays for the kernels."""
         shapes = [part.shape for part in self._tables]
         size = max(map(math.prod, shapes), default=1)
         tables = [np.empty(size) for _ in range(3)]
@@ -92,22 +103,22 @@ class StateGraph:
         return CategoricalWork._make([*tables, *states, digits])
 
     def as_table(self, flat: np.ndarray) -> np.ndarray:
-        """Return log-weights (R, n, K) from flat arrays (R, S); -inf for missing states."""
+        """Convert flat log-weights (R, S) to an array (R, n, K), with -inf for missing states."""
         found = np.full((len(flat), *self.has_state.shape), -np.inf)
         found[:, self.has_state] = flat
         return found
 
     def add_single(self, beliefs: np.ndarray, weight: np.ndarray, statistics: np.ndarray) -> None:
-        """Add the probabilities of all entries of tables of one variable.
+        """Write the probabilities of all entries of one-variable tables to `statistics`.
 
         Parameters
         ----------
         beliefs : ndarray (R, n, K)
-            Log-probabilities.
+            Log-probabilities of the states of each variable.
         weight : ndarray (R,)
             Weight of each model in the sum.
         statistics : ndarray (1 or R, n_entries)
-            Sum over the models, or the statistics of each model; changed.
+            Output: one row with the weighted sum over the models, or a row for each model.
         """
         for variables, positions in self._single:
             found = np.exp(beliefs[:, variables, : positions.shape[1]])
@@ -117,7 +128,10 @@ class StateGraph:
 
     @cached_property
     def edges(self):
-        """Arrays of `CategoricalGraph` without the tables, and the variable of each position."""
+        """Dict of the edge arrays of `CategoricalGraph`, and the factor of each edge.
+
+        Edges are ordered by variable. The key "variables" has the variable of each edge.
+        """
         n_states = self.energy.n_states
         variables = np.concatenate(
             [np.empty(0, np.int64), *(t.scopes.ravel() for t in self._tables)]
@@ -143,7 +157,10 @@ class StateGraph:
         }, factor
 
     def kernel_graph(self, logs: bool, rho: np.ndarray | float = 1.0) -> CategoricalGraph:
-        """Return the graph with tables of weights, or of logarithms, to the power 1 / rho."""
+        """Return the graph with tables of weights or, if `logs`, of log-weights.
+
+        All weights are raised to the power 1 / rho, where `rho` (F,) belongs to the factors.
+        """
         arrays, factor = self.edges
         rho = np.broadcast_to(rho, factor.max(initial=-1) + 1)
         kinds, places, starts, flat, size, done = [], [], [], [], 0, 0
@@ -187,26 +204,27 @@ class StateGraph:
 
     @property
     def variables(self) -> np.ndarray:
-        """Variable (E,) of each edge, uintp."""
+        """The variable of each edge, as an array (E,) of uintp."""
         return self.edges[0]["variables"].astype(np.uintp)
 
     @property
     def factors(self) -> FactorScopes:
-        """Scopes of all factors, factor by factor."""
+        """Scopes of all factors."""
         variables = [np.empty(0, np.int64), *(part.scopes.ravel() for part in self._tables)]
         arity = [len(part.shape) for part in self._tables for _ in range(len(part.scopes))]
         return FactorScopes(kernel_array(np.concatenate(variables)), _starts(np.array(arity, int)))
 
     @property
     def n_messages(self) -> int:
-        """Numbers in an array of messages."""
+        """Length of a flat array with all messages in one direction."""
         return int(self.edges[0]["message_start"][-1])
 
 
 class FactorScopes(NamedTuple):
     """Variables of all factors, as `factor_appearance` takes them."""
 
-    variables: np.ndarray  # int64 (E,)
+    # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]].
+    variables: np.ndarray
     edge_start: np.ndarray  # int64 (F + 1,)
 
     @property
@@ -216,22 +234,25 @@ class FactorScopes(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    """Tables of one shape."""
+    """Tables that have the same shape."""
 
-    scopes: np.ndarray  # (F, m)
-    logs: np.ndarray  # (F, size)
+    scopes: np.ndarray  # (F, m): variables of each table
+    logs: np.ndarray  # (F, size): log-weights of each table
     shape: tuple[int, ...]
     place: np.ndarray  # (F,): position of the first entry in the statistics, -1 for OR and AND
 
     @property
     def shift(self):
-        """Largest entry (F,) of each table."""
+        """Largest log-weight of each table (F,), or 0 if all log-weights are -inf."""
         high = self.logs.max(axis=1)
         return np.where(high == -np.inf, 0.0, high)
 
     @property
     def is_potts(self):
-        """True (F,) for tables of pairs with one value on the diagonal, and one off it."""
+        """True (F,) for Potts tables, in which a pair has one of two log-weights.
+
+        The log-weight depends only on whether the states of the two variables are equal.
+        """
         k = self.shape[0]
         if len(self.shape) != 2 or k < 3 or self.shape[1] != k:
             return np.zeros(len(self.logs), bool)
@@ -243,9 +264,9 @@ class _Tables(NamedTuple):
 def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray:
     """Return an order of the variables (n,) in which messages reach far.
 
-    In a forest the order goes from the leaves to the roots, so that a forward and a backward sweep
-    are exact. Other graphs keep the order of the numbers, in which the neighbours of most models
-    lie close in memory.
+    In a forest the order goes from the leaves to the roots, so that messages are exact after a
+    forward and a backward sweep. In other graphs variables are visited by ascending index, because
+    neighbours often have close indices, and so are close in memory.
 
     Parameters
     ----------
@@ -259,9 +280,12 @@ def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -
 
 
 def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray | None:
-    """Return the order of `visiting_order` for a forest, None for a graph with circles."""
+    """Return the variables of a forest from the leaves to the roots; None if there are cycles.
+
+    The parameters are those of `visiting_order`.
+    """
     n_factors, n_edges = len(arity), len(variables)
-    # 32-bit node numbers: older releases of scipy search no graph with others.
+    # Use 32-bit indices, because older releases of SciPy cannot search a graph with 64-bit indices.
     variables = variables.astype(np.int32)
     factor = (n_variables + np.repeat(np.arange(n_factors), arity)).astype(np.int32)
     size = n_variables + n_factors + 1
@@ -269,7 +293,8 @@ def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> 
     n_components, component = connected_components(joined, directed=False)
     if n_edges != size - n_components:
         return None
-    # A node beside the graph is joined with one variable of each component.
+    # Join an additional node with one variable of each component, so that one breadth-first search
+    # from this node visits all components.
     _, roots = np.unique(component[:n_variables], return_index=True)
     rows = np.append(variables, roots.astype(np.int32))
     columns = np.append(factor, np.full(len(roots), size - 1, np.int32))

@@ -1,4 +1,4 @@
-"""Models of tables, made smaller without a change of the best score."""
+"""Simplify factor graphs of tables without changing the best score."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from skcrbm.kernels.map_search import TableGraph
 
-# Largest table that the elimination of a variable may make here.
+# A variable is eliminated only if the new table has at most this many entries.
 _SMALL_TABLE = 4096
 
 
@@ -18,16 +18,16 @@ class ImpossibleModelError(Exception):
 
 
 class Component(NamedTuple):
-    """A connected part of a model; its tables name variables by their position."""
+    """A connected part of a model. Scopes have the positions of variables in `variables`."""
 
-    variables: list[int]  # numbers of the variables in the model
+    variables: list[int]  # indices of the variables in the model
     n_states: list[int]
-    scopes: list[tuple[int, ...]]  # of two or more variables
-    tables: list[np.ndarray]  # an axis for each variable of the scope
-    unary: list[np.ndarray]  # log-weights of each variable, finite
+    scopes: list[tuple[int, ...]]  # scopes of the tables, each of two or more variables
+    tables: list[np.ndarray]  # tables of log-weights, with an axis for each variable of the scope
+    unary: list[np.ndarray]  # finite log-weights of the states of each variable
 
     def graph(self) -> TableGraph:
-        """Return the arrays for the kernels."""
+        """Return the component as the flat arrays that kernels take."""
         lengths = np.array([len(scope) for scope in self.scopes], np.int64)
         start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         scope = np.array([v for part in self.scopes for v in part], np.int64)
@@ -47,14 +47,15 @@ class Component(NamedTuple):
 
 
 class TableModel:
-    """Tables over variables, which `reduce` makes fewer and smaller.
+    """Tables of log-weights over variables. `reduce` removes states, variables and tables.
 
     Attributes
     ----------
     states : list of ndarray
-        Remaining states of each variable; the axis of a table has only these.
+        Remaining states of each variable. The axes of the tables have only the remaining states.
     tables : dict of tuple -> ndarray
-        A table for each scope, an ascending tuple; each remaining variable has one of its own.
+        Maps each scope, an ascending tuple of variables, to its table. Each remaining variable
+        also has a table of its own.
     """
 
     def __init__(
@@ -92,12 +93,12 @@ class TableModel:
         return self.tables.pop(scope)
 
     def reduce(self) -> list[Component]:
-        """Remove states and variables, and return the connected parts of the rest.
+        """Remove states and variables, and return the connected parts of the remaining model.
 
         Raises
         ------
         ImpossibleModelError
-            If all states of a variable are seen to have weight 0.
+            If all states of a variable are found to have weight 0.
         """
         changed = set(self.tables)
         while changed:
@@ -106,7 +107,10 @@ class TableModel:
         return self._components()
 
     def _propagate(self, waiting):
-        """Remove states that a table forbids, until no table forbids a state."""
+        """Remove all states for which a table has only entries of weight 0.
+
+        `waiting` is the set of scopes to check. Tables that become smaller are checked again.
+        """
         while waiting:
             scope = waiting.pop()
             if scope not in self.tables:
@@ -125,9 +129,10 @@ class TableModel:
                     waiting.add(other)
 
     def _eliminate_small(self):
-        """Maximise over variables if no table becomes larger than the tables that it replaces.
+        """Eliminate variables by maximisation if the new tables are small.
 
-        Returns the scopes of the new tables.
+        A new table must have fewer variables than the largest table that it replaces, or at most
+        two variables. Return the scopes of the new tables.
         """
         changed, waiting = set(), sorted(self._remaining, reverse=True)
         queued = set(waiting)
@@ -142,7 +147,7 @@ class TableModel:
             scope = tuple(near)
             total = np.zeros([*(len(self.states[u]) for u in near), len(self.states[v])])
             axes = {u: axis for axis, u in enumerate([*near, v])}
-            if len(self.states[v]) == 1:  # its tables need not be joined
+            if len(self.states[v]) == 1:  # take a slice of each table, without joining the tables
                 for old in sorted(self.scopes_of[v]):
                     rest = tuple(u for u in old if u != v)
                     self._add(rest, np.take(self._take(old), 0, axis=old.index(v)))
@@ -168,9 +173,9 @@ class TableModel:
         return changed
 
     def _merge_contained(self):
-        """Add each table of two or more variables to a table that has all of its variables.
+        """Add each table of two or more variables to a larger table that has all its variables.
 
-        Returns the scopes of the tables that were added to.
+        Return the scopes of the larger tables.
         """
         changed = set()
         for scope in sorted(self.tables, key=len):
@@ -214,7 +219,10 @@ class TableModel:
         return found
 
     def complete(self, components: list[Component], states: list[np.ndarray]) -> np.ndarray:
-        """Return the best state of all variables, given states of the components."""
+        """Return a best state of all variables of the model, given a best state per component.
+
+        The values of the eliminated variables follow from the values of the other variables.
+        """
         full = np.zeros(len(self.states), np.int64)
         for part, state in zip(components, states, strict=True):
             for v, k in zip(part.variables, state, strict=True):

@@ -1,4 +1,4 @@
-"""Search for the best state of factor graphs; see `MapSearch`."""
+"""Search for the best states of factor graphs; see `MapSearch`."""
 
 from __future__ import annotations
 
@@ -22,25 +22,28 @@ from skcrbm.kernels.map_search import shift_tables
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.warnings import warn_user
 
-# Entries of tables that a call of the kernel of the bound visits, some hundredths of a second,
-# after which the clock is read; and nodes of the tree search.
+# Amounts of work in one kernel call; the time limit is checked after each call. The kernel of the
+# bound visits about the first number of table entries. The kernel of the tree search visits at most
+# the second number of nodes. Either takes a few hundredths of a second.
 _SWEEP_WORK, _TREE_NODES = 2**21, 100_000
-# Entries of all tables of mini-buckets, and of one of them.
+# Mini-bucket tables have at most this many entries together, and at most the second number each.
 _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
-# Shares of the limits after which the first moves end, and the bound.
+# The first forest moves end when this share of the limits is used, and the sweeps of the bound when
+# the second share is used.
 _FIRST, _BOUND = 0.1, 0.2
+# The bound is computed by at most this many sweeps over all tables.
 _MAX_SWEEPS = 1000
-# Shares of the work of the tree search, the sweeps along frontiers and the forest moves.
+# Relative amounts of work for the tree search, the frontier sweeps and the forest moves.
 _PREFERENCE = 1, 4, 1
 
 
 def solve_from_energy(method, energy, query):
-    """Answer "map" and "map_bound" for an energy of pairs."""
+    """Answer "map" and "map_bound" for a pairwise energy, by its factor graph."""
     return solve(method, FactorGraphEnergy.from_energy(energy), query)
 
 
 def solve(method, energy, query):
-    """Answer "map" and "map_bound"."""
+    """Answer "map" and "map_bound" for a factor graph."""
     fields = empty_result(energy, query)
     scopes, logic, n_all = energy.graph.expanded
     tables = [
@@ -85,12 +88,12 @@ def solve(method, energy, query):
 
 
 class Budget:
-    """The nodes and the seconds that a search may use; None is no limit.
+    """The numbers of nodes and seconds that a search may use; None means no limit.
 
     Attributes
     ----------
     used : int
-        Number of nodes until now.
+        Number of nodes used so far.
     """
 
     def __init__(self, nodes: float | None, seconds: float | None):
@@ -101,13 +104,16 @@ class Budget:
 
     @property
     def progress(self) -> float:
-        """Share of the limits that is used, 1 or more if the search must end."""
+        """Used share of the nodes or of the seconds, whichever is larger.
+
+        If the share is 1 or more, the search must end.
+        """
         spent = time.monotonic() - self._start
         return max(self.used / max(1, self._nodes), spent / max(1e-9, self._seconds))
 
     @property
     def step(self) -> float:
-        """Number of nodes that a search may use before it looks at `progress` again."""
+        """Number of nodes that a search may use before it checks `progress` again."""
         return self._nodes / 64 if self._nodes < math.inf else 2.0**40
 
     @property
@@ -116,13 +122,13 @@ class Budget:
         return self._seconds - (time.monotonic() - self._start)
 
     def part(self, share: float) -> Budget:
-        """Return a budget of a share of the nodes and seconds that are left."""
+        """Return a new budget with the given share of the remaining nodes and seconds."""
         nodes = max(1.0, share * (self._nodes - self.used))
         return Budget(nodes, max(0.0, share * self.seconds))
 
 
 def _search(method, model, budget, seed):
-    """Return a state of a `TableModel`, and the gap to its bound."""
+    """Return the best state found for a `TableModel`, and the gap of its score to the bound."""
     components = model.reduce()
     states, total_gap = [], 0.0
     size = [sum(t.size for t in part.tables) + 1 for part in components]
@@ -136,7 +142,7 @@ def _search(method, model, budget, seed):
 
 
 def _search_component(method, part, budget, seed):
-    """Return a state of a connected part, and the gap to its bound."""
+    """Return the best state found for a `Component`, and the gap of its score to the bound."""
     if not part.scopes:
         return [int(row.argmax()) for row in part.unary], 0.0
     order = elimination_order(part)
@@ -173,7 +179,10 @@ def _search_component(method, part, budget, seed):
 
 
 def _bound(moves, budget):
-    """Return an upper bound, and the part with tables that are shifted so that it is low.
+    """Compute an upper bound of the score by sweeps of MPLP.
+
+    The sweeps shift log-weights between the tables of a component such that the bound falls. Return
+    the bound and the component with the shifted tables. The score of each state stays the same.
 
     Raises
     ------

@@ -1,10 +1,11 @@
-"""Message passing on factor graphs: choice of the kernel, and its calls on blocks of models.
+"""Pass messages on factor graphs: choose the kernel, and call it on blocks of models.
 
 All messages factor -> variable are sent at once, from the beliefs of the previous iteration. If
-the messages of a model fit the range of odds, the kernel `factor_tables` processes it in a block,
-side by side with other models. Other models are processed one after the other, with logarithms, by
-`factor_logs`, as are all models with weights of 0, OR or AND factors, or tree weights. Samplers
-use the class `Lanes` (`_lanes.py`), which calls the same kernels.
+the messages of a model fit the range of odds, the kernel `factor_tables` processes the model in a
+block, side by side with other models. The kernel `factor_logs` processes all other models one
+after the other, with logarithms. Such models have large messages, table entries of weight 0, OR or
+AND factors, or tree weights. Samplers use the class `Lanes` (`_lanes.py`), which calls the same
+kernels.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of messages per call of the kernels that process models one after the other, so
-# that the cost of a call does not dominate.
+# Smallest number of messages in a call of the kernels that process models one after the other. With
+# fewer messages, the cost of the call itself would dominate.
 _CHUNK_EDGES = 2**12
-# Largest number of rounds of the iterative scaling that computes messages from beliefs.
+# The iterative scaling that computes messages from beliefs ends after at most this many rounds.
 _FIT_ROUNDS = 200
 
 
@@ -93,7 +94,7 @@ def find_state(method, energy, query, odds_kernel=None):
 class _Block(NamedTuple):
     """Input and output of a kernel for some of the models."""
 
-    rows: np.ndarray  # numbers of the models
+    rows: np.ndarray  # indices of the models in the batch
     field: np.ndarray  # (n_rows, n), without the effect of evidence
     held: np.ndarray  # int8 (n_rows, n): values of clamped variables, -1 for free variables
     message: np.ndarray  # float64 (n_rows, E)
@@ -102,11 +103,11 @@ class _Block(NamedTuple):
 
 
 class _Run:
-    """Message passing for a batch of models, block by block.
+    """Passes messages for a batch of models, block by block.
 
-    `kind` is SUM or MAX. `rho` (F,) are the appearance probabilities of the factors for
-    tree-reweighted messages, else None. `beliefs` (N, n) are log-odds to start from, and replace
-    the start of the query.
+    `kind` is SUM or MAX. For tree-reweighted messages, `rho` (F,) are the appearance probabilities
+    of the factors; for other messages it is None. If `beliefs` (N, n) are given, message passing
+    starts from these log-odds, instead of the start of the query.
     """
 
     def __init__(self, method, energy, query, kind, *, rho=None, beliefs=None, odds_kernel=None):
@@ -129,7 +130,7 @@ class _Run:
             self._read_start()
 
     def _read_start(self):
-        """Start from the messages of an earlier run, or compute messages from its beliefs."""
+        """Start from the messages of an earlier run, or from messages that fit its beliefs."""
         energy, query, shape = self.energy, self.query, self.messages.shape
         earlier = earlier_messages(query, self.method.name, shape, energy.n_variables)
         if earlier is not None:
@@ -168,7 +169,10 @@ class _Run:
         return answer
 
     def _groups(self):
-        """Yield groups (dtype, rows) of models; the dtype of the odds is None for logarithms."""
+        """Yield a dtype and the indices of the models whose messages fit this dtype as odds.
+
+        The dtype is None for models whose messages are stored as logarithms.
+        """
         energy = self.energy
         left = np.ones(energy.n_models, bool)
         if not self.reweighted and self.method.damping in (0.0, 0.5):
@@ -183,7 +187,11 @@ class _Run:
             yield None, np.flatnonzero(left)
 
     def _run(self, rows, size, kernel):
-        """Run a kernel over blocks of nearly equal size, and add up statistics in order."""
+        """Run a kernel on blocks of at most `size` of the models `rows`, and store all answers.
+
+        The blocks have nearly equal sizes. The sums of the statistics are added up in the order of
+        the blocks.
+        """
         query = self.query
         size = -(-len(rows) // -(-len(rows) // size))
         wanted = "statistics" in query.returns
@@ -219,21 +227,24 @@ class _Run:
         if self.kind == MAX:
             state[block.held >= 0] = block.held[block.held >= 0]
             answer["assignment"][rows] = state
-            # A model whose state is impossible has not converged.
+            # A model whose state is impossible counts as not converged.
             answer["converged"][rows] &= found["score"] > -np.inf
         if self.query.return_state:
             self.messages[rows] = found["message"]
 
     def options(self, damping, tol, slack):
-        """Return the options of a kernel; `slack` is a log-odds or, for odds, a ratio of odds."""
+        """Return the options of a kernel.
+
+        `slack` is a difference of log-odds or, for the kernels of odds, a ratio of odds.
+        """
         return GraphOptions(self.method.iterations, tol, slack, damping, self.kind == MAX)
 
     def answers(self, found):
-        """Select the arrays of `found` that the kernels of message passing fill in."""
+        """Return the arrays of the dict `found` to which the kernels write their answers."""
         return GraphAnswers(*(found[name] for name in GraphAnswers._fields))
 
     def sums(self, block, dtype, found):
-        """Return which sums are requested, and the arrays to which they are added."""
+        """Return a tuple that tells a kernel which sums to compute, and where to add them."""
         query = self.query
         return GraphSums(
             weight=query.sample_weight[block.rows].astype(dtype),
@@ -245,7 +256,7 @@ class _Run:
         )
 
     def outputs(self, block):
-        """Allocate the arrays that kernels fill in for a block."""
+        """Allocate the arrays to which kernels write the answers for a block."""
         n, width = len(block.rows), self.energy.n_variables
         return {
             "n_iter": np.zeros(n, np.int64),
@@ -266,7 +277,7 @@ class OddsKernel:
 
     #: Number of models in a block.
     n_rows = ROWS_PER_CHUNK
-    #: Share of the range of the dtype for a product of messages, see `fits_odds`.
+    #: A product of messages may take this share of the range of the dtype, see `fits_odds`.
     share = 1.0
 
     def __init__(self, run, dtype):
@@ -279,7 +290,7 @@ class OddsKernel:
         self.bound = run.graph.spread[run.graph.edge_factor]
 
     def prepare(self, graph):
-        """Return the arrays of the graph that `pass_` and `finish` give to kernels."""
+        """Return the graph as the arrays that the kernels of `pass_` and `finish` take."""
         return graph.tables(self.dtype)
 
     def pass_(self, kind, *arguments):
@@ -313,7 +324,7 @@ class OddsKernel:
 
 
 class _LogKernel:
-    """Calls of the kernel for messages as log-odds, with one model after the other."""
+    """Calls the kernel for messages as log-odds, which processes one model after the other."""
 
     def __init__(self, run):
         self.run_ = run
@@ -344,10 +355,13 @@ class _LogKernel:
 def field_weights(field, held, dtype):
     """Convert fields (K, n) and clamped values (K, n) for the kernels of `factor_tables`.
 
+    `held` is -1 for free variables.
+
     Returns
     -------
     field, on, off : ndarray (n, K) of the dtype
-        Log-odds, and the weights of the values 1 and 0, normalised to a sum of 1.
+        The fields (log-odds), and the weights of the values 1 and 0 of each variable. The two
+        weights are normalised to a sum of 1.
     constant : ndarray (K,) float64
         Logarithm of the product of the normalising constants of all variables.
     """
@@ -359,22 +373,22 @@ def field_weights(field, held, dtype):
     return (*(kernel_array(part.T, dtype) for part in (field, on, off)), constant)
 
 
-# Largest number of variables for which the weights of pairs are computed from uniform spanning
-# trees, by a matrix inverse that takes up to a second.
+# Pair weights are computed from uniform spanning trees for at most this many variables, because the
+# inverse of a matrix of this size takes up to a second. Larger graphs use random sets of factors.
 _MAX_DENSE = 1500
-# Smallest and largest number of random acyclic sets of factors, and the number of edges that all of
-# them together may visit.
+# Smallest and largest number of random acyclic sets of factors. Between these limits, the number of
+# sets is such that the sets visit this many edges in total.
 _MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
 
 
 def factor_appearance(graph, n_variables):
     """Return the appearance probability (F,) of each factor in random acyclic sets of factors.
 
-    A set is acyclic if its factors can be added one by one so that the variables of each factor
+    A set is acyclic if its factors can be added one by one such that the variables of each factor
     are in different components of the factors added before. If all factors have one or two
-    variables, the sets are spanning forests, drawn uniformly. Otherwise each set is built greedily
-    in a random order, and sets are added until each factor is in at least one set, so that all
-    probabilities are positive. The seed is fixed.
+    variables (and the graph is small), the sets are uniformly random spanning forests. Otherwise
+    each set is built greedily in a random order. Sets are then drawn until each factor is in at
+    least one set, so that all probabilities are positive. The seed is fixed.
     """
     sizes = np.diff(graph.edge_start)
     if n_variables <= _MAX_DENSE and sizes.max(initial=0) <= 2:
@@ -383,7 +397,11 @@ def factor_appearance(graph, n_variables):
 
 
 def _spanning_tree_weights(graph, sizes, n_variables):
-    """Return the effective resistances, the probabilities of edges in uniform spanning trees."""
+    """Return the probability (F,) that a uniformly random spanning tree contains each factor.
+
+    The probability of a pair is its effective resistance. Factors of one variable have
+    probability 1.
+    """
     rho = np.ones(len(sizes))
     pairs = sizes == 2
     i, k = (
@@ -394,8 +412,8 @@ def _spanning_tree_weights(graph, sizes, n_variables):
     joined += joined.T
     _, component = connected_components(joined, directed=False)
     members = np.bincount(component)[component]
-    # The matrix Laplacian + 1 / m, within each component of m variables, is invertible and has the
-    # same effective resistances.
+    # The Laplacian is not invertible. Adding 1 / m to all entries within each component of m
+    # variables makes it invertible, and keeps the effective resistances.
     same = (component[:, None] == component) / members
     inverse = np.linalg.inv(np.diag(joined.sum(axis=1)) - joined + same)
     inner = np.diagonal(inverse)
@@ -404,7 +422,7 @@ def _spanning_tree_weights(graph, sizes, n_variables):
 
 
 def _random_set_weights(graph, n_variables):
-    """Return the shares of random greedy acyclic sets that contain each factor."""
+    """Return the share (F,) of the random greedy acyclic sets that contain each factor."""
     n_factors = len(graph.edge_start) - 1
     n_sets = int(np.clip(_VISITS // max(1, graph.n_edges), _MIN_SETS, _MAX_SETS))
     rng = np.random.default_rng(0)
@@ -412,7 +430,7 @@ def _random_set_weights(graph, n_variables):
     n_drawn = 0
     while n_drawn < n_sets or (count == 0).any():
         order = rng.permutation(n_factors)
-        if n_drawn >= n_sets:  # factors that are in no set yet come first
+        if n_drawn >= n_sets:  # try the factors first that are in no set yet
             order = order[np.argsort(count[order] > 0, kind="stable")]
         count_forest(graph.variables, graph.edge_start, order, n_variables, count)
         n_drawn += 1
@@ -466,7 +484,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _add_statistics(energy, query, beliefs, fields):
-    """Compute the statistics of mean field, which are products of beliefs."""
+    """Add the statistics of mean field to `fields`: products of the probabilities `beliefs`."""
     if not query.per_example:
         fields["statistics"] = energy.sum_statistics(beliefs, query.sample_weight)
         return

@@ -1,6 +1,7 @@
-"""Branch and bound on factor graphs, whose tables are rewritten as products over cliques.
+"""Find best states of factor graphs by branch and bound.
 
-The graphs must have only tables without weights of 0.
+The tables are rewritten as sums of products over cliques. So all factors must be tables without
+entries of weight 0 (log-potential -inf).
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from skcrbm.utils.limits import TIE
 
 
 def solve(method, energy, query):
-    """Compute "map" and "map_bound"."""
+    """Answer "map" and "map_bound" by branch and bound."""
     return find_labels(energy, method, n_jobs=query.n_jobs).fields(query.returns)
 
 
 def find_labels(energy, method, margin=None, *, n_jobs=None):
-    """Find the states with the highest score or, if a margin is given, with the least hinge loss.
+    """Find the states with the highest score or, if a margin is given, with the lowest hinge loss.
 
     A ValueError is raised if the method is not "branch_and_bound".
     """
@@ -31,8 +32,8 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
     field = half + linear
     visible = np.where(energy.free, np.nan, 0.0 if energy.evidence is None else energy.evidence)
     if margin is None:
-        # Clamp variables whose value follows from their field alone. The accuracy of the search is
-        # a share of the largest field, which may be such a field.
+        # Clamp variables whose value follows from their field alone, because such fields may be
+        # large, and the accuracy of the search is relative to the largest field.
         influence = np.zeros(energy.n_variables)
         for clique, weight in zip(cliques, weights, strict=True):
             influence[list(clique)] += abs(weight)
@@ -40,8 +41,9 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
         visible[decided] = field[decided] > 0
         held = ~np.isnan(visible)
         state = np.nan_to_num(visible)
-        # Score of the clamped variables, which is exactly 0 for the field of a variable at 0. (The
-        # sum of half a large field and minus half of it would lose digits.)
+        # Compute the score of the clamped variables from values 0/1 instead of -1/+1, so that the
+        # field of a variable at 0 adds exactly 0. (Half of a large field minus half of the field
+        # would lose digits.)
         of_held = state * energy.field + (2 * state - 1) * linear
         constant = constant + np.where(held, of_held, half).sum(axis=1)
         field = np.where(held, 0.0, field)
@@ -65,20 +67,20 @@ def clique_products(energy):
     Returns
     -------
     cliques : list of tuples of int
-        Variables of each product of two or more variables.
+        Variables of each of the J products of two or more variables.
     weights : ndarray (J,), float64
-        Weights of these products, which are not 0.
+        Weights of the products. All are nonzero.
     linear : ndarray (n,), float64
-        Weights of single variables, to be added to half the fields.
+        Weights of single variables. The caller adds half of the fields.
     constant : float or ndarray (N,)
-        Constant, to be added to half the sum of the fields.
+        Constant of the score. The caller adds half of the sum of the fields.
     """
     constant, sums = energy.offset, {}
     for group in energy.tables:
         n_factors, k = group.variables.shape
         part = group.log_potentials.astype(np.float64).reshape(n_factors, *(2,) * k)
-        # Expand the table in one -1/+1 variable after the other: the constant is the mean of the
-        # entries for -1 and +1, the coefficient half their difference.
+        # Expand the table in one -1/+1 variable after the other. The constant of a variable is the
+        # mean of the entries for -1 and +1, and its coefficient is half of their difference.
         for axis in range(1, k + 1):
             off, on = np.take(part, 0, axis), np.take(part, 1, axis)
             part = np.stack([(off + on) / 2, (on - off) / 2], axis)

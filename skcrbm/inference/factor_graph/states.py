@@ -1,8 +1,9 @@
-"""Message passing on factor graphs whose variables have any number of states.
+"""Pass messages on factor graphs whose variables have any number of states.
 
-Variables are visited in turn (`categorical_weights`). Sums run as weights, unless numbers are too
-far apart: then, and for tree-reweighted and max-product messages, they run as logarithms
-(`categorical_logs`). The form depends on the model alone.
+The kernels visit the variables in turn. Sum-product messages are computed as weights
+(`categorical_weights`), or as logarithms (`categorical_logs`) if the weights of a model are too far
+apart. Tree-reweighted and max-product messages are always logarithms. The choice depends on each
+model alone, not on the other models of the batch.
 """
 
 from __future__ import annotations
@@ -28,15 +29,19 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Largest log-ratio of weights at a variable that sums of weights take without a loss.
+# Messages are computed as weights if the log-ratio of the weights at a variable is at most this
+# (see `StateGraph.reach`). Beyond this they are computed as logarithms, because weights could
+# underflow.
 _REACH = 300.0
-# Mean field: cost of an entry of weight 0, besides a multiple of the largest log-ratio of weights.
+# Mean field replaces the log-weight -inf of an impossible entry by a finite penalty: the first
+# number, plus the second number times the largest log-ratio of weights.
 _COST, _COST_FACTOR = 2000.0, 16.0
-# Smallest number of messages per call of the kernel of mean field: a call has a cost.
+# Smallest number of messages in a call of the mean-field kernel. With fewer messages, the cost of
+# the call itself would dominate.
 _CHUNK = 2**12
-# Rounds of coordinate ascent that a state of max-product may take.
+# Coordinate ascent from a state of max-product ends after at most this many rounds.
 _ROUNDS = 100
-# A score is better than another if it is larger by this share of the magnitudes.
+# A score counts as better than another if it is larger by this share of 1 + |score|.
 _BETTER = 1e-9
 
 
@@ -55,7 +60,7 @@ def solve_max_product(method, energy, query):
 
     def run(beliefs):
         fields = _Run(method, energy, query, MAX, start=beliefs).fields()
-        if query.return_state:  # a plain array, of which `best_of_restarts` takes rows
+        if query.return_state:  # a plain array, so that `best_of_restarts` can choose rows
             fields["state"] = fields["state"].values
         return fields, energy.score(fields["assignment"])
 
@@ -114,9 +119,10 @@ def solve_mean_field(method, energy, query):
 
 
 class _Run:
-    """Inference for a batch of models; `kind` is SUM or MAX.
+    """Passes messages for a batch of models; `kind` is SUM or MAX.
 
-    `start` (N, n, K) are log-odds to start from instead of the state of the query.
+    If `start` (N, n, K) is given, message passing starts from these log-odds, instead of the start
+    of the query.
     """
 
     def __init__(self, method, energy, query, kind, *, reweighted=False, start=None):
@@ -137,7 +143,10 @@ class _Run:
         self.messages, self.start = self._earlier(start)
 
     def _earlier(self, start):
-        """Return messages (N, M) and beliefs (N, S) to start from, as logarithms, or None."""
+        """Return the messages (N, M) and the beliefs (N, S) to start from, as logarithms.
+
+        At least one of the two is None. Both are None if there is nothing to start from.
+        """
         given = self.query.start
         if start is None and given is not None:
             state = given.state
@@ -194,7 +203,10 @@ class _Run:
         return answer
 
     def _run(self, rows, answer, kept):
-        """Run a chunk of models; return its statistics."""
+        """Pass messages for the models `rows`, a slice of the batch, and return their statistics.
+
+        All other results are written to `answer`, and the last messages to `kept` if given.
+        """
         energy, query, graph = self.energy, self.query, self.graph
         own = graph.own[rows]
         n = len(own)
@@ -242,7 +254,11 @@ class _Run:
         return statistics
 
     def _pass(self, some, rows, models, found, states, work, in_logs=False):
-        """Pass the messages of some models of a chunk; return True (n,) if they lost nothing."""
+        """Pass the messages of the models `some` of a chunk, as weights or as logarithms.
+
+        Return an array (n,) that is True for models whose results are stored. It is False for
+        models that were not in `some`, or whose weights underflowed.
+        """
         good = np.zeros(len(found.n_iter), bool)
         if not len(some):
             return good
@@ -279,7 +295,11 @@ class _Run:
         return good
 
     def _store_states(self, rows, models, found, states, answer, work):
-        """Improve the states of max-product, and store them."""
+        """Improve the states of max-product by coordinate ascent, and store the states.
+
+        A model has converged if its messages have converged, coordinate ascent does not improve its
+        state, and its beliefs and messages agree with the state.
+        """
         state, score = states
         decoded = score.copy()
         held = kernel_array(~self.energy.free[rows])
@@ -295,7 +315,10 @@ class _Run:
 
 
 def _gains(scores):
-    """Return the max-marginals (R, n, K) minus the largest of the other states of a variable."""
+    """Subtract from the max-marginal of each state the largest of the other states.
+
+    `scores` and the result are (R, n, K). The result is -inf for impossible states.
+    """
     found = np.empty_like(scores)
     for k in range(scores.shape[2]):
         others = np.delete(scores, k, axis=2).max(axis=2, initial=-np.inf)

@@ -1,7 +1,7 @@
-"""Simulated annealing of sparse and dense Ising models, by compiled sweeps.
+"""Run simulated annealing on sparse and dense Ising models, by compiled sweeps.
 
-A sweep visits one colour after the other; variables of the same colour have no couplings with each
-other, so that they are updated together.
+A sweep visits one colour after the other. Variables of the same colour have no couplings with each
+other, so they are updated together.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from skcrbm.utils.validation import kernel_array
 
 
 def solve(method, energy, query):
-    """Find the best state of several runs, the answer to "map"; see `SimulatedAnnealing`."""
+    """Answer "map" by the best state of several runs; see `SimulatedAnnealing`."""
     fields = empty_result(energy, query)
     fields["n_iter"][:] = method.n_sweeps
     fields["converged"][:] = False
@@ -45,7 +45,7 @@ def solve(method, energy, query):
 
 
 def _as_sparse(energy):
-    """Return an Ising model as a `SparseIsingEnergy` with its evidence."""
+    """Convert an Ising model to a `SparseIsingEnergy` with the same evidence."""
     if isinstance(energy, SparseIsingEnergy):
         return energy
     pairs = np.argwhere(np.triu(energy.coupling, 1))
@@ -56,14 +56,17 @@ def _as_sparse(energy):
 
 
 def _strengths(energy):
-    """Return the root mean square (N, L) of each local field if the neighbours are random."""
+    """Return the typical size (N, L) of the local field of each variable.
+
+    It is the root mean square of the local field over random states of the neighbours.
+    """
     square = np.repeat(np.square(energy.edge_coupling, dtype=np.float64), 2)
     pull = np.bincount(energy.edges.ravel(), square, energy.n_variables)
     return np.sqrt(np.square(energy.field, dtype=np.float64) + pull)
 
 
 def _anneal(energy, coupling, beta, key, run):
-    """Return the best states (N, L) of a run, their scores, and True if they are local optima."""
+    """Return the best states (N, L) of a run, the scores (N,), and a mask (N,) of local optima."""
     n, width = energy.n_models, energy.n_variables
     held = np.zeros((0, width), np.int8)
     state = np.repeat(uniforms(key, [run], 0, width) < 0.5, n, axis=0)

@@ -1,4 +1,4 @@
-"""Exact inference on dense Ising models, by enumeration of the states of the free labels."""
+"""Exact inference on dense Ising models: enumerate the states of the free labels."""
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from skcrbm.kernels.ising_exact import (
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Product of the numbers of rows and states for a chunk of rows.
+# Target size of a chunk of rows: the number of rows times the number of states.
 _CHUNK_STATES = 2**18
-# Largest number of low units, so that a table of their states stays in the L1 cache.
+# The kernels read the scores of the first free labels (the low units) from tables. There are at
+# most this many low units, so that a table of all their states stays in the L1 cache.
 _MAX_LOW = 10
 
 
@@ -36,7 +37,7 @@ def solve(method, energy, query):
 def _sums(method, energy, query):
     """Compute marginals, statistics and log Z."""
     fields = empty_result(energy, query)
-    # The statistics of pairs with a clamped label are computed from log-odds.
+    # Statistics need log-odds, too: those of pairs with a clamped label are computed from them.
     if query.returns & {"marginals", "statistics"}:
         fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
     for group in _groups(energy):
@@ -63,11 +64,11 @@ def _groups(energy):
 
 
 class _Enumeration:
-    """Models of an energy that have the same free labels, prepared for the kernels.
+    """Models of an energy that have the same free labels, in the form that kernels take.
 
-    `rows` (n,) are the numbers of the models, `free` (k,) the numbers of their free labels. `base`
-    (n,) is the score of the state in which all free labels are off. The other arrays are arguments
-    of the kernels.
+    `rows` (n,) are the indices of the models, and `free` (k,) the indices of the free labels.
+    `base` (n,) is the score of the state in which all free labels are off. The other arrays are
+    arguments of the kernels.
     """
 
     def __init__(self, energy, rows, free):
@@ -81,7 +82,7 @@ class _Enumeration:
         self.low_field = kernel_array(self.enumerated[:, :n_low] + 2 * low.sum(1))
         self.coupling = kernel_array(4 * coupling[:, :n_low])
         self.high_score = _pair_scores(4 * coupling[n_low:, n_low:])
-        # Scores of pairs of -1/+1 units, whose range is half as large as for 0/1 units.
+        # Score low units as -1/+1 units, because these scores have half the range of 0/1 units.
         self.low_score = _pair_scores(4 * low)
         self.low_score -= _linear_scores(2 * low.sum(1))
         self.base = coupling.sum() / 2 - field.sum(axis=1)
@@ -91,7 +92,7 @@ class _Enumeration:
         return row_chunks(n, max(1, min(64, _CHUNK_STATES >> k)))
 
     def find_best(self, query, fields):
-        """Fill in the assignment and max-marginals of these rows."""
+        """Write the best states and the max-marginals of the models `self.rows` to `fields`."""
         n, k = self.enumerated.shape
         state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k))
 
@@ -108,7 +109,7 @@ class _Enumeration:
         fields["log_odds"][here] = log_odds
 
     def add_sums(self, query, fields):
-        """Fill in log Z and log-odds of these rows, and add up their statistics."""
+        """Write log Z and log-odds of the models `self.rows` to `fields`, and add statistics."""
         n, k = self.enumerated.shape
         log_partition, log_odds = np.zeros(n), np.zeros((n, k))
         pairs, weight = None, np.ones(n)
@@ -138,7 +139,7 @@ class _Enumeration:
             fields["statistics"][0][np.ix_(self.free, self.free)] += pairs[0]
 
     def _recompute_log_odds(self, log_odds):
-        """Recompute the log-odds that are NaN, with logarithms of sums."""
+        """Replace log-odds (n, k) that are NaN by values computed with logarithms of sums."""
         for row in np.flatnonzero(np.isnan(log_odds).any(1)):
             units = np.flatnonzero(np.isnan(log_odds[row]))
             value = np.empty(len(units))
@@ -151,7 +152,7 @@ class _Enumeration:
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Draw independent samples."""
+    """Draw independent samples of each model from the probabilities of all its states."""
     n, n_labels = energy.field.shape
     key = random_key(method.random_state)
     fields = empty_result(energy, query)
@@ -196,7 +197,10 @@ def _linear_scores(field):
 
 
 def _pair_scores(coupling):
-    """Return, for each of 2^k states, the sum of `coupling` (k, k) over pairs of units on."""
+    """Return, for each of 2^k states, the sum of the couplings of pairs of units that are both on.
+
+    `coupling` is (k, k). Bit i of the index of a state is the value of unit i.
+    """
     scores = np.zeros(1)
     for i in range(len(coupling)):
         scores = np.concatenate([scores, scores + _linear_scores(coupling[i, :i])])
@@ -204,7 +208,10 @@ def _pair_scores(coupling):
 
 
 def _scores(coupling, field):
-    """Return the scores (2^k,) of all states of -1/+1 labels; bit i of the index is y_i > 0."""
+    """Return the scores (2^k,) of all states of -1/+1 labels.
+
+    Bit i of the index of a state is 1 if label i is +1.
+    """
     score = np.zeros(1)
     for i, f in enumerate(field):
         pull = np.full(1, f)

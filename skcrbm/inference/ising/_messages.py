@@ -1,4 +1,4 @@
-"""Message passing and mean field on dense Ising models."""
+"""Pass messages, or run mean field, on dense Ising models."""
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -12,11 +12,14 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Least number of models times edges in a chunk.
+# Smallest size of a chunk: the number of models times the number of edges. Smaller chunks would be
+# slow.
 _CHUNK_EDGES = 2**14
-# Largest |log| of a product of messages in float64.
+# Products of messages are computed in pieces, such that |log| of a product is at most this and the
+# product stays in the range of float64.
 _MAX_LOG_PRODUCT = 600.0
-# If the log odds-ratio of a pair exceeds this, its labels are practically always equal or opposite.
+# The log odds-ratio of a pair is limited to this. Beyond this limit, the two labels are practically
+# always equal or always opposite.
 _MAX_LOG_RATIO = 300.0
 
 
@@ -101,7 +104,10 @@ def _pass_messages(method, energy, query, rho):
 
 
 def _options(method, query, dtype, slack):
-    """Return the options of the kernels; `slack` is the largest log-odds change at convergence."""
+    """Return the options of the kernels.
+
+    A model has not converged while a log-odds changes by more than `slack`.
+    """
     return IsingOptions(
         method.iterations,
         dtype.type(method.tolerance),
@@ -112,7 +118,7 @@ def _options(method, query, dtype, slack):
 
 
 def _iterate(energy, query, kernel, beliefs):
-    """Run an iterative kernel over chunks of models, and return the fields that it fills in.
+    """Run an iterative kernel over chunks of models, and return the fields of a result.
 
     The field of the energy must include the effect of the evidence. For each slice of rows the
     kernel is called as ``kernel(rows, field, free, weight, theta, n_iter, converged,
@@ -145,8 +151,8 @@ def _iterate(energy, query, kernel, beliefs):
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.coupling.size)))
     sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
     if "log_partition" in query.returns:
-        # Kernels score a label as 2 f if y = +1 and as 0 if y = -1, which is f too much. The field
-        # of clamped labels is 0 here.
+        # Subtract the sum of the fields, because kernels score a label as 2 f if y = +1 and as 0 if
+        # y = -1, which is f too much. The field of clamped labels is 0 here.
         fields["log_partition"] -= energy.field.sum(axis=1, dtype=np.float64)
     return fields
 
@@ -173,7 +179,7 @@ def edge_appearance(coupling: np.ndarray) -> np.ndarray:
             continue
         graph = joined[np.ix_(labels, labels)].astype(float)
         m = len(labels)
-        # The matrix Laplacian + 1/m is invertible and has the same effective resistances.
+        # Add 1 / m to the Laplacian, which makes it invertible and keeps effective resistances.
         inverse = np.linalg.inv(np.diag(graph.sum(1)) - graph + 1 / m)
         inner = np.diagonal(inverse)[:, None] + np.diagonal(inverse) - 2 * inverse
         rho[np.ix_(labels, labels)] = np.where(graph > 0, np.minimum(inner, 1.0), 1.0)

@@ -6,19 +6,20 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from skcrbm.inference.label_search import hinge_losses_and_scores
 from skcrbm.utils.limits import MAX_TIE_LABELS
 
-# Programs are divided by the largest possible margin, and the objective is then multiplied by this
-# factor, because the absolute gap at which HiGHS stops would be too wide otherwise.
+# Programs are divided by the largest possible margin, then the objective is multiplied by this
+# factor. Otherwise the absolute gap at which HiGHS stops would be too wide.
 _OBJECTIVE_SCALE = 1e3
+# Absolute gap of the objective at which HiGHS stops.
 _ABSOLUTE_GAP = 1e-6
-# Tolerance of HiGHS for reduced costs. The range of a variable is at most 2, so that each variable
-# may raise the bound by twice this.
+# Tolerance of HiGHS for reduced costs. The range of a variable is at most 2, so each variable may
+# raise the bound by twice this tolerance.
 _DUAL_TOLERANCE = 1e-7
-# Largest difference of objectives of the scaled program that count as equal.
+# Objectives of the scaled program count as equal if they differ by at most this.
 _PROGRAM_TIE = 1e-9
 
 
 def solve_rows(problem, found):
-    """Fill in the `FoundLabels` of a problem, row by row.
+    """Solve the rows of a problem, and write the results to the `FoundLabels` `found`.
 
     The lower bound is the bound of HiGHS minus the tolerances of HiGHS. The gap is therefore
     exactly 0 only if the hinge loss of the labels is 0.
@@ -57,7 +58,7 @@ class _Program:
         self.n_labels, self.first, self.second = n_labels, first, second
         self.size = n_labels + n_pairs + (0 if margin is None else n_labels)
         strength = coupling[first, second]
-        # products @ variables + 1 gives y_i y_k for each pair.
+        # Row p of `products`, times the variables, plus 1, is y_i y_k of pair p.
         products = np.zeros((n_pairs, self.size))
         pair = np.arange(n_pairs)
         products[pair, first] = products[pair, second] = -2.0
@@ -65,7 +66,7 @@ class _Program:
         self.constraints = self._constrain_products(pair)
         score = strength @ products
         score[:n_labels] += 2.0 * field
-        # Objectives in the order of their priority. `constant` is missing from the first objective.
+        # List the objectives by priority. The first objective lacks the constant term `constant`.
         self.objectives = [-score]
         self.constant = field.sum() - strength.sum()
         self.margins = None
@@ -116,7 +117,11 @@ class _Program:
         self.constant = 0.0
 
     def best(self):
-        """Return the best labels (L,) in {0, 1}, a lower bound of the value, and the node count."""
+        """Return the best labels (L,) as 0 and 1, a lower bound of the value, and the node count.
+
+        The objectives are minimised one after the other, each among the solutions of the objectives
+        before it.
+        """
         x, lower, n_nodes = self._solve(self.objectives[0], self.constraints)
         if x is None:
             raise RuntimeError("HiGHS found no solution of the mixed integer program")
@@ -135,7 +140,8 @@ class _Program:
     def _solve(self, objective, constraints):
         """Return the variables at the minimum, a lower bound of the minimum and the node count.
 
-        The variables are recomputed from the labels; they are None if HiGHS fails.
+        The values of products and losses are recomputed from the labels, because the values of
+        HiGHS are only approximate. The variables are None if HiGHS fails.
         """
         result = milp(
             _OBJECTIVE_SCALE * objective,

@@ -1,7 +1,7 @@
-"""Searches for the labels of an Ising model with the highest score or the least hinge loss.
+"""Search for the labels of an Ising model with the highest score or the lowest hinge loss.
 
 `infer` searches for the highest score; the decoding rule of the large margin machine uses the same
-methods to search for the least hinge loss.
+methods to search for the lowest hinge loss.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def solve(method, energy, query):
 
 
 def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
-    """Find the labels y in {-1, +1}^L with the highest score, or the least hinge loss.
+    """Find the labels y in {-1, +1}^L with the highest score or, given a margin, the lowest loss.
 
     Without a margin, return ``argmax_y f.y + y'Sy / 2``; ties are broken by lexicographic order.
     With a margin, return ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; ties are
@@ -42,8 +42,8 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
     broken by the order of the search, which is deterministic.
 
     Clamped labels keep their values, and the loss includes their margins. `start` is an
-    `InferenceResult` or None: the signs of its log-odds are the start of "icm", in place of the
-    signs of the fields. `n_jobs` is ignored by "milp".
+    `InferenceResult` or None: "icm" starts from the signs of its log-odds or, without `start`, from
+    the signs of the fields. `n_jobs` is ignored by "milp".
     """
     problem = _Problem(energy, margin)
     if energy.n_variables == 0:  # the only state is empty and has value 0
@@ -56,10 +56,10 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
 class _Problem:
     """The models and the objective of a search, in the form that kernels take.
 
-    `held` (N, L) is -1 and +1 for clamped labels, else 0. If the score is maximised (no margin),
-    labels whose sign follows from their field alone are clamped, too. The scores of clamped labels
-    by their fields are then moved to `offset` (N,), because the rounding error of a search is a
-    share of the largest field.
+    `held` (N, L) is -1 or +1 for clamped labels, and 0 for free labels. If the score is maximised
+    (no margin), labels whose sign follows from their field alone are clamped, too. Then the terms
+    of the score from the fields of clamped labels are moved to `offset` (N,), because the rounding
+    error of a search is relative to the largest field.
     """
 
     def __init__(self, energy, margin):
@@ -75,7 +75,10 @@ class _Problem:
             self._clamp_decided()
 
     def _clamp_decided(self):
-        """Clamp labels whose sign follows from their field; set fields of clamped labels to 0."""
+        """Clamp labels whose sign follows from their field.
+
+        The fields of all clamped labels are set to 0, and their scores are added to `offset`.
+        """
         outweighed = np.abs(self.fields) <= (1 + TIE) * np.abs(self.coupling).sum(axis=0)
         decided = (self.held == 0) & ~outweighed
         self.held[decided] = np.sign(self.fields[decided])
@@ -83,7 +86,7 @@ class _Problem:
         self.fields = np.where(self.held == 0, self.fields, 0.0)
 
     def empty(self):
-        """Return `FoundLabels` that a search fills in; the lower bound is -inf."""
+        """Allocate a `FoundLabels` for the results of a search, with lower bounds of -inf."""
         n_rows = len(self.fields)
         return FoundLabels(
             np.zeros(self.fields.shape, np.int8),
@@ -94,7 +97,7 @@ class _Problem:
         )
 
     def kernel_arguments(self, rows):
-        """Return the first arguments of the kernels for some rows: the objective and the arrays."""
+        """Return the first arguments of the search kernels for some rows."""
         kind, gamma = (MAP, 0.0) if self.margin is None else (HINGE, float(self.margin))
         return kind, self.fields[rows], self.coupling, gamma, self.held[rows]
 
@@ -139,9 +142,10 @@ def _branch_and_bound(problem, method, start, n_jobs):
 
 
 def _visit_all(problem, found):
-    """Fill in `found` for a single row by enumeration in NumPy, which needs no compiled kernel.
+    """Solve a problem with a single row by enumeration in NumPy, which needs no compiled kernel.
 
-    The labels are those that the kernel would find, even if there are ties.
+    The results are written to `found`. They equal the results of the kernel, even if there are
+    ties.
     """
     fields, held = problem.fields[0], problem.held[0]
     free = np.flatnonzero(held == 0)

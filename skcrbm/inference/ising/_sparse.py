@@ -1,4 +1,4 @@
-"""Solvers of sparse Ising models: a fast kernel for pairs, or the solvers of factor graphs.
+"""Answer queries on sparse Ising models, by a fast kernel for pairs or as factor graphs.
 
 The kernel of `sparse_ising` reads one coupling per pair instead of a table. It supports moderate
 couplings and a damping of 0 or 0.5. Strong couplings, other values of damping, tree-reweighted
@@ -18,16 +18,18 @@ from skcrbm.utils.validation import kernel_array
 
 
 class _Kernel(OddsKernel):
-    """Calls of the kernel for messages of edges as odds, with models in the innermost loop."""
+    """Calls the kernel for messages of edges as odds, with models in the innermost loop."""
 
-    #: Two messages are computed with one division, whose denominator is a product of up to four
-    #: messages, so that each message may take only a quarter of the range.
+    #: A product of messages may take this share of the range of the dtype, see `fits_odds`. It is a
+    #: quarter because two messages share a division, whose denominator is a product of up to four
+    #: factors.
     share = 0.25
 
     def prepare(self, graph):
         n_tables = graph.n_tables
         edges = kernel_array(graph.variables.reshape(n_tables, 2))
-        # The largest log-potential of a table is |s|, the last log-potential is s.
+        # A coupling s has a table with the largest log-potential |s| (in `shift`) and the last
+        # log-potential s (s - |s| in `logs`), so the sum of both is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
 
@@ -62,7 +64,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _with_pairs(fields):
-    """Keep, of the probabilities of all table entries, the probability P(both +1) of each pair."""
+    """Reduce the statistics, if any, to the probability of each edge that both labels are +1."""
     if "statistics" in fields:
         fields["statistics"] = (np.ascontiguousarray(fields["statistics"][0][..., 3::4]),)
     return fields

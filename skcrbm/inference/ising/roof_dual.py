@@ -1,4 +1,4 @@
-"""Solver of "linear_program" for Ising models, by maximum flows (the roof dual)."""
+"""Solve "linear_program" for Ising models by maximum flows (the roof dual)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def relaxed_labels(
     -------
     means : ndarray (N, L) of int8
         Means of the labels in a solution: -1, +1, or 0 if the solution leaves the label undecided
-        (P(y = +1) = 1/2). Two undecided labels agree if their coupling is positive and differ if
-        it is negative.
+        (P(y = +1) = 1/2). In the solution, two undecided labels are equal if their coupling is
+        positive, and opposite if their coupling is negative.
     bound : ndarray (N,)
         Upper bound of the score: the value of the solution plus an allowance for rounding.
     n_iter : ndarray (N,) of int

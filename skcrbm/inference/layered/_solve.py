@@ -1,4 +1,4 @@
-"""Solvers of `LayeredEnergy`, which run the iterations of truncated inference to convergence."""
+"""Solve queries about a `LayeredEnergy`: run truncated inference until it converges."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _solve(network, method, energy, query):
 
 
 def _inputs(energy):
-    """Return the `LayeredInput` of an energy: its fields and its clamped nodes, with rows last."""
+    """Return a `LayeredInput` with the fields and the clamped nodes of an energy."""
     structure = energy.structure
     means = np.empty((energy.n_models, 0), energy.dtype)
     fields: list[Any] = [
@@ -135,7 +135,7 @@ def _inputs(energy):
 
 
 def _by_layer(energy, values):
-    """Return, for each layer, its part of values (N, n_variables) and its number of nodes."""
+    """Split `values` (N, n_variables) by layer; yield each part with its number of nodes."""
     return zip(energy.by_layer(values), energy.structure.n_nodes, strict=True)
 
 
@@ -160,10 +160,11 @@ def _until_converged(network, inputs, tolerance):
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []
-    # Beliefs may be constant before the inputs have reached all layers, without having converged.
+    # Do not test for convergence earlier: beliefs may be constant before the inputs have reached
+    # all layers, without having converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
-        if len(trace.beliefs) == t + 1:  # iteration 1 may be done already, shared by all rows
+        if len(trace.beliefs) == t + 1:  # False if `_begin` has already run iteration 1
             network._advance(trace, t, later)
             _forget(trace)
         change, moved = _movement(trace, tolerance)
@@ -194,7 +195,10 @@ def _forget(trace):
 
 
 def _movement(trace, tolerance):
-    """Return, for each row, the largest change of a belief, and True if log-odds still change."""
+    """Return the largest change of a belief (n,) of each row in the last iteration.
+
+    Also return a mask (n,) of the rows in which a log-odds still changes.
+    """
     change, moved = np.zeros(trace.n), np.zeros(trace.n, bool)
     for layer, (old, new) in enumerate(zip(trace.beliefs[-2], trace.beliefs[-1], strict=True)):
         if new is None or not new.size:
@@ -212,7 +216,7 @@ def _movement(trace, tolerance):
 
 
 def _take(a, rows, n):
-    """Select rows of the batch from an array (k, m * n), whose last axis has n rows m times."""
+    """Select rows of the batch from an array (k, m * n), in which column j belongs to row j % n."""
     if a is None:
         return None
     part = a.reshape(len(a), a.shape[1] // n, n)[:, :, rows]
@@ -220,7 +224,7 @@ def _take(a, rows, n):
 
 
 def _take_rows(trace, rows):
-    """Return the trace of selected rows, with only the last two iterations."""
+    """Return a trace with only the given rows and the last two iterations."""
 
     def last_two(past):
         kept = [[_take(a, rows, trace.n) for a in arrays] for arrays in past[-2:]]
@@ -241,7 +245,7 @@ def _take_rows(trace, rows):
 
 
 def _unit_log_odds(energy, trace):
-    """Return the log-odds (n, n_variables) of units from the beliefs of their nodes."""
+    """Convert the beliefs of the nodes to log-odds (n, n_variables) of the units."""
     n = trace.n
     log_odds = np.empty((n, energy.n_variables), energy.dtype)
     for layer, part in enumerate(energy.structure.unit_slices):

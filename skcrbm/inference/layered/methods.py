@@ -1,4 +1,4 @@
-"""Message passing (sum-product, tree-reweighted, max-product) and mean field on layered models."""
+"""Pass messages on layered models: sum-product, tree-reweighted, max-product and mean field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skcrbm.kernels.layered_messages import Edges, expected_fields_vjp, send, se
 
 
 class MessageNetwork(LayeredNetwork):
-    """Sum-product or tree-reweighted messages.
+    """Passes sum-product or tree-reweighted messages.
 
     If `reweighted`, messages are weighted by the edge appearance probabilities rho of
     `Connection.edge_appearance`, else rho is 1. `with_input` is True if some inputs are not
@@ -35,7 +35,8 @@ class MessageNetwork(LayeredNetwork):
             pair, pair_table, pair_rho = connection.reweighting
             rho = connection.edge_appearance.astype(self.dtype)
             pair_rho = pair_rho.astype(self.dtype)
-            # If each table has a single rho, the pairs (table, rho) are the tables.
+            # If each table has a single rho, no list of pairs (table, rho) is needed: pair p has
+            # table p.
             if np.array_equal(pair_table, np.arange(connection.n_tables)):
                 pair_table, weights = None, weights / pair_rho[:, None, None]
             else:
@@ -58,9 +59,9 @@ class MessageNetwork(LayeredNetwork):
     def _sufficient(self, inputs):
         """Return the number of iterations after which the output does not change.
 
-        It is 2 if the graph is a star given the inputs: the message of a hidden node to the output
-        node then depends only on the inputs, and later iterations repeat the message of iteration
-        2. Otherwise all iterations are needed.
+        Two iterations are enough if the graph is a star given the inputs: then the message of a
+        hidden node to the output node depends only on the inputs, and later iterations repeat it.
+        Otherwise all iterations are needed.
         """
         star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
         return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
@@ -86,7 +87,7 @@ class MessageNetwork(LayeredNetwork):
                 messages[c] = np.zeros((len(edges.left), width * n), self.dtype)
 
     def _steps(self, trace, t):
-        """Yield (connection, edges, forward) for the steps of iteration t, in their order."""
+        """Yield the steps of iteration t in order, as tuples (connection, edges, forward)."""
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
@@ -96,7 +97,10 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):
-        """Return the messages in the opposite direction, which a step subtracts from beliefs."""
+        """Return the last messages in the direction opposite to a step.
+
+        The step subtracts these messages from the beliefs of the senders.
+        """
         if forward:
             return trace.backward[t - 1][c]
         return trace.forward[t if self.in_place else t - 1][c]
@@ -141,8 +145,9 @@ class MessageNetwork(LayeredNetwork):
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
         """Propagate gradients back through iteration t.
 
-        `direct` has the gradients of the messages of iteration t from their later uses. Return the
-        gradients of the messages of the iteration before.
+        `direct` maps (connection, forward) to the gradient with respect to a message of iteration
+        t, through the steps that subtract this message later. Return such gradients for the
+        messages of iteration t - 1.
         """
         direct = {} if direct is None else direct
         before = {}
@@ -167,13 +172,16 @@ class MessageNetwork(LayeredNetwork):
                 d_reverse,
                 d_tables[c][0 if forward else 1],
             )
-            # Add the gradient of the reverse messages to the iteration that computed them.
+            # Pass the gradient of the reverse messages to the iteration that computed them.
             now = self.in_place and not forward
             (direct if now else before)[c, not forward] = d_reverse
         return before
 
     def _finish(self, d_tables):
-        """Return the gradients of pairwise scores, flat by connection; None without messages."""
+        """Return the gradients of pairwise scores, one flat array per connection.
+
+        The item is None for a connection without messages.
+        """
         flat = []
         for connection, edges, d in zip(self.structure.connections, self.edges, d_tables):
             if d is None:
@@ -185,9 +193,10 @@ class MessageNetwork(LayeredNetwork):
         return flat
 
     def _pair_moments(self, trace, expected):
-        """Return sums of the pairwise beliefs P(x | y) q(y), flat by connection; y is on the right.
+        """Return sums of pairwise beliefs P(x | y) q(y), one flat array per connection.
 
-        These beliefs agree with the marginals q(y) of the right nodes.
+        x is a state of the left node and y a state of the right node. The pairwise beliefs agree
+        with the marginals q(y) of the right nodes.
         """
         flat = []
         for c, connection in enumerate(self.structure.connections):
@@ -224,12 +233,13 @@ class MessageNetwork(LayeredNetwork):
 class _Edges:
     """The edges of a connection, in the form that the kernels take.
 
-    Edges that have the same table and the same rho share an entry (table, rho) of a list of pairs.
+    There is a list of the distinct pairs (table, rho). Edges with the same table and the same rho
+    refer to the same pair.
     """
 
     left: np.ndarray  # (E,) node in the layer nearer to the input
     right: np.ndarray  # (E,) node in the layer nearer to the output
-    pair: np.ndarray  # (E,) number of the pair (table, rho) of each edge
+    pair: np.ndarray  # (E,) index of the pair (table, rho) of each edge
     rho: np.ndarray  # (E,) appearance probability
     pair_table: np.ndarray | None  # (P,) table of each pair; None if pair p has table p
     pair_rho: np.ndarray | None  # (P,) rho of each pair; None if rho is 1
@@ -259,17 +269,17 @@ class _Edges:
         return Edges(table, shift, self.right, self.left, self.pair, self.rho)
 
     def unshift(self, d_ahead, d_back):
-        """Return the gradients of W / rho from the gradients of the shifted tables."""
+        """Convert gradients by the shifted tables, in both directions, to gradients by W / rho."""
         return d_ahead * self.ahead[0][:, 1:], d_back * self.back[0][:, 1:]
 
     def collect(self, scaled, n_tables):
-        """Return the gradient of the tables from the gradient of W / rho of each pair."""
+        """Convert the gradients by W / rho of all pairs to the gradient by the tables W."""
         if self.pair_rho is not None:
             scaled = scaled / self.pair_rho[:, None, None]
         return self.sum_pairs(scaled, n_tables)
 
     def sum_pairs(self, values, n_tables):
-        """Sum values over the pairs (table, rho) that share each table of the connection."""
+        """Sum the values of all pairs (table, rho) with the same table, for each table."""
         if self.pair_table is None:
             return values
         total = np.zeros((n_tables, *values.shape[1:]), values.dtype)
@@ -278,7 +288,7 @@ class _Edges:
 
 
 class MaxProductNetwork(MessageNetwork):
-    """Max-product messages, which are used for decoding."""
+    """Passes max-product messages, which are used for decoding."""
 
     def __init__(self, model, schedule, n_iter, *, with_input):
         super().__init__(model, schedule, n_iter, reweighted=False, with_input=with_input)
@@ -305,7 +315,10 @@ def _with_reference(weights):
 
 
 def _shifted_table(weights):
-    """Return exp(W(x, y) - shift(y)), with a row for x = 0, and shift(y) = max_x W(x, y)."""
+    """Return exp(W(x, y) - shift(y)) and shift(y) = max_x W(x, y) for tables W.
+
+    A row of 0 for the reference state x = 0 is added to W first.
+    """
     full = _with_reference(weights)
     shift = np.zeros_like(full[:, 0])
     for x in range(weights.shape[1]):  # faster than max(axis=1), which has a short inner loop
@@ -314,17 +327,20 @@ def _shifted_table(weights):
 
 
 class MeanFieldNetwork(LayeredNetwork):
-    """Mean field: a message is the expectation of the pairwise score.
+    """Runs mean field, in which a message is the expectation of the pairwise score.
 
-    Messages depend only on the beliefs, which are computed once per iteration. Both schedules
-    therefore give the same result.
+    Messages depend only on the beliefs, which are computed once per iteration. Therefore both
+    schedules give the same result.
     """
 
     def _start(self, trace, n):
         """Do nothing, because mean field keeps no messages."""
 
     def _means(self, trace: Trace, t: int, layer: int) -> Any:
-        """Return the probabilities of states 1, 2, ... of the nodes of a layer; 0 if observed."""
+        """Return the probabilities of states 1, 2, ... of the nodes of a layer in iteration t.
+
+        The probabilities of observed and clamped nodes are 0, because they send no messages.
+        """
         belief = trace.beliefs[t][layer]
         if belief is None:
             return None
@@ -343,7 +359,7 @@ class MeanFieldNetwork(LayeredNetwork):
                 self._expect(c, means[c + 1], totals[c], False, trace.n)
 
     def _zero_weights(self, with_input):
-        first = 0 if with_input else 1  # number of the first connection with messages
+        first = 0 if with_input else 1  # index of the first connection with messages
         return [np.zeros_like(w) if c >= first else None for c, w in enumerate(self.weights)]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):

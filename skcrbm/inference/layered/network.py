@@ -1,14 +1,14 @@
-"""Truncated inference on layered models, and the gradient through its iterations.
+"""Run truncated inference on layered models, and backpropagate through the iterations.
 
-An iteration recomputes all beliefs from the current messages, then the messages from these beliefs,
-one connection after the other, from the input to the output. The "sequential" schedule updates
-messages in place; the "parallel" schedule computes all messages from the messages of the previous
-iteration. Messages start at 0, and beliefs are recomputed after the last iteration (Shen et al.
-2019, section 3).
+An iteration first recomputes all beliefs from the current messages. Then it recomputes the messages
+from the beliefs, one connection after the other, from the input to the output. The "sequential"
+schedule updates messages in place; the "parallel" schedule computes all messages from the messages
+of the previous iteration. Messages start at 0, and beliefs are recomputed after the last iteration
+(Shen et al. 2019, section 3).
 
 The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`. A
-result "flat by connection" is a list with an array for each connection, which has an entry for each
-pairwise score.
+result with "one flat array per connection" is a list of arrays, each with an entry for each
+pairwise score of the connection.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from skcrbm.utils.row_sparse import RowSparse, columns_used
 
 
 class Held(NamedTuple):
-    """Clamped nodes, as lists with an array for each layer, or None for layers without such nodes.
+    """Clamped nodes. Each field is a list with an item for each layer.
 
-    A clamped node sends no messages: its effect is added to the fields of its neighbours. Input
-    nodes are not included.
+    The item is an array, or None if the layer has no such nodes. A clamped node sends no messages:
+    its effect is added to the fields of its neighbours. Input nodes are not included.
     """
 
     free: list  # (n_nodes, n): 0 for clamped nodes, 1 for free nodes
@@ -38,7 +38,7 @@ class Held(NamedTuple):
 
     @classmethod
     def output(cls, depth: int, free: np.ndarray, states: np.ndarray) -> Held:
-        """Return a `Held` with nodes of the output layer only, which is layer number `depth`."""
+        """Return a `Held` in which only nodes of the output layer (index `depth`) are clamped."""
         others = [None] * depth
         return cls([*others, free], [*others, states], [*others, None])
 
@@ -47,24 +47,24 @@ class Held(NamedTuple):
 class LayeredInput:
     """Input of a layered model for a chunk of n rows: observed states of nodes, or unary scores."""
 
-    # ndarray or CSR matrix (n, D (l - 1)): means of the states of the input nodes, 0 if not
-    # observed; (n, 0) if `fields` is given
+    # Means of the states of the input nodes, as an array or CSR matrix (n, D (l - 1)); 0 for nodes
+    # that are not observed. The shape is (n, 0) if `fields` is given.
     means: Any
     missing: np.ndarray | None = None  # bool (n, D)
     held: Held | None = None  # clamped nodes, which `LayeredNetwork.gradient` does not support
-    # Unary scores by layer, (n_nodes, (k - 1) n), with the effect of the inputs on layer 1 added;
-    # they replace the inputs.
+    # Unary scores of each layer, (n_nodes, (k - 1) n). If given, they replace the inputs, and must
+    # contain the effect of the inputs on layer 1.
     fields: list | None = None
-    alike: bool = True  # True if iteration 1, in which all rows are equal, may be computed once
+    alike: bool = True  # True if iteration 1 may be computed once, because all rows are equal in it
 
 
 @dataclass
 class Trace:
-    """All beliefs and messages of a run; the index t is the number of the iteration, from 1."""
+    """All beliefs and messages of a run. The index t counts the iterations from 1."""
 
     inputs: LayeredInput
     complete: bool  # False if beliefs and messages that cannot reach the output were left out
-    n_iter: int  # number of iterations that were run; more would not change the output
+    n_iter: int  # number of iterations to run; further iterations are not needed for the output
     # beliefs[t][layer] (n_nodes, (n_states - 1) n): log-odds against state 0, None if not needed.
     # The last entry, n_iter + 1, holds the result.
     beliefs: list
@@ -90,7 +90,7 @@ class Trace:
 
 
 class LayeredNetwork:
-    """Base class of the iterations of a method on a `LayeredModel` or `LayeredEnergy`."""
+    """Runs the iterations of a method on a `LayeredModel` or `LayeredEnergy`; a base class."""
 
     def __init__(self, model: Any, schedule: str, n_iter: int):
         self.structure = model.structure
@@ -123,7 +123,10 @@ class LayeredNetwork:
         return trace
 
     def _begin(self, inputs, complete, n_iter):
-        """Return the trace before the next iteration, and fields by layer for later iterations."""
+        """Prepare a run: return its trace, and the unary scores of each layer from iteration 2 on.
+
+        The trace already contains iteration 1 if this iteration is shared by all rows.
+        """
         n = inputs.means.shape[0]
         base, seen = self._fields(inputs, n)
         later = [b if s is None else b + s for b, s in zip(base, seen, strict=True)]
@@ -137,7 +140,10 @@ class LayeredNetwork:
         return trace, later
 
     def _advance(self, trace, t, later):
-        """Run iteration t: send messages from its beliefs, and append the beliefs of t + 1."""
+        """Run iteration t: send messages, and append the beliefs of iteration t + 1 to `trace`.
+
+        `later` has the unary scores of each layer, to which the messages are added.
+        """
         beliefs = [
             b.copy() if b is not None and self._needed(layer, t, trace) else None
             for layer, b in enumerate(later)
@@ -146,7 +152,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return the unary scores by layer, and the scores that inputs add from iteration 2 on."""
+        """Return two lists by layer: unary scores, and scores that inputs add after iteration 1."""
         seen = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
@@ -157,7 +163,11 @@ class LayeredNetwork:
         return base, [None if f is None else f - b for f, b in zip(inputs.fields, base)]
 
     def _with_held(self, held, base, later, n):
-        """Add -inf for barred states to all scores, and the effect of clamped nodes to `later`."""
+        """Return `base` and `later` with the effect of clamped nodes.
+
+        Barred states get the score -inf in both. The expected pairwise scores with clamped nodes
+        are added only to `later`, the scores from iteration 2 on.
+        """
         base, later = (
             [
                 None if b is None else b.copy() if barred is None else b + barred
@@ -173,7 +183,10 @@ class LayeredNetwork:
         return base, later
 
     def _expect(self, c, mean, total, forward, n):
-        """Add the expected pairwise scores of connection c to `total`, in either direction."""
+        """Add the expected pairwise scores of connection c to `total`.
+
+        `mean` belongs to the nodes nearer to the input if `forward`, else to the other nodes.
+        """
         connection = self.structure.connections[c]
         if connection.dense:
             matrix = connection.matrix(self.weights[c])
@@ -254,7 +267,10 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _iterate(self, trace: Trace, t: int, totals: list) -> None:
-        """Compute the messages of iteration t from its beliefs; add the messages to `totals`."""
+        """Compute the messages of iteration t from the beliefs ``trace.beliefs[t]``.
+
+        Store the messages in `trace`, and add them to `totals`, the beliefs of iteration t + 1.
+        """
         raise NotImplementedError
 
     def _zero_weights(self, with_input: bool) -> list:
@@ -269,21 +285,26 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _finish(self, d_weights: list) -> list[Any]:
-        """Return the gradients of pairwise scores, flat by connection; None without messages."""
+        """Return the gradients of pairwise scores, one flat array per connection.
+
+        The item is None for a connection without messages.
+        """
         raise NotImplementedError
 
     def _pair_moments(self, trace: Trace, expected: list) -> list[Any]:
-        """Return the moments of pairs of free nodes, flat by connection, from weighted means."""
+        """Return the moments of pairs of free nodes, one flat array per connection.
+
+        `expected` has the state probabilities of each layer, multiplied by the row weights.
+        """
         raise NotImplementedError
 
     # ----------------------------------------------------------------- backward
 
     def gradient(self, trace: Trace, d_output: np.ndarray) -> LayeredParams:
-        """Return the gradient, by all parameters, of a function of the beliefs of the output.
+        """Return the gradient of a function of the output beliefs with respect to all parameters.
 
-        The gradient is summed over the rows. `trace` comes from ``run(..., keep=True)``;
-        `d_output` (n_outputs, (k - 1) n) is the derivative of the function by the beliefs of the
-        output.
+        The gradient is summed over the rows. `trace` comes from ``run(..., keep=True)``. `d_output`
+        (n_outputs, (k - 1) n) is the derivative of the function with respect to the output beliefs.
         """
         n, inputs = trace.n, trace.inputs
         depth = self.structure.depth
@@ -292,7 +313,7 @@ class LayeredNetwork:
         d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
         d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
-        # At step t, d_beliefs are the derivatives by the beliefs of iteration t + 1.
+        # At step t, d_beliefs has the derivatives with respect to the beliefs of iteration t + 1.
         for t in range(trace.n_iter, -1, -1):
             for layer, d in enumerate(d_beliefs):
                 if d is not None:
@@ -314,7 +335,10 @@ class LayeredNetwork:
         return self.structure.params(d_unaries, flat)
 
     def _input_gradient(self, inputs, d_field):
-        """Return the gradient of the input weights, a flat array or `RowSparse`, from `d_field`."""
+        """Return the gradient of the input weights, as a flat array or a `RowSparse`.
+
+        `d_field` has the derivatives with respect to the scores that inputs add to layer 1.
+        """
         connection = self.structure.connections[0]
         n = inputs.means.shape[0]
         if connection.dense:
@@ -325,7 +349,10 @@ class LayeredNetwork:
         return self._products(0, _lanes(inputs.means, connection.n_left), d_field, n)
 
     def moments(self, trace: Trace, row_weight: np.ndarray) -> LayeredParams:
-        """Return the moments of a complete run, summed over rows: the gradient of log Z."""
+        """Return the moments of a complete run, summed over the rows with weights `row_weight`.
+
+        The moments are the gradient of log Z, approximated by the beliefs.
+        """
         free, held = self._means_of_nodes(trace, row_weight)
         means = [f if h is None else f + h for f, h in zip(free, held, strict=True)]
         unaries = [
@@ -338,14 +365,17 @@ class LayeredNetwork:
         return self.structure.params(unaries, flat)
 
     def pair_moments(self, trace: Trace, row_weight: np.ndarray) -> list[Any]:
-        """Return the moments of pairs of free nodes, summed over rows, flat by connection.
+        """Sum the moments of pairs of free nodes over rows; return one flat array per connection.
 
-        The entry of the input is None if all inputs are observed.
+        The item of the input connection is None if all inputs are observed.
         """
         return self._pairs(trace, *self._means_of_nodes(trace, row_weight))
 
     def _means_of_nodes(self, trace, row_weight):
-        """Return the weighted state probabilities of free nodes and of clamped nodes, by layer."""
+        """Return two lists by layer: state probabilities of the free and of the clamped nodes.
+
+        The probabilities are multiplied by the row weights.
+        """
         n = trace.n
         weight = row_weight.astype(self.dtype)
         free: list[Any] = []
@@ -365,11 +395,14 @@ class LayeredNetwork:
         return free, held
 
     def _pairs(self, trace, free, held):
-        """Return the moments of pairs, flat by connection, from the weighted means of nodes."""
+        """Return the moments of all pairs of nodes, one flat array per connection.
+
+        `free` and `held` are the results of `_means_of_nodes`.
+        """
         flat = self._pair_moments(trace, free)
         for c in range(self.structure.depth):
-            # A clamped node is independent of its neighbours, so the moments are products of
-            # means. One of the two means includes the weight of the row.
+            # Add products of means, because a clamped node is independent of its neighbours. One of
+            # the two means is already multiplied by the weight of the row.
             if held[c] is not None:
                 right = free[c + 1] if held[c + 1] is None else free[c + 1] + held[c + 1]
                 flat[c] = flat[c] + self._products(c, trace.inputs.held.states[c], right, trace.n)
@@ -379,7 +412,10 @@ class LayeredNetwork:
         return flat
 
     def _products(self, c, left, right, n):
-        """Return products of left and right means, summed over rows, for each pairwise score."""
+        """Return, for each pairwise score, the product of two means, summed over the rows.
+
+        `left` and `right` are the means of the nodes on both sides of connection c.
+        """
         connection = self.structure.connections[c]
         if connection.dense:
             return (left.reshape(-1, n) @ right.reshape(-1, n).T).ravel()
@@ -398,7 +434,7 @@ class LayeredNetwork:
 
 
 def probabilities(belief: np.ndarray, n: int) -> np.ndarray:
-    """Return the probabilities (n_nodes, n_states, n) of log-odds (n_nodes, (n_states - 1) n)."""
+    """Convert log-odds (n_nodes, (n_states - 1) n) to probabilities (n_nodes, n_states, n)."""
     scores = belief.reshape(len(belief), -1, n)
     scores = np.concatenate([np.zeros((len(belief), 1, n), belief.dtype), scores], axis=1)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -406,7 +442,7 @@ def probabilities(belief: np.ndarray, n: int) -> np.ndarray:
 
 
 def _lane_sums(a, n):
-    """Return the sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
+    """Sum an array (n_nodes, (n_states - 1) n) over the n rows."""
     # einsum is faster than sum(axis=2) if there are few rows.
     return np.einsum("isr->is", a.reshape(len(a), a.shape[1] // n, n))
 

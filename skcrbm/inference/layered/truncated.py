@@ -77,7 +77,7 @@ class TruncatedInference(Options):
             )
 
     def network(self, model: LayeredModel) -> LayeredNetwork:
-        """Return the network that runs these iterations on a model."""
+        """Return the network that runs truncated inference on a model."""
         # Imported on first use because the networks need Numba.
         from skcrbm.inference.layered.methods import MeanFieldNetwork, MessageNetwork
 

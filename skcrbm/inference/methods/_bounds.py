@@ -32,16 +32,16 @@ class DualDecomposition(InferenceMethod):
     as p grows.
 
     The right side is convex in the shifts s. It is minimised by subgradient steps, whose length is
-    Polyak's step towards the best state found or towards a level above it [2]_. The lowest bound is
-    kept. From time to time the average state of the parts is rounded, and improved by flips of
-    single units. If all parts agree on a state, this state is proven to be the best. They agree if
-    couplings are weak, biases are strong, or all couplings are attractive. With strong couplings of
-    both signs a gap remains, however many steps are taken.
+    Polyak's step towards the value of the best state found, or towards a level above this value
+    [2]_. The lowest bound is kept. From time to time the average state of the parts is rounded, and
+    improved by flips of single units. If all parts agree on a state, this state is proven to be the
+    best. They agree if couplings are weak, biases are strong, or all couplings are attractive. With
+    strong couplings of both signs a gap remains, however many steps are taken.
 
-    Branch and bound closes the gap: a unit on which the parts disagree is clamped to 0 and to 1,
-    and both halves are bounded, starting from the current shifts. If there is no search
-    (``node_limit=1``), the bound comes from the dual decomposition alone. If the search reaches its
-    limit, the bound is the highest bound of the remaining nodes.
+    Branch and bound closes the gap: a unit on which the parts disagree is clamped to 0 in one node
+    and to 1 in another, and both nodes are bounded, starting from the current shifts. If there is
+    no search (``node_limit=1``), the bound comes from the dual decomposition alone. If the search
+    reaches its limit, the bound is the highest bound of the remaining nodes.
 
     The method works on an `RBMEnergy`, in float64 whatever the dtype of the energy; an allowance
     for rounding errors is added to the bound. `n_iter` counts the steps of all nodes; each step
@@ -52,9 +52,9 @@ class DualDecomposition(InferenceMethod):
     max_iter : int, default=1000
         Largest number of steps before the search.
     tol : float, default=1e-6
-        Largest difference between the bound and the value of a state that counts as proven to be
-        the best, up to rounding. The model has then converged. If there is no search, the model
-        has also converged if the bound is at most this much above the level that the steps aim at.
+        A state counts as proven to be the best if the bound exceeds its value by at most `tol`, up
+        to rounding. The model has then converged. If there is no search, the model has also
+        converged if the bound is at most `tol` above the level that the steps aim at.
     node_limit : int, default=1000
         Largest number of nodes of the search tree of a model, including the first node.
 
@@ -107,8 +107,8 @@ class MPLP(_PairwiseBound):
     MPLP is coordinate descent on the dual of the linear program that `LinearProgram` solves. A
     sweep updates the edges in their order: an update sends half of the message that max-product
     would send along the edge, and keeps half of the message in the opposite direction. No update
-    raises the bound, and the bound is valid after any number of sweeps, but it may converge to a
-    value above the optimum of the program. After each sweep the variables take the values that
+    raises the bound, and the bound is valid after any number of sweeps. But the bound may converge
+    to a value above the optimum of the program. After each sweep the variables take the values that
     their beliefs prefer. The best of all these states is returned; `gap` is an upper bound of how
     much a better state could exceed its score. Numbers are computed in float64 whatever the dtype;
     an allowance for rounding errors is added to the bound.
@@ -152,8 +152,8 @@ class MPLP(_PairwiseBound):
 class LinearProgram(_PairwiseBound):
     """MAP of a pairwise model, with a bound, by the linear program of the local polytope [1]_.
 
-    The program relaxes the search for the best state: it maximises over a number in [0, 1] for
-    each variable and each pair, with constraints between every pair and its two variables. The
+    The program relaxes the search for the best state: variables and pairs may take any value in
+    [0, 1] instead of 0 or 1, with constraints between every pair and its two variables. The
     result is exact on trees and if all couplings are attractive. If couplings are frustrated, as in
     a triangle of three variables that all prefer to differ, some variables are one half and the
     bound is too high. Variables above one half are 1 in the returned state; `gap` is an upper bound

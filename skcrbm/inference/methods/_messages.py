@@ -11,11 +11,12 @@ from sklearn.utils._param_validation import Interval
 from skcrbm.inference.base import IterativeMethod, Query
 from skcrbm.utils.validation import kernel_array
 
-# A log-odds may change by this many times the tolerance of the probabilities in a model that has
-# converged. The condition matters only for beliefs above 0.999: their log-odds may still change
-# when their probabilities do not.
+# A model has not converged while a log-odds changes by more than this many times `tol`, the
+# tolerance for probabilities. The condition matters only for beliefs above 0.999, whose log-odds
+# may still change when the probabilities no longer do.
 _SLACK_PER_TOL = 1000.0
-# Rounding error of a sum of messages, in units of eps times the largest possible value of the sum.
+# A change of a sum of messages may be a rounding error up to this many times eps times the largest
+# possible value of the sum.
 _SLACK_ROUNDING = 32.0
 
 
@@ -79,22 +80,22 @@ class SumProduct(MessagePassing):
     information than messages from the hidden units. Pairwise beliefs agree with the visible
     marginals after any number of iterations, and with the hidden marginals at convergence.
 
-    In an `IsingEnergy` the labels take turns: each label reads its messages and sends messages to
-    all other labels. Pairwise beliefs always agree with the marginals.
+    In an `IsingEnergy` the labels are visited in turn: each label reads the messages to it, and
+    sends messages to all other labels. Pairwise beliefs always agree with the marginals.
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
     of the previous iteration. The time for an OR or AND factor is proportional to the number of its
-    inputs. A table whose variables are all in another table is first added to that table, because
-    messages between the two would go in a circle. Entry probabilities are the beliefs of the
-    factors, which agree with the marginals at convergence. If variables have more than two states,
-    they are visited in turn, forward and backward, which takes fewer iterations; on trees two are
-    enough. If messages or factors show that a model has no possible state, the model is reported as
-    not converged.
+    inputs. A table whose variables are all in another table is first added to the other table,
+    because messages between the two tables would form a cycle. The statistics (probabilities of
+    table entries) are the beliefs of the factors, which agree with the marginals at convergence. If
+    variables have more than two states, they are visited in turn, forward and backward, which takes
+    fewer iterations: on trees two iterations are enough. If messages or factors show that a model
+    has no possible state, the model is reported as not converged.
 
-    Messages are kept as odds, at one division for each edge and iteration, if products of messages
-    fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5. Otherwise they
-    are kept as log-odds, and an iteration takes three to six times as long. Both give the same
-    numbers, up to rounding.
+    Messages are stored as odds, at one division for each edge and iteration, if products of
+    messages fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5.
+    Otherwise messages are stored as log-odds, and an iteration takes three to six times as long.
+    Both give the same numbers, up to rounding.
 
     Parameters
     ----------
@@ -128,21 +129,21 @@ class SumProduct(MessagePassing):
 class TreeReweighted(MessagePassing):
     """Tree-reweighted belief propagation (Wainwright, Jaakkola and Willsky 2005).
 
-    Each edge has an appearance probability rho, the probability that a random spanning tree
-    contains the edge, which weights its messages. At convergence log Z is an upper bound. The
-    beliefs solve a concave problem, so that the fixed point is unique. On trees rho is 1, and the
-    method is exact and equals sum-product.
+    The messages of each edge are weighted by its appearance probability rho, the probability that
+    a random spanning tree contains the edge. At convergence the returned log Z is an upper bound.
+    The beliefs solve a concave problem, so that the fixed point is unique. On trees rho is 1, and
+    the method is exact and equals sum-product.
 
     In an RBM the graph is the complete bipartite graph, and ``rho = (V + H - 1) / (V H)`` for each
     edge.
 
-    In an `IsingEnergy` the labels take turns, and the spanning trees are drawn uniformly from the
-    graph of non-zero couplings. Then rho is the effective resistance of the edge: ``2 / L`` on the
-    complete graph, 1 on trees.
+    In an `IsingEnergy` the labels are visited in turn, and the random spanning trees are uniform
+    over the graph of non-zero couplings. Then rho is the effective resistance of the edge:
+    ``2 / L`` on the complete graph, 1 on trees.
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, which often
-    needs a damping of 0.5. Instead of spanning trees there are random acyclic sets of factors: a
-    factor can be added to a set if all its variables are in different components. These sets are
+    needs a damping of 0.5. Random acyclic sets of factors take the place of spanning trees: a
+    factor can be added to a set if all its variables are in different components. The sets are
     uniform spanning trees if no factor has more than two variables and there are at most 1500
     variables; otherwise factors are added greedily in random order. The bound is valid for tables
     of any size.
@@ -184,10 +185,10 @@ class MaxProduct(StateMessagePassing):
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
     of the previous iteration, and all variables take the values that their beliefs prefer. If two
     values of a variable are equally good, variables are decided one after the other, each given
-    the variables before it, which is exact on trees. On graphs with circles the state is at least
-    as good as the states that coordinate ascent ("icm") finds from it and from the fields. A model
-    has not converged if its state is impossible, which causes a warning, or if coordinate ascent
-    improves the state. Converged messages on a graph with circles do not prove that a state is the
+    the variables before it, which is exact on trees. On graphs with cycles, coordinate ascent
+    ("icm") starts from this state and from the fields, and the best state is returned. A model has
+    not converged if its state is impossible, which causes a warning, or if coordinate ascent
+    improves the state. Converged messages on a graph with cycles do not prove that a state is the
     best.
 
     Parameters
@@ -262,13 +263,13 @@ class MixedProduct(StateMessagePassing):
 class MeanField(IterativeMethod):
     """Mean field: a fully factorised approximation ``q(v, h) = prod_i q(v_i) prod_j q(h_j)``.
 
-    Log Z is a lower bound, which no iteration decreases; pairwise beliefs are products of
-    marginals. In an RBM an iteration updates all hidden beliefs, ``tau_h = sigma(c + W' tau_v)``,
-    then all visible beliefs, ``tau_v = sigma(b + W tau_h)``; visible beliefs start at ``sigma(b)``.
-    The labels of an `IsingEnergy` are updated one after the other,
-    ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``, and so are the variables of a `FactorGraphEnergy`.
-    If the beliefs of a factor graph give impossible states a probability of 0.001 or more, the
-    model is reported as not converged.
+    The returned log Z is a lower bound, which no iteration decreases. Pairwise beliefs are products
+    of marginals. In an RBM an iteration updates all hidden beliefs,
+    ``tau_h = sigma(c + W' tau_v)``, then all visible beliefs, ``tau_v = sigma(b + W tau_h)``;
+    visible beliefs start at ``sigma(b)``. The labels of an `IsingEnergy` are updated one after the
+    other, ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``, and so are the variables of a
+    `FactorGraphEnergy`. If the beliefs of a factor graph give impossible states a probability of
+    0.001 or more, the model is reported as not converged.
 
     Parameters
     ----------
@@ -301,7 +302,7 @@ class MeanField(IterativeMethod):
 
 
 class Beliefs(NamedTuple):
-    """State of a method that continues from its beliefs alone, such as mean field."""
+    """State of a method, such as mean field, that needs only its beliefs to continue."""
 
     # Log-odds (N, n_variables) of the beliefs.
     log_odds: np.ndarray
@@ -312,8 +313,8 @@ class Messages(NamedTuple):
 
     # Name of the method that sent the messages.
     method: str
-    # Messages. RBMs: (N, V, H), visible -> hidden. Ising models: (N, L, L), k -> i in
-    # values[n, i, k]. Factor graphs: (N, E), factor -> variable.
+    # The messages. RBMs: (N, V, H), visible -> hidden. Ising models: (N, L, L), where
+    # values[n, i, k] is the message k -> i. Factor graphs: (N, E), factor -> variable.
     values: np.ndarray
     # Finite log-odds (N, n_variables) of the beliefs; 0 for clamped variables.
     log_odds: np.ndarray
@@ -321,7 +322,10 @@ class Messages(NamedTuple):
     in_logs: bool
 
     def values_for(self, rows: Any, in_logs: bool, dtype: np.dtype) -> np.ndarray:
-        """Return the messages of the models `rows` for a kernel, as log-odds or odds in `dtype`."""
+        """Return the messages of the models `rows` for a kernel, as an array of `dtype`.
+
+        The messages are log-odds if `in_logs`, else odds.
+        """
         values = self.values[rows]
         if self.in_logs and not in_logs:
             with np.errstate(over="ignore"):  # inf is valid: kernels limit messages by couplings
@@ -362,7 +366,7 @@ def earlier_messages(
 def convergence_slack(tol: float, norm: float, dtype: np.dtype) -> float:
     """Return the largest change of the log-odds of a belief at which a model has converged.
 
-    `tol` is the largest change of a belief as a probability. `norm` is the largest sum of
-    |messages| to a unit, as log-odds; it determines the rounding error.
+    `tol` is the largest change of a belief as a probability. `norm` is the largest sum of absolute
+    log-messages to a unit, which determines the rounding error.
     """
     return _SLACK_PER_TOL * tol + _SLACK_ROUNDING * float(np.finfo(dtype).eps) * norm

@@ -25,9 +25,10 @@ class _RandomMethod(InferenceMethod):
 class Gibbs(_RandomMethod):
     """Samples and marginals by block Gibbs sampling.
 
-    Marginals are averages over sweeps and chains of the probabilities from which the states were
-    drawn (Rao-Blackwellised). Statistics are averages of the states, but with the probabilities of
-    the last block in place of its states: ``v_i P(h_j = 1 | v)`` for RBMs. The error of marginals
+    Marginals are Rao-Blackwellised: the probabilities from which the states were drawn are averaged
+    over sweeps and chains. Statistics are averages of the states, except that the states of the
+    last block are replaced by their probabilities: ``v_i P(h_j = 1 | v)`` for RBMs. The error of
+    marginals
     and statistics is inversely proportional to the square root of the number of independent sweeps.
     All models of a batch use the same random numbers for marginals and statistics, so that an
     answer does not depend on the rest of the batch; as a drawback, errors of different models are
@@ -35,8 +36,9 @@ class Gibbs(_RandomMethod):
     ``s % n_chains``, so that successive samples of a chain are `n_chains` positions apart.
 
     If variables have K states, a sweep draws one of the K states of each variable, and marginals
-    have shape (N, n, K). The chains do not converge if weights of 0 separate the states into groups
-    between which no sequence of changes of single variables leads.
+    have shape (N, n, K). The chains do not converge if states of weight 0 separate the other states
+    into groups, such that no sequence of changes of single variables leads from one group to
+    another.
 
     A model has converged if the split R-hat, which compares the variance between and within the
     halves of the chains, is at most `max_rhat` for the probability of every unit (Gelman et al.
@@ -364,11 +366,12 @@ class PerturbAndMaxProduct(_RandomMethod):
 class AnnealedImportanceSampling(_RandomMethod):
     """Log Z by annealed importance sampling (Neal 2001; Salakhutdinov and Murray 2008).
 
-    Chains start from the model without couplings, whose log Z is known. The couplings are then
-    multiplied by beta, which grows from 0 to 1 in equal steps, with a Gibbs sweep at each step. The
-    hidden units of an RBM are summed out of the importance weights. The couplings of a factor graph
-    are all its log-potentials, including tables of a single variable. A factor graph with entries
-    of -inf, OR or AND factors is refused, because its variables are not independent at beta = 0.
+    Chains start from the model without couplings, whose log Z is known. In the next models the
+    couplings are multiplied by beta, which grows from 0 to 1 in equal steps, with a Gibbs sweep at
+    each step. The hidden units of an RBM are summed out of the importance weights. The couplings of
+    a factor graph are all its log-potentials, including tables of a single variable. A factor graph
+    with entries of -inf, OR or AND factors is refused, because its variables are not independent at
+    beta = 0.
 
     The result has `standard_error` and `effective_sample_size`, between 1 and the number of chains.
     The standard error comes from the delta method, and is enlarged if single chains have large

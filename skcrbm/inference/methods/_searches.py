@@ -17,15 +17,16 @@ from skcrbm.utils.validation import as_float_array
 class BranchAndBound(InferenceMethod):
     """MAP of an `IsingEnergy` or `FactorGraphEnergy` by branch and bound, with a proof.
 
-    The method is a depth-first search over the labels. Labels whose sign the other labels can least
-    change come first. The state is optimal up to rounding (1e-11 of the largest field) unless the
-    search of a model reaches the limit of nodes; the `gap` of such a model is positive, and it has
-    not converged. `n_iter` counts nodes.
+    The method is a depth-first search over the labels. The search decides first the labels whose
+    sign the other labels can change least. The state is optimal up to rounding (1e-11 of the
+    largest field) unless the search of a model reaches the limit of nodes. Such a model has not
+    converged, and has a positive `gap`. `n_iter` counts nodes.
 
     For an `IsingEnergy` the search starts from the local optimum of "icm". Bounds come from the
-    fields and, if these are weak, also from reparametrised costs of pairs [1]_. A factor graph must
-    have only tables without weights of 0. Its score is written as a sum of products over cliques
-    of -1/+1 variables, and the bounds are the fields plus the largest sum that the cliques can add.
+    fields and, if these bounds are weak, also from reparametrised costs of pairs [1]_. All factors
+    of a factor graph must be tables without entries of weight 0. The score is written as a sum of
+    products over cliques of -1/+1 variables, and the bounds are the fields plus the largest sum
+    that the cliques can add.
 
     Parameters
     ----------
@@ -153,43 +154,46 @@ class ICM(IterativeMethod):
 class MapSearch(InferenceMethod):
     """Best state of a factor graph by elimination, moves of many variables, and branch and bound.
 
-    The model is first made smaller: the values of held variables are put into the tables, states
-    that no table allows to be completed are removed [1]_, and variables with few neighbours are
-    maximised out. Each connected part of the rest is then solved separately. If the tables of
-    variable elimination are small, elimination finds the best state. Otherwise four searches
-    share the work:
+    The model is first made smaller: clamped variables are replaced by their values, states that are
+    impossible in every entry of some table are removed [1]_, and variables with few neighbours are
+    maximised out. Each connected part of the remaining model is then solved separately. If the
+    tables of variable elimination are small, elimination finds the best state. Otherwise four
+    searches share the work:
 
-    - Random induced forests, that is sets of variables without a cycle among them, are drawn given
-      all other variables at a temperature that falls to 0, where they are maximised exactly
-      [2]_. Each cooling starts from the last state or the best state, and later coolings are
-      longer. A weight of 0 is a penalty, which grows until the state is possible.
-    - Sweeps along a frontier maximise parts of bounded width, such as strips of a lattice, given
-      the variables around them. Each sweep starts from the best state, disturbed by noise; then
-      the connected parts that became better are copied to the best state [4]_.
+    - Forest moves draw random induced forests (sets of variables without a cycle among them) given
+      all other variables [2]_. The temperature falls to 0, where the forests are maximised exactly.
+      Each cooling starts from the last state or the best state, and later coolings are longer. An
+      entry of weight 0 costs a penalty, which grows until the state is possible.
+    - Frontier sweeps maximise parts of bounded width, such as strips of a lattice, given the
+      variables around them. The sweeps start from the best state, disturbed by noise. Then the
+      connected parts that became better are copied to the best state [4]_.
     - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
       give a state to start from.
     - A depth-first branch and bound uses mini-buckets [3]_ of the tables that MPLP has shifted.
 
     A model has converged if its state is proven to be the best, up to rounding; its `gap` is then
-    0. If no possible state was found, a warning says so, and the gap is infinite. Computed in
-    float64 whatever the dtype. `n_iter` counts nodes, 0 if elimination sufficed.
+    0. If no possible state was found, a warning says so, and the gap is infinite. All numbers are
+    computed in float64, whatever the dtype of the energy. `n_iter` counts nodes; it is 0 if
+    elimination found the best state.
 
-    For a `FactorGraphEnergy` of variables with any number of states, `IsingEnergy` and
-    `SparseIsingEnergy`. Without a time limit the answer depends on `random_state` and the other
-    options alone; with a time limit it also depends on the speed of the machine.
+    The method works on an `IsingEnergy`, a `SparseIsingEnergy`, or a `FactorGraphEnergy` of
+    variables with any number of states. Without a time limit the answer depends on `random_state`
+    and the other options alone; with a time limit it also depends on the speed of the machine.
 
     Parameters
     ----------
     time_limit : float or None, default=None
-        Largest number of seconds for a model, apart from compilation. None is no limit.
+        Largest number of seconds for a model, apart from compilation. None: no limit.
     max_nodes : int or None, default=10_000_000
         Largest number of nodes for a model. A node is the choice of a state for a variable, in a
-        move or in the search tree; sixteen table entries of a bound count as a node, too. Some
-        million nodes take a second. None is no limit and needs a time limit.
+        move or in the search tree; sixteen table entries in the computation of the bound also count
+        as a node. A second is enough for a few million nodes. None: no limit, which is valid only
+        with a time limit.
     random_state : int, RandomState or None, default=None
         Seed of the search. All models use the same random numbers.
     max_entries : int, default=2**24
-        Largest table that elimination may make, in entries. Elimination counts no nodes.
+        Largest number of entries of a table that elimination may make. Elimination does not count
+        as nodes.
 
     Raises
     ------
@@ -242,7 +246,7 @@ class MapSearch(InferenceMethod):
 
     @property
     def is_random(self) -> bool:
-        """True: the search draws random numbers."""
+        """Whether answers depend on the option `random_state`; always True."""
         return True
 
     def check_options(self) -> None:
@@ -257,8 +261,8 @@ class SimulatedAnnealing(InferenceMethod):
 
     A run starts from a random state and makes `n_sweeps` sweeps over all variables. In a sweep,
     fields and couplings are multiplied by beta, which grows from sweep to sweep. The run keeps the
-    best of the states at the ends of sweeps, and at last improves it by the steps of `ICM` if the
-    energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
+    best of the states at the ends of the sweeps. Finally the steps of `ICM` improve this state if
+    the energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
     proposes to flip each variable (Metropolis et al. 1953); a sweep over a million variables with a
     few neighbours each takes about ten milliseconds. For other energies the method uses the sweeps
     of `Gibbs`, for each model in turn.

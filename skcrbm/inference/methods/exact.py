@@ -1,4 +1,4 @@
-"""Options of "exact", and helpers of its solvers: parts of a query, estimate of the time."""
+"""Options of "exact", and functions that split a query into parts and estimate the time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Exact(InferenceMethod):
     """Exact inference by enumerating states or eliminating variables.
 
     For an `RBMEnergy` the states of the smaller layer are enumerated, and the other layer is
-    summed out analytically. For an `IsingEnergy` all states of the free labels are enumerated, and
-    for an energy without a special solver all states of the free variables.
+    summed out analytically. For an `IsingEnergy` all states of the free labels are enumerated. For
+    an energy without a special solver all states of the free variables are enumerated.
 
     For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, by the
     min-fill rule: the next variable is always a variable whose elimination adds the fewest edges
@@ -39,10 +39,10 @@ class Exact(InferenceMethod):
     neighbours of a variable when it is eliminated, and the cost is the size of a table of width + 1
     variables.
 
-    "map" is the best joint state, and "marginal_map" the visible state with the largest sum over
-    hidden states, for which the visible layer is enumerated. If several states are equally good,
+    "map" is the best joint state. "marginal_map" is the visible state with the largest sum over
+    hidden states; the visible layer is enumerated to find it. If several states are equally good,
     the first in binary order is returned. "samples" are independent. All numbers are computed in
-    float64 whatever the dtype of the energy. The cost is 2^min(V, H) max(V, H) for an RBM, 2^V H
+    float64, whatever the dtype of the energy. The cost is 2^min(V, H) max(V, H) for an RBM, 2^V H
     for its "marginal_map", and 2^L for an Ising model with L free labels.
 
     Parameters
@@ -100,16 +100,20 @@ def answer_in_parts(
     best: Callable[..., dict],
     draw: Callable[..., dict],
 ) -> dict[str, Any]:
-    """Split a query into parts, answer each part by its solver, and merge the answers.
+    """Split a query into up to three parts, call a solver for each part, and merge the answers.
 
-    `sums` computes marginals, statistics and log Z; `best` computes "map" and "marginal_map", with
-    max-marginals; `draw` computes samples. The log-odds of the result belong to the marginals if
-    marginals are requested; otherwise they are max-marginals.
+    - `sums` computes marginals, statistics and log Z.
+    - `best` computes "map" and "marginal_map", with max-marginals.
+    - `draw` computes samples.
+
+    The log-odds of the result belong to the marginals if marginals are requested; otherwise they
+    belong to the max-marginals.
     """
     _check_time(energy, query)
     fields = {}
     parts = [(best, _STATES), (sums, _SUMS), (draw, _SAMPLES)]
-    if "marginals" not in query.returns:  # the log-odds of the last part are kept
+    # The log-odds of the last part win, so max-marginals must come last without "marginals".
+    if "marginals" not in query.returns:
         parts.reverse()
     for solve, part in parts:
         asked = query.returns & part
@@ -132,15 +136,17 @@ def exact_seconds(energy: BaseEnergy, returns: Iterable[str]) -> float:
 
 
 def _sizes(energy, query):
-    """Return the number of enumerated variables (N,), and of other variables in each state."""
+    """Return the number of enumerated variables (N,), and the cost of a state.
+
+    The cost is the number of variables that are not enumerated, at least 1.
+    """
     free, k = energy.free, energy.n_enumerated(query)
     n_free = free.sum(axis=1)
     if energy.n_hidden == 0:
         n_visited = np.minimum(k, n_free)
         return n_visited, np.maximum(1, n_free - n_visited)
-    # The states of a layer are enumerated. Clamped units of the other layer cost as much as free
-    # units. Clamped units of the enumerated layer are skipped only by the search for the best
-    # state.
+    # The states of one layer are enumerated. Clamped units of the other layer cost as much as free
+    # units. Only the search for the best state skips clamped units of the enumerated layer.
     n_visited = np.full(len(free), k)
     if query in _STATES:
         visible_first = query == "marginal_map" or energy.n_visible < energy.n_hidden
@@ -154,7 +160,7 @@ def _check_time(energy, query):
     if seconds <= MAX_EXACT_SECONDS:
         return
     n_units = max(_sizes(energy, part)[0].max() for part in query.returns)
-    if n_units <= MAX_UNITS:  # the solvers refuse larger models, with a message about the size
+    if n_units <= MAX_UNITS:  # else the solver raises an error about the number of units
         raise ValueError(
             f"'exact' would enumerate 2^{n_units} states of each of {energy.n_models} models, "
             f"about {seconds / 3600:.0f} hours on one core. Use 'sum_product' or another "
@@ -163,7 +169,7 @@ def _check_time(energy, query):
 
 
 def _score(energy, query, states):
-    """Return the joint score of states, or their log-weight if "marginal_map" is requested."""
+    """Return the scores (N,) of states, or the log-weights if "marginal_map" is requested."""
     if energy.evidence is not None:
         states = np.where(energy.free, states, energy.evidence).astype(np.int8)
     if "map" in query.returns:

@@ -1,4 +1,4 @@
-"""Annealed importance sampling of RBMs, with the hidden units summed out."""
+"""Estimate log Z of RBMs by annealed importance sampling, with the hidden units summed out."""
 
 import numpy as np
 from scipy.special import expit
@@ -18,7 +18,10 @@ def solve(method, energy, query):
 
 
 def _log_weights(energy, n_chains, n_betas, key):
-    """Return log importance weights (N, C) relative to the model without couplings."""
+    """Return the log importance weights (N, C) of the chains.
+
+    The mean weight of the chains estimates the ratio of Z to the Z of the model without couplings.
+    """
     n, n_visible, dtype = energy.n_models, energy.n_visible, energy.dtype
     b, c = energy.visible_bias[:, None, :], energy.hidden_bias[:, None, :]
     streams = np.arange(n_chains)

@@ -1,4 +1,4 @@
-"""Dual decomposition for marginal MAP on RBMs: calls of the kernel on chunks of rows."""
+"""Find the marginal MAP state of RBMs by dual decomposition: call the kernel on chunks of rows."""
 
 import numpy as np
 
@@ -46,13 +46,13 @@ def solve(method, energy, query):
 
 
 def _in_double(energy):
-    """Return the model in float64, because a bound must hold for exact arithmetic."""
+    """Convert the model to float64, so that rounding errors of the bound are small."""
     model = RBMEnergy(*(part.astype(np.float64) for part in (*energy.couplings, *energy.fields)))
     return model if energy.evidence is None else model.condition(energy.evidence)
 
 
 def _rounding_of_evidence(model):
-    """Bound the rounding errors (N,) in the terms of clamped units, for each model."""
+    """Return an upper bound (N,) of the rounding error in the terms of clamped units."""
     size = np.abs(model.weights).sum() + sum(np.abs(part).sum(axis=1) for part in model.fields)
     size += model.n_hidden  # softplus(0) = log 2 is below 1
     return np.finfo(np.float64).eps * (model.n_variables + 8) * size

@@ -1,4 +1,4 @@
-"""Exact inference on RBMs: one layer is enumerated, usually the smaller, the other summed out."""
+"""Exact inference on RBMs: enumerate one layer, usually the smaller, and sum out the other."""
 
 from dataclasses import replace
 from functools import wraps
@@ -28,15 +28,16 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Largest number of entries of an array of states (states times units) that are scored together
-# when samples are drawn.
+# When samples are drawn, states are scored in blocks of at most this many entries (the number of
+# states times the number of units).
 _BLOCK_UNITS = 2**20
-# Product of the numbers of rows, states and summed units for a chunk of rows. A chunk takes some
-# milliseconds, much longer than the overhead of a call.
+# Target size of a chunk of rows: the number of rows, times the number of states, times the number
+# of summed units. A chunk takes a few milliseconds, much longer than the overhead of a call.
 _CHUNK_WORK = 2**23
 # Estimated number of temporary values for each variable of each row, besides the answer.
 _NUMBERS = 8
-# Least number of rows in a block, because each block recomputes the tables of the couplings.
+# Smallest number of rows in a block. Smaller blocks would be slow, because each block recomputes
+# the tables of the couplings.
 _LEAST_ROWS = 64
 
 
@@ -54,9 +55,10 @@ def _check_size(method, layer, n_units, advice):
 
 
 def _in_blocks(solve):
-    """Decorate a solver that needs much memory per row, so that each call gets a block of rows.
+    """Split the rows of a query into blocks, and call a solver for each block; a decorator.
 
-    The answers of the blocks are joined; statistics that are summed over rows are added up.
+    This limits the memory, because the solver needs much memory for each row. The answers for the
+    blocks are joined. Statistics that are summed over rows are added up.
     """
 
     @wraps(solve)
@@ -88,9 +90,10 @@ def _in_blocks(solve):
 
 
 class _Layers:
-    """An RBM with its layers in the order (enumerated, other), in float64.
+    """An RBM in float64, with its layers in the order (enumerated layer, other layer).
 
-    `enumerated` (N, k) and `other` (N, m) are fields, `coupling` is (k, m) and `free` (N, k + m).
+    `enumerated` (N, k) and `other` (N, m) are the fields of the two layers. `coupling` has shape
+    (k, m) and `free` has shape (N, k + m).
     """
 
     def __init__(self, energy, visible_first):
@@ -105,11 +108,11 @@ class _Layers:
         self.free = kernel_array(self.joined(free[:, :n_visible], free[:, n_visible:]))
 
     def joined(self, visible, hidden):
-        """Join a visible and a hidden part (N, ...) in the order (enumerated, other)."""
+        """Join a visible and a hidden array (N, ...) in the order (enumerated, other)."""
         return np.hstack([visible, hidden] if self.visible_first else [hidden, visible])
 
     def in_order(self, values):
-        """Return values (..., k + m) in the order (visible, hidden)."""
+        """Reorder values (..., k + m) from (enumerated, other) to (visible, hidden)."""
         if self.visible_first:
             return values
         k = len(self.coupling)
@@ -173,7 +176,7 @@ def _sums(method, energy, query):
     if "statistics" in query.returns:
         pairs = (np.zeros((n, m, k) if query.per_example else (m, k)),)
     weight = np.ones(n) if query.per_example else query.sample_weight
-    # The statistics of clamped units are computed from marginals.
+    # Statistics need marginals, too: those of clamped units are computed from them.
     want_marginals = bool(query.returns & {"marginals", "statistics"})
     rows_of = layers.enumerated, layers.other, layers.free
     chunks = row_chunks(n, max(4, min(256, _CHUNK_WORK // max(1, m << k))))
@@ -236,9 +239,9 @@ def _sums(method, energy, query):
 def _sums_of_one(layers):
     """Compute the sums of a single model in NumPy, to save the compile time of the kernels.
 
-    Return log Z, the log-odds (k + m,), 0 for clamped units, and P(summed on, enumerated on),
-    (m, k). Training steps on a single row use kernels instead, because kernels are faster in many
-    calls.
+    Return log Z, the log-odds (k + m,) with 0 for clamped units, and the probabilities (m, k) that
+    a summed unit and an enumerated unit are both on. Training steps on a single row use kernels
+    instead, because kernels are faster in many calls.
     """
     k, m = layers.coupling.shape
     free, free_other = layers.free[0, :k], layers.free[0, k:]
@@ -259,10 +262,10 @@ def _sums_of_one(layers):
 
 
 def _log_weights(layers, row, states):
-    """Return log-weights (K,) of states (K, k) of a row, and the inputs (K, m) to the other layer.
+    """Return the log-weights (K,) of states (K, k), and the inputs (K, m) to the other layer.
 
-    The effect of clamped units is included in the fields, so only states in which they are off
-    count; other states have log-weight -inf.
+    `row` is the index of the model. The fields include the effect of clamped units, so only states
+    in which the clamped units are off count; all other states get log-weight -inf.
     """
     k = states.shape[1]
     free, free_other = layers.free[row, :k], layers.free[row, k:]
@@ -274,14 +277,14 @@ def _log_weights(layers, row, states):
 
 
 def _log_sum(log_weight):
-    """Return the log of the sum of weights along the first axis."""
+    """Return the logarithm of the sum of weights along the first axis."""
     high = log_weight.max(axis=0)
     return high + np.log(np.exp(log_weight - high).sum(axis=0))
 
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Draw independent samples: the enumerated layer, then the other layer given this layer."""
+    """Draw independent samples of the enumerated layer, then of the other layer given the first."""
     n, n_samples = energy.n_models, query.n_samples
     layers = _Layers(energy, energy.n_visible < energy.n_hidden)
     coupling = layers.coupling
@@ -321,12 +324,15 @@ def _draw(method, energy, query):
 
 
 def _bits(numbers, k):
-    """Return 0/1 states (K, k): the bits of each of the `numbers` (K,), lowest bit first."""
+    """Convert integers (K,) to 0/1 states (K, k). Column j has bit j, where bit 0 is the lowest."""
     return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
 
 
 def _n_low(k, m):
-    """Return the number of low units, the first of k enumerated units; tables hold their states."""
+    """Return the number of low units: the first of k enumerated units, whose states have tables.
+
+    There are m units in the other layer. The tables should fit the cache.
+    """
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
 
 
@@ -340,7 +346,8 @@ def _low_log_gain(coupling):
 def _odds_tables(layers):
     """Return the tables of `enumerate_rows`; None if couplings or fields are too large for odds.
 
-    Summed units with strong couplings are grouped alone or in pairs.
+    Units of the other layer are stored in groups. If the couplings are strong, the groups are
+    smaller, so that products over a group stay in range.
     """
     k, m = layers.coupling.shape
     if np.abs(layers.enumerated).max(initial=0.0) > MAX_FIELD:
@@ -364,10 +371,10 @@ def _odds_tables(layers):
 
 
 def _work_space(k, m, n_places):
-    """Allocate the scratch arrays of `enumerate_rows`; inside the kernel this would compile slowly.
+    """Allocate the work arrays of `enumerate_rows`. In the kernel, this code would compile slowly.
 
-    The rows of a block are stored one after the other. Places without a unit count as units that
-    are off.
+    The rows of a block are stored one after the other. Places of a group without a unit count as
+    units that are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

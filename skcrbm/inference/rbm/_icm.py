@@ -1,4 +1,4 @@
-"""Iterated conditional modes on RBMs: coordinate ascent, layer by layer."""
+"""Find states of RBMs by iterated conditional modes: improve one layer, then the other."""
 
 import numpy as np
 from scipy.special import expit
@@ -9,7 +9,7 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Find the best of several local optima, the answer to "map"."""
+    """Answer "map" by the best of several local optima."""
 
     def ascend(start):
         if start is None and query.start is None:
@@ -22,7 +22,7 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, visible):
-    """Run all models from visible states or marginals (N, V); each stops when it has converged."""
+    """Ascend from visible states or marginals (N, V). Each model stops when it has converged."""
     weights, n_visible, dtype = energy.weights, energy.n_visible, energy.dtype
     fields = empty_result(energy, query)
     fields["log_odds"] = np.empty((energy.n_models, energy.n_variables), dtype)

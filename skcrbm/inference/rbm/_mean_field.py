@@ -1,7 +1,7 @@
-"""Mean field on RBMs: alternating updates, each a matrix product for the whole batch.
+"""Run mean field on RBMs: update the layers in turn by matrix products for the whole batch.
 
-Hidden units are updated first, from the visible beliefs: in a conditional model the input x acts on
-the visible units, so that their fields carry more information.
+Hidden units are updated first, from the visible beliefs. In a conditional model the input x acts on
+the visible units, so the visible fields carry more information than the hidden fields.
 """
 
 import numpy as np
@@ -50,7 +50,7 @@ def _iterate(method, energy, query):
         fields["converged"][active[done]] = True
         if done.all():
             break
-        # Models that have converged leave the batch.
+        # Remove the models that have converged from the batch.
         keep = ~done
         if done.any():
             active, part = active[keep], part.rows(keep)
@@ -62,7 +62,10 @@ def _iterate(method, energy, query):
 
 
 def _with_evidence(energy, beliefs, first=0):
-    """Set the beliefs (N, k) of clamped units to their values; column 0 is unit number `first`."""
+    """Set the beliefs (N, k) of clamped units to the clamped values.
+
+    The columns belong to the k units from index `first` on.
+    """
     if energy.evidence is None:
         return beliefs
     held = energy.evidence[:, first : first + beliefs.shape[1]]
@@ -70,7 +73,7 @@ def _with_evidence(energy, beliefs, first=0):
 
 
 def _add_moments(energy, query, fields):
-    """Fill in statistics, which are products of beliefs, and the lower bound of log Z."""
+    """Write statistics (products of beliefs) and the lower bound of log Z to `fields`."""
     if not query.returns & {"statistics", "log_partition"}:
         return
     beliefs = _with_evidence(energy, expit(fields["log_odds"]))
@@ -84,6 +87,6 @@ def _add_moments(energy, query, fields):
         scores += v * (h @ energy.weights.T)
         fields["log_partition"][:] = scores.sum(1, dtype=np.float64)
         fields["log_partition"] += (h * energy.hidden_bias).sum(1, dtype=np.float64)
-        # The entropy of clamped units is 0, also with this value: entr(0) = entr(1) = 0.
+        # For clamped units `off` equals the belief. This is harmless: the entropy of 0 or 1 is 0.
         off = _with_evidence(energy, expit(-fields["log_odds"]))
         fields["log_partition"] += (entr(beliefs) + entr(off)).sum(1, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Message passing on RBMs: the choice of the kernel, and its calls on chunks of rows."""
+"""Pass messages on RBMs: choose the kernel, and call it on chunks of rows."""
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Least number of models times edges in a chunk, and least number of rows if statistics are summed.
+# Lower limits of the size of a chunk: the number of models times the number of edges, and the
+# number of rows if statistics are requested. Smaller chunks would be slow.
 _CHUNK_EDGES = 2**15
 _ROWS_PER_SUM = 4
 
@@ -47,7 +48,10 @@ def solve_mixed_product(method, energy, query):
 
 
 def _find_state(method, energy, query, kind):
-    """Return the best state of several runs, with hidden units at their mode given the visible."""
+    """Return the fields of a result with the best state of several runs.
+
+    The hidden units are set to their most probable values given the visible units.
+    """
 
     def run(beliefs):
         fields, score = _pass_messages(method, energy, query, kind, beliefs=beliefs)
@@ -72,11 +76,13 @@ def _find_state(method, energy, query, kind):
 def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=None):
     """Pass messages on a batch of RBMs.
 
-    `kind` is SUM, MAX or MIXED; `edge_appearance` is rho if messages are tree-reweighted, else 1.
-    `beliefs` (N, V + H) are log-odds to start from, and replace the start of the query. If there
-    are no beliefs and no start, the visible units send first, from their fields. Return the fields
-    of a result and the score (N,) of the best state visited, whose visible part is stored in
-    ``fields["assignment"]``.
+    `kind` is SUM, MAX or MIXED. `edge_appearance` is rho if messages are tree-reweighted, else 1.
+    If `beliefs` (N, V + H) are given, message passing starts from these log-odds, instead of the
+    start of the query. If neither is given, the visible units send messages first, computed from
+    their fields.
+
+    Return the fields of a result, and the score (N,) of the best state visited. The visible part of
+    this state is stored in ``fields["assignment"]``.
     """
     n, dtype, n_visible = energy.n_models, energy.dtype, energy.n_visible
     shape = (n, *energy.weights.shape)
@@ -130,8 +136,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
         batch = RBMRows(visible_bias, hidden_bias, free[rows], weight[rows], start)
         kernel(kind, couplings, batch, options, answers)
 
-    # Few and large chunks are best: each chunk sums its statistics into a separate matrix, and its
-    # work must outweigh the cost of this matrix and of a thread.
+    # Make few and large chunks: each chunk sums its statistics into a separate matrix, and the work
+    # on a chunk must outweigh the cost of this matrix and of a thread.
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
     if "statistics" in query.returns:
         size = max(size, _ROWS_PER_SUM)
@@ -151,9 +157,9 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 def _choose_kernel(energy, kind, damping, edge_appearance):
     """Return a kernel, the couplings in the form of the kernel, and the norm of the couplings.
 
-    Messages are kept as odds if their products fit the dtype and damping is 0 or 1/2 (the square
-    root of a product of messages), else as logs. The norm is the largest sum of |couplings| over a
-    row or a column.
+    The kernel stores messages as odds if products of messages fit the dtype and damping is 0 or
+    1/2; otherwise it stores messages as logarithms. (A damping of 1/2 of odds is a square root.)
+    The norm is the largest sum of |couplings| over a row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
@@ -161,8 +167,8 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     if kind != MAX and damping in (0.0, 0.5) and edge_appearance == 1:
         limit = dtype.type(LOG_RANGE[dtype])
         if 2 * step.max(initial=0) < limit:
-            # `floor` is so small that floor * exp(max|W|) is below the precision of the dtype, but
-            # large enough not to be a denormal number.
+            # Choose `floor` so small that floor * exp(max|W|) is below the precision of the dtype,
+            # but not so small that it is a denormal number.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, norms, limit)
             couplings = OddsCouplings(weights, np.exp(weights), norms, piece, step, limit, floor)
@@ -172,7 +178,7 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
 
 
 def _norms(weights):
-    """Return row sums and row maxima (V,) and column sums (H,) of |weights| (V, H)."""
+    """Return row sums (V,), row maxima (V,) and column sums (H,) of the matrix |weights| (V, H)."""
     bits = weights.view(f"u{weights.itemsize}")
     norms, largest = np.empty(len(weights)), np.empty(len(weights), bits.dtype)
     columns = np.empty(weights.shape[1], weights.dtype)

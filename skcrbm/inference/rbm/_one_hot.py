@@ -1,4 +1,4 @@
-"""Exact inference on RBMs whose visible layer is one categorical variable, by sums over classes."""
+"""Exact inference on RBMs whose visible layer is one categorical variable: enumerate classes."""
 
 import numpy as np
 from scipy.special import log_expit
@@ -39,10 +39,11 @@ def solve(method, energy, query):
 
 
 def _without_common_scores(energy):
-    """Subtract the terms that all states share from the scores, and return their sum (N,), float64.
+    """Subtract from the scores the terms that all states share.
 
-    Such terms are the biases of clamped hidden units and, if it is large, the largest bias of the
-    classes. In a sum with large terms, rounding would hide the differences between classes.
+    Return the new energy and the sum (N,) of the terms, in float64. The terms are the biases of
+    clamped hidden units, and the largest bias of the classes if it is large. In a sum with large
+    terms, rounding would hide the differences between classes.
     """
     visible_bias, hidden_bias = energy.fields
     offset = np.zeros(energy.n_models)
@@ -72,7 +73,10 @@ def _log_probability(energy, samples):
 
 
 def _inputs(energy, rows):
-    """Return the inputs (n, K, H) of hidden units given each class, and the evidence (n, 1, H)."""
+    """Return the inputs (n, K, H) to the hidden units given each class, and the evidence (n, 1, H).
+
+    The evidence is NaN for free hidden units.
+    """
     inputs = energy.weights.astype(np.float64) + energy.hidden_bias[rows, None, :]
     if energy.evidence is None:
         return inputs, np.full((len(inputs), 1, energy.n_hidden), np.nan)
@@ -85,7 +89,10 @@ def _log(condition):
 
 
 def _fill_best(energy, hidden, fields):
-    """Fill in assignment and max-marginals, with hidden units maximised or summed out."""
+    """Write the best states and the max-marginals to `fields`.
+
+    The hidden units are maximised if `hidden` is "max", and summed out if it is "marginal".
+    """
     n_classes = energy.n_visible
     scores = energy.class_log_weights(hidden)
     best = scores.argmax(axis=1)
@@ -108,7 +115,7 @@ def _fill_best(energy, hidden, fields):
 
 
 def _fill_sums(energy, query, fields):
-    """Fill in marginals, statistics and log Z."""
+    """Write log-odds, statistics and log Z to `fields`, as far as the query requests them."""
     log_weight = energy.class_log_weights()
     n_classes = energy.n_visible
     log_partition = np.logaddexp.reduce(log_weight, axis=1)
