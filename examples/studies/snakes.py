@@ -2,9 +2,10 @@
 
 A snake of ten cells lies in a small image. The colour of a cell tells from which side the snake
 came, and the class of a cell is its place in the snake, 1 to 10, or 0 for the background. A cell
-alone, or with its neighbourhood, does not tell its place: a model must count along the edges. Prints
-a Markdown table with a row per learner: share of right cells of snakes, of right cells of all, of
-images without an error, and seconds of training and of prediction.
+alone, or with its neighbourhood, does not tell its place: a model must count along the edges. The
+program prints a Markdown table with a row per learner: the share of right cells among the cells of
+snakes and among all cells, the share of images without an error, and the seconds of training and
+prediction.
 
     python -m examples.studies.snakes                # some minutes
     python -m examples.studies.snakes --images 60
@@ -18,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skcrbm import GraphCRF, grid_graph
 from skcrbm.inference import SumProduct
+from skcrbm.learning import Adam
 
 LENGTH = 10
 _STEPS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]])
@@ -77,13 +79,20 @@ class Nodes:
         return [self.model_.predict(graph.nodes) for graph in X]
 
 
+MESSAGES = SumProduct(max_iter=50, damping=0.2)
 LEARNERS = {
     "logistic regression of nodes": Nodes(),
     "pseudo-likelihood": GraphCRF(alpha=0.01, directed=True, learning="pseudo_likelihood"),
-    "maximum likelihood, sum_product": GraphCRF(
-        alpha=0.01, directed=True, inference=SumProduct(max_iter=50, damping=0.2)
-    ),
     "maximum likelihood, mean_field": GraphCRF(alpha=0.01, directed=True, inference="mean_field"),
+    "maximum likelihood, sum_product": GraphCRF(alpha=0.01, directed=True, inference=MESSAGES),
+    "the same by Adam": GraphCRF(
+        alpha=0.001,
+        directed=True,
+        inference=MESSAGES,
+        solver=Adam(learning_rate=0.02, batch_size=20),
+        max_iter=60,
+        random_state=0,
+    ),
 }
 
 

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.estimators._structured import require_labels_of, structured_plan
 from skcrbm.inference import InferenceMethod, infer, sample
 from skcrbm.inference.base import methods_for, resolve_method
@@ -159,6 +159,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
     [[0, 0, 0, 0], [1, 1, 1, 1]]
     """
 
+    convergence_curve_: list[float]
     _progress: Any
     _model: GraphModel
     _rows: GraphRows

@@ -12,7 +12,6 @@ from skcrbm.learning.fit import Plan
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import resolve_solver, resolve_stopping
 from skcrbm.learning.structured import (
-    StructuredObjective,
     StructureSource,
     choose_alpha,
     structured_penalty,
@@ -44,15 +43,15 @@ def structured_plan(
     estimator: Any,
     model: Any,
     batch: Any,
-    objective: StructuredObjective,
+    objective: Any,
     rng: np.random.RandomState,
     resume: bool,
     partial: bool = False,
 ) -> tuple[Plan, float]:
     """Return the plan of a fit (start, objective, penalty, solver), and alpha.
 
-    `batch` holds all sequences or graphs. With `resume`, `model` is the fitted model; `partial` is
-    True in `partial_fit`.
+    `batch` holds all sequences or graphs, and `objective` is a `StructuredObjective`. With
+    `resume`, `model` is the fitted model; `partial` is True in `partial_fit`.
     """
     solver = resolve_solver(estimator.solver)
     if not (resume or issparse(batch.X)):

@@ -20,15 +20,14 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import log_softmax
 
-from skcrbm.energies import TableFactors
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy, pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.learning.chain_model import Columns
 from skcrbm.learning.structured import Residuals, StructuredObjective
-from skcrbm.targets.graphs import GraphArrays
-from skcrbm.targets.sequences import MISSING
+from skcrbm.utils.graphs import GraphArrays
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
+MISSING = -1  # class of a node whose label is not observed
 # Number of entries of tables and scores in a part of a batch, about a megabyte. A larger graph is a
 # part of its own.
 _PART_ENTRIES = 2**17
@@ -144,10 +143,8 @@ class GraphModel(NamedTuple):
 
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
         """Return the distribution of the classes of all nodes of a batch, as a single model."""
-        scores, a = self.scores(batch.X), batch.arrays
-        factors = [TableFactors(a.edges, self.pairs(a.Z))] if len(a.edges) else []
-        n_states = np.full(len(scores), self.n_states)
-        return CategoricalGraphEnergy(factors, scores, n_states=n_states)
+        a = batch.arrays
+        return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z))
 
     def add_gradient(self, batch: GraphBatch, states, pairs, total: GraphParams) -> None:
         """Convert the gradient for the log-weights to parameters, and add the result to `total`.

@@ -87,9 +87,7 @@ class LearningRule(Options):
         """Return the objective of a chain; see `StructuredObjective` for the arguments."""
         raise TypeError(f"{type(self).__name__} does not train chains")
 
-    def graph(
-        self, trained: tuple[bool, ...], inference: InferenceMethod, n_jobs: int | None = None
-    ) -> Objective:
+    def graph(self, trained: tuple[bool, ...], inference, n_jobs: int | None = None) -> Objective:
         """Return the objective of a graph; see `StructuredObjective` for the arguments."""
         raise TypeError(f"{type(self).__name__} does not train graphs")
 

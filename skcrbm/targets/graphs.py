@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
 from skcrbm.targets.sequences import GRAPH, SequenceRows, list_of
+from skcrbm.utils.graphs import GraphArrays
 
 
 class Graph(NamedTuple):
@@ -34,16 +35,6 @@ class Graph(NamedTuple):
     nodes: Any
     edges: Any
     edge_features: Any = None
-
-
-class GraphArrays(NamedTuple):
-    """All graphs of a list, stored one after the other."""
-
-    X: Any  # ndarray or CSR matrix (T, D), features of all nodes
-    start: np.ndarray  # (n + 1,): graph c has the nodes start[c] to start[c + 1] - 1
-    edges: np.ndarray  # int64 (M, 2), rows of X
-    edge_start: np.ndarray  # (n + 1,), first edge of each graph
-    Z: np.ndarray  # (M, E) features of the edges; E is 0 without features
 
 
 class GraphRows:
