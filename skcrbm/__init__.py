@@ -9,11 +9,14 @@ __all__ = [
     "CRBMClassifier",
     "ChainCRF",
     "DecodedClassifier",
+    "Graph",
+    "GraphCRF",
     "ImageCRBM",
     "LMBMClassifier",
     "LayeredGMClassifier",
     "SSVMClassifier",
     "__version__",
+    "grid_graph",
 ]
 
 

@@ -93,13 +93,14 @@ def decode_marginals(
     if proba.shape[1] == 0:
         raise ValueError(f"proba must have at least one label, got shape {proba.shape}")
     allow_empty = allow_empty or proba.shape[1] == 1
-    top_values = {"f1": independent_top_f1, "jaccard": independent_top_jaccard}[short]
+    top_values = independent_top_f1 if short == "f1" else independent_top_jaccard
 
     def decode(rows):
         return best_top_labels(proba[rows], top_values, zero_division, allow_empty)
 
-    n_nodes = len(inverse_nodes(2 * proba.shape[1])[0])
-    return _by_blocks(decode, *proba.shape, n_nodes * (proba.shape[1] + 1))
+    n, n_labels = proba.shape
+    n_nodes = len(inverse_nodes(2 * n_labels)[0])
+    return _by_blocks(decode, n, n_labels, n_nodes * (n_labels + 1))
 
 
 def decode_label_sets(

@@ -3,19 +3,24 @@
 from skcrbm.estimators._chain_crf import ChainCRF
 from skcrbm.estimators._crbm import CRBMClassifier
 from skcrbm.estimators._decoded import DecodedClassifier
+from skcrbm.estimators._graph_crf import GraphCRF
 from skcrbm.estimators._image_crbm import ImageCRBM
 from skcrbm.estimators._layered_gm import LayeredGMClassifier
 from skcrbm.estimators._lmbm import LMBMClassifier
 from skcrbm.estimators._mssvm import MSSVMCRBM
 from skcrbm.estimators._ssvm import SSVMClassifier
+from skcrbm.targets.graphs import Graph, grid_graph
 
 __all__ = [
     "MSSVMCRBM",
     "CRBMClassifier",
     "ChainCRF",
     "DecodedClassifier",
+    "Graph",
+    "GraphCRF",
     "ImageCRBM",
     "LMBMClassifier",
     "LayeredGMClassifier",
     "SSVMClassifier",
+    "grid_graph",
 ]

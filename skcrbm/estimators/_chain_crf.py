@@ -8,26 +8,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
+from skcrbm.estimators._structured import require_labels_of, structured_plan
 from skcrbm.inference.chains import (
     ImpossiblePathError,
     best_paths,
 )
 from skcrbm.learning.chain_model import ChainModel, ChainParams, columns_for
-from skcrbm.learning.chains import (
-    SequenceBatch,
-    SequenceSource,
-    chain_penalty,
-    choose_alpha,
-    clamped,
-)
-from skcrbm.learning.data import Design
+from skcrbm.learning.chains import SequenceBatch, clamped
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
@@ -36,7 +29,6 @@ from skcrbm.learning.solvers import (
     Solver,
     refuse_held_out_rows,
     resolve_solver,
-    resolve_stopping,
     solver_constraint,
     stopping_constraint,
 )
@@ -47,7 +39,6 @@ from skcrbm.targets.sequences import (
     find_classes,
     flat_labels,
 )
-from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
@@ -55,17 +46,8 @@ from skcrbm.utils.fitting import (
     forget,
     with_callbacks,
 )
-from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_sample_weight
-
-# Value of alpha="auto" in `partial_fit`, or if there are too few sequences for a search.
-_PLAIN_ALPHA = 0.01
-# Advice of the warning about scales.
-_SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
-# The search for alpha="auto" holds out this share of the sequences. It needs at least five
-# sequences, and uses no more than 2500: a penalty of the sum of all losses hardly depends on the
-# number of sequences.
-_HELD_OUT, _LEAST_SEQUENCES, _MOST_SEQUENCES = 0.2, 5, 2500
 
 
 class ChainCRF(CallbackSupportMixin, ChainAnswers):
@@ -364,50 +346,11 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
         """Return the plan of a fit (start, objective, penalty, solver), and alpha."""
         rule = resolve_rule(self.learning, "chain")
-        solver = resolve_solver(self.solver)
-        if rule.needs_complete and (sequences.path == MISSING).any():
-            raise ValueError(
-                f"learning={rule.name!r} needs complete labels, but y has missing labels; "
-                "learning='mle' supports them"
-            )
+        require_labels_of(rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
         self._check_possible(model, sequences)
-        if not (resume or issparse(sequences.X)):
-            weight = np.repeat(sequences.weight, np.diff(sequences.start))
-            warn_of_scales(sequences.X, weight, type(self).__name__, partial, _SCALE)
-        trained = self._trained()
-        objective = rule.chain(trained, self.n_jobs)
-        alpha: Any = self.alpha
-        if is_auto(alpha):
-            alpha = getattr(self, "alpha_", None)
-            if alpha is None:
-                alpha = self._choose_alpha(model, sequences, objective, rng, partial)
-        stochastic: dict[str, Any] = {}
-        if solver.stochastic:
-            stochastic = {
-                "stopping": resolve_stopping(self.early_stopping, False),
-                "batch_size": solver.rows_per_step(len(sequences), 16),
-                "average": solver.keeps_average(False),
-                "rate_factors": ChainParams(*(float(used) for used in trained)),
-                "mean_square": _mean_square(sequences),
-            }
-        elif self.early_stopping is not False:
-            raise ValueError(
-                "early_stopping is for stochastic solvers; set early_stopping=False with "
-                "solver='lbfgs'"
-            )
-        plan = Plan(
-            model=model,
-            design=Design(np.empty((0, 0))),
-            rows=SequenceSource(sequences),
-            objective=objective,
-            penalty=chain_penalty(alpha, self.l1_ratio),
-            solver=solver,
-            max_iter=self.max_iter,
-            verbose=int(self.verbose),
-            **stochastic,
-        )
-        return plan, float(alpha)
+        objective = rule.chain(self._trained(), self.n_jobs)
+        return structured_plan(self, model, sequences, objective, rng, resume, partial)
 
     def _trained(self) -> tuple[bool, ...]:
         """Return a bool for each array of `ChainParams`: True if the array is learned."""
@@ -473,16 +416,6 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 f"sequence {error.chain} of y has a transition that `forbidden` excludes"
             ) from None
 
-    def _choose_alpha(self, model, sequences, objective, rng, partial):
-        if partial or len(sequences) < _LEAST_SEQUENCES:
-            return _PLAIN_ALPHA
-        some = sequences
-        if len(sequences) > _MOST_SEQUENCES:
-            some = sequences.take(np.sort(rng.permutation(len(sequences))[:_MOST_SEQUENCES]))
-        rest, held_out = SequenceSource(some).split(_HELD_OUT, rng)
-        total = choose_alpha(model, rest.all, held_out, objective, self.l1_ratio)
-        return total / sequences.weight.sum()
-
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
         p, (pairs, first, last) = model.params, model.forbidden
         attributes = {
@@ -497,10 +430,3 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         if model.pair_columns is not None:
             attributes["transition_coef_"] = model.pair_columns.matrix(p.pair_coef)
         return attributes
-
-
-def _mean_square(sequences):
-    """Return the mean over sequences of the sum of squares of all features."""
-    X = sequences.X
-    squares = X.multiply(X).sum() if hasattr(X, "multiply") else np.square(X, dtype=float).sum()
-    return float(squares) / len(sequences)

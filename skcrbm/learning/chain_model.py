@@ -151,6 +151,11 @@ class ChainModel(NamedTuple):
         """Number of classes, K."""
         return len(self.params.intercept)
 
+    @property
+    def n_entries(self) -> int:
+        """Number of log-weights per position."""
+        return self.n_states if self.pair_columns is None else self.n_states**2
+
     def energies(self, X: Any, start: np.ndarray) -> ChainEnergies:
         """Return the log-weights of several chains.
 
@@ -177,12 +182,14 @@ class ChainModel(NamedTuple):
             start, scores, pairs, p.first + self.forbidden[1], p.last + self.forbidden[2]
         )
 
-    def add_gradient(self, X: Any, start: np.ndarray, states, pairs, total: ChainParams) -> None:
+    def add_gradient(self, batch: Any, states, pairs, total: ChainParams) -> None:
         """Convert the gradient for the log-weights to parameters, and add the result to `total`.
 
-        `states` (T, K) is the gradient with respect to the scores. `pairs` is the gradient with
-        respect to the pairs: a matrix (K, K) for all positions, as (1, K, K), or T matrices.
+        `batch` is a `SequenceBatch`. `states` (T, K) is the gradient with respect to the scores.
+        `pairs` is the gradient with respect to the pairs: a matrix (K, K) for all positions, as
+        (1, K, K), or T matrices.
         """
+        X, start = batch.X, batch.start
         self.columns.add_sums(X, states, total.coef)
         if self.pair_columns is not None:
             flat = pairs[: X.shape[0]].reshape(X.shape[0], -1)

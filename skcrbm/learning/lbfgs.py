@@ -184,7 +184,10 @@ class Minimizer:
         if found is None:
             if not self._pairs:
                 return False
-            self._pairs.clear()  # try again along the gradient
+            # Try again along the gradient. Evaluate it again, because messages of an approximate
+            # objective have converged further, so that its value may have changed.
+            self._pairs.clear()
+            self.value, self.gradient, self.info = self.evaluate(self.x)
             return self.iterate()
         x, value, gradient, info = found
         moved, change = x - self.x, gradient - self.gradient

@@ -18,6 +18,7 @@ from skcrbm.inference.base import methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint, quoted
 from skcrbm.inference.registry import METHODS
 from skcrbm.learning.chains import ChainLikelihood, ChainPseudoLikelihood
+from skcrbm.learning.graphs import GraphLikelihood, GraphPseudoLikelihood
 from skcrbm.learning.objectives import Contrast, DensityContrast, Objective
 from skcrbm.learning.phases import (
     Chains,
@@ -32,7 +33,7 @@ from skcrbm.learning.phases import (
 )
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
-Kind = Literal["conditional", "density", "layered", "chain"]
+Kind = Literal["conditional", "density", "layered", "chain", "graph"]
 
 # Default number of states that are drawn from a density in each step.
 _N_STATES = 100
@@ -83,8 +84,12 @@ class LearningRule(Options):
         raise TypeError(f"{type(self).__name__} does not train layered models")
 
     def chain(self, trained: tuple[bool, ...], n_jobs: int | None = None) -> Objective:
-        """Return the objective of a chain; see `ChainObjective` for the arguments."""
+        """Return the objective of a chain; see `StructuredObjective` for the arguments."""
         raise TypeError(f"{type(self).__name__} does not train chains")
+
+    def graph(self, trained: tuple[bool, ...], inference, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a graph; see `StructuredObjective` for the arguments."""
+        raise TypeError(f"{type(self).__name__} does not train graphs")
 
     def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
         """Return a copy of the rule's sampler, or None if the rule has no sampler.
@@ -145,14 +150,18 @@ class Likelihood(LearningRule):
         """Return the objective of a chain, whose marginals are exact."""
         return ChainLikelihood(trained, n_jobs)
 
+    def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a graph, with the marginals of `inference`."""
+        return GraphLikelihood(trained, inference, n_jobs)
+
     def _model_phase(self, inference, sampler, n_jobs):
         return Expected(inference, n_jobs)
 
 
 class PseudoLikelihood(LearningRule):
-    """Pseudo-likelihood of chains (``learning="pseudo_likelihood"``).
+    """Pseudo-likelihood of chains and graphs (``learning="pseudo_likelihood"``).
 
-    The loss is minus the sum of the log-probabilities of each label given both neighbours [1]_. It
+    The loss is minus the sum of the log-probabilities of each label given its neighbours [1]_. It
     costs less than the likelihood. But the learned weights trust the neighbours too much, because
     prediction does not know the neighbours. Every label must be observed.
 
@@ -173,6 +182,10 @@ class PseudoLikelihood(LearningRule):
     def chain(self, trained, n_jobs: int | None = None) -> Objective:
         """Return the objective of a chain."""
         return ChainPseudoLikelihood(trained, n_jobs)
+
+    def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a graph, which needs no inference."""
+        return GraphPseudoLikelihood(trained, n_jobs)
 
 
 class _Contrastive(LearningRule):
@@ -552,6 +565,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
     "layered": ("backprop", "analytic"),
     "chain": ("mle", "pseudo_likelihood"),
+    "graph": ("mle", "pseudo_likelihood"),
 }
 
 

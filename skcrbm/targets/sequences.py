@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sized
 from itertools import chain, pairwise, repeat
 from numbers import Integral, Number
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
@@ -20,6 +20,16 @@ from sklearn.utils import check_array
 
 #: Code of a missing label.
 MISSING = -1
+
+
+class Structure(NamedTuple):
+    """Words of error messages about a structure and its parts."""
+
+    whole: str
+    part: str
+
+
+SEQUENCE, GRAPH = Structure("sequence", "position"), Structure("graph", "node")
 
 
 class FeatureIndex:
@@ -32,8 +42,9 @@ class FeatureIndex:
     a prediction.
     """
 
-    def __init__(self):
+    def __init__(self, kind: Structure = SEQUENCE):
         self.columns: dict[str, int] = {}
+        self.kind = kind
 
     def rows(self, X: list, learn: bool) -> csr_matrix:
         """Return the rows of all positions; add unknown features if `learn`, else skip them."""
@@ -44,11 +55,11 @@ class FeatureIndex:
         for i, sequence in enumerate(X):
             for item in sequence:
                 if isinstance(item, (dict, Mapping)):
-                    names, numbers = _named(item, i)
+                    names, numbers = _named(item, i, self.kind)
                     values.extend(numbers)
                     named.append(1)
                 else:
-                    names = _strings(item, i)
+                    names = _strings(item, i, self.kind)
                     named.append(0)
                 indices.extend(map(number, names, *options))
                 lengths.append(len(names))
@@ -88,7 +99,7 @@ class FeatureIndex:
         return csr_matrix((data[keep], columns[keep], indptr.astype(np.int32)), shape)
 
 
-def _named(item, sequence):
+def _named(item, number, kind):
     """Return the names and the values of the features of a dict."""
     names, numbers = [], []
     for name, value in item.items():
@@ -100,19 +111,19 @@ def _named(item, sequence):
             numbers.append(float(value))
         else:
             raise ValueError(
-                f"sequence {sequence} of X has the feature {name!r} with the value {value!r}; "
+                f"{kind.whole} {number} of X has the feature {name!r} with the value {value!r}; "
                 "values should be strings or numbers"
             )
     return names, numbers
 
 
-def _strings(item, sequence):
+def _strings(item, number, kind):
     """Return the names of the features of a collection of strings."""
     if isinstance(item, (list, tuple, set, frozenset)):
         return item
     if isinstance(item, (str, bytes)) or not isinstance(item, Iterable):
         raise ValueError(
-            f"sequence {sequence} of X holds {item!r}; each position should be a dict or a "
+            f"{kind.whole} {number} of X holds {item!r}; each {kind.part} should be a dict or a "
             "collection of strings"
         )
     return item if isinstance(item, Sized) else list(item)
@@ -131,7 +142,8 @@ class SequenceRows:
     or a collection of strings for each position, see `FeatureIndex`.
     """
 
-    def __init__(self):
+    def __init__(self, kind: Structure = SEQUENCE):
+        self.kind = kind
         self.index: FeatureIndex | None = None
         self.n_features: int | None = None
 
@@ -140,28 +152,28 @@ class SequenceRows:
 
         The second result has n + 1 entries, of which the last is the number of rows T.
         """
-        X = _list_of(X, "X", "sequences")
-        self.index = FeatureIndex() if _holds_items(X) else None
-        rows, start = _stacked(X) if self.index is None else self._indexed(X, learn=True)
+        X = list_of(X, "X", f"{self.kind.whole}s")
+        self.index = FeatureIndex(self.kind) if _holds_items(X, self.kind) else None
+        rows, start = self._stacked(X) if self.index is None else self._indexed(X, learn=True)
         self.n_features = rows.shape[1]
         return rows, start
 
     def transform(self, X: Any) -> tuple[Any, np.ndarray]:
         """Return the same as `fit_transform`, but with the features of the fit."""
-        X = _list_of(X, "X", "sequences")
+        X = list_of(X, "X", f"{self.kind.whole}s")
         if self.index is not None:
-            if not _holds_items(X):
+            if not _holds_items(X, self.kind):
                 raise ValueError(
-                    "X should be a list of sequences of dicts or of collections of strings, as in "
-                    "fit"
+                    f"X should be a list of {self.kind.whole}s of dicts or of collections of "
+                    "strings, as in fit"
                 )
             return self._indexed(X, learn=False)
-        if _holds_items(X):
+        if _holds_items(X, self.kind):
             raise ValueError(
                 f"X holds dicts or strings, but the model was fitted on arrays with "
                 f"{self.n_features} features"
             )
-        rows, start = _stacked(X)
+        rows, start = self._stacked(X)
         if rows.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but the model was fitted with {self.n_features} "
@@ -169,41 +181,44 @@ class SequenceRows:
             )
         return rows, start
 
+    def _stacked(self, X):
+        return _stacked(X, self.kind)
+
     def _indexed(self, X, learn):
-        start = _starts([len(sequence) for sequence in X])
+        start = _starts([len(sequence) for sequence in X], self.kind)
         return check_array(self.index.rows(X, learn), accept_sparse="csr", input_name="X"), start
 
 
-def _list_of(values, name, kind):
-    """Return the values as a list, or raise a ValueError if they are not a list of sequences."""
+def list_of(values: Any, name: str, kind: str) -> list:
+    """Return the values as a list, or raise a ValueError if they are not a list of a `kind`."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise ValueError(f"{name} should be a list of {kind}, got {type(values).__name__}")
     if issparse(values) or hasattr(values, "iloc") or getattr(values, "ndim", 3) == 2:
         raise ValueError(
             f"{name} should be a list of {kind}, got a single table of shape {values.shape}; "
-            f"pass [{name}] for a single sequence"
+            f"pass [{name}] for a list with a single item"
         )
     values = list(values)
     if not values:
-        raise ValueError(f"{name} is an empty list; at least one sequence is needed")
+        raise ValueError(f"{name} is an empty list; it should hold at least one of the {kind}")
     return values
 
 
-def _holds_items(X):
+def _holds_items(X, kind):
     """Return True if positions are dicts or collections of strings, False if they are numbers."""
     for sequence in X:
         if issparse(sequence) or hasattr(sequence, "iloc") or isinstance(sequence, np.ndarray):
             return False
         if isinstance(sequence, (str, bytes, Mapping)) or not isinstance(sequence, Iterable):
             raise ValueError(
-                "each sequence of X should be an array (n_positions, n_features) or a list of "
-                f"dicts, got {type(sequence).__name__}"
+                f"each {kind.whole} of X should be an array (n_{kind.part}s, n_features) or a list "
+                f"of dicts, got {type(sequence).__name__}"
             )
         for item in sequence:
             if isinstance(item, (str, bytes)):
                 raise ValueError(
-                    f"a position of X should be a dict of features or a list of strings, got the "
-                    f"string {item!r}; write ['{item}'] if it is a feature"
+                    f"a {kind.part} of X should be a dict of features or a list of strings, got "
+                    f"the string {item!r}; write ['{item}'] if it is a feature"
                 )
             if isinstance(item, (Mapping, set, frozenset)):
                 return True
@@ -211,14 +226,14 @@ def _holds_items(X):
     return False
 
 
-def _starts(lengths):
+def _starts(lengths, kind):
     empty = [i for i, length in enumerate(lengths) if length == 0]
     if empty:
-        raise ValueError(f"sequence {empty[0]} of X is empty; leave empty sequences out")
+        raise ValueError(f"{kind.whole} {empty[0]} of X is empty; leave empty {kind.whole}s out")
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _stacked(X):
+def _stacked(X, kind):
     """Stack the arrays or sparse matrices X; return the matrix, and the start of each sequence."""
     parts = []
     for i, sequence in enumerate(X):
@@ -227,19 +242,19 @@ def _stacked(X):
         else:
             part = np.asarray(sequence)
             if part.ndim == 1 and len(part) == 0:
-                _starts([0 if j == i else 1 for j in range(i + 1)])
+                _starts([0 if j == i else 1 for j in range(i + 1)], kind)
             if part.ndim != 2:
                 raise ValueError(
-                    f"sequence {i} of X should have the shape (n_positions, n_features), got an "
-                    f"array of shape {part.shape}"
+                    f"{kind.whole} {i} of X should have the shape (n_{kind.part}s, n_features), "
+                    f"got an array of shape {part.shape}"
                 )
         if parts and part.shape[1] != parts[0].shape[1]:
             raise ValueError(
-                f"sequence {i} of X has {part.shape[1]} features, sequence 0 has "
+                f"{kind.whole} {i} of X has {part.shape[1]} features, {kind.whole} 0 has "
                 f"{parts[0].shape[1]}"
             )
         parts.append(part)
-    start = _starts([part.shape[0] for part in parts])
+    start = _starts([part.shape[0] for part in parts], kind)
     sparse = any(map(issparse, parts))
     rows = vstack(parts, format="csr") if sparse else np.concatenate(parts)
     rows = check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
@@ -250,10 +265,10 @@ def _stacked(X):
 
 def positions(X: Any) -> tuple[Any, np.ndarray]:
     """Return all positions as one matrix or one list, and the start of each sequence."""
-    X = _list_of(X, "X", "sequences")
-    if not _holds_items(X):
-        return _stacked(X)
-    start = _starts([len(sequence) for sequence in X])
+    X = list_of(X, "X", "sequences")
+    if not _holds_items(X, SEQUENCE):
+        return _stacked(X, SEQUENCE)
+    start = _starts([len(sequence) for sequence in X], SEQUENCE)
     return [item for sequence in X for item in sequence], start
 
 
@@ -267,7 +282,7 @@ def is_missing(label: Any) -> bool:
     return type(label).__name__ == "NAType"
 
 
-def flat_labels(y: Any, start: np.ndarray, name: str = "y") -> list:
+def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SEQUENCE) -> list:
     """Return the labels of all positions as one list, with None for missing labels.
 
     None in place of a sequence means that all its labels are missing. A ValueError is raised if the
@@ -276,22 +291,24 @@ def flat_labels(y: Any, start: np.ndarray, name: str = "y") -> list:
     """
     if isinstance(y, np.ndarray) and y.ndim == 2:
         y = list(y)
-    y = _list_of(y, name, "label sequences")
+    y = list_of(y, name, f"labels of {kind.whole}s")
     lengths = np.diff(start)
     if len(y) != len(lengths):
-        raise ValueError(f"{name} has {len(y)} sequences, X has {len(lengths)}")
+        raise ValueError(f"{name} has {len(y)} {kind.whole}s, X has {len(lengths)}")
     flat = []
     for i, (labels, length) in enumerate(zip(y, lengths)):
         if labels is None:
             flat.extend([None] * length)
             continue
         if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
-            raise ValueError(f"sequence {i} of {name} should be a list of labels, got {labels!r}")
+            raise ValueError(
+                f"{kind.whole} {i} of {name} should be a list of labels, got {labels!r}"
+            )
         labels = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
         if len(labels) != length:
             raise ValueError(
-                f"sequence {i} of {name} has {len(labels)} labels, but sequence {i} of X has "
-                f"{length} positions"
+                f"{kind.whole} {i} of {name} has {len(labels)} labels, but {kind.whole} {i} of X "
+                f"has {length} {kind.part}s"
             )
         flat.extend(None if is_missing(label) else label for label in labels)
     return flat

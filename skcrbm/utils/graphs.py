@@ -1,4 +1,4 @@
-"""List or validate cliques of variables, and find elimination orders of graphs."""
+"""Arrays of graphs, cliques of variables, and elimination orders."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ import numpy as np
 # Largest number of cliques in `cliques_of_sizes`. The index arrays of more cliques would take
 # gigabytes.
 MAX_CLIQUES = 10**7
+
+
+class GraphArrays(NamedTuple):
+    """Features and edges of all graphs of a list, stored one graph after the other."""
+
+    X: Any  # ndarray or CSR matrix (T, D), features of all nodes
+    start: np.ndarray  # (n + 1,): graph c has the nodes start[c] to start[c + 1] - 1
+    edges: np.ndarray  # int64 (M, 2), rows of X
+    edge_start: np.ndarray  # (n + 1,), first edge of each graph
+    Z: np.ndarray  # (M, E) features of the edges; E is 0 without features
 
 
 def cliques_of_sizes(

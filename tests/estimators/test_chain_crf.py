@@ -22,9 +22,9 @@ from sklearn.preprocessing import StandardScaler
 from skcrbm import ChainCRF
 from skcrbm.inference import infer
 from skcrbm.learning import LBFGS, Adam, EarlyStopping, PseudoLikelihood
-from skcrbm.learning.chains import ChainCoordinates, chain_penalty
 from skcrbm.learning.data import Clock
 from skcrbm.learning.rules import resolve_rule
+from skcrbm.learning.structured import TrainedCoordinates, structured_penalty
 from skcrbm.pipeline import SequenceTransformer, make_pipeline
 
 CLASSES = np.array(["a", "b", "c"])
@@ -96,7 +96,7 @@ def test_gradient_by_finite_differences(rule, kind):
     sequences = model._training_sequences(X, y, np.arange(1.0, 9), True)
     trained = model._trained()
     objective = resolve_rule(rule, "chain").chain(trained)
-    coordinates = ChainCoordinates(model._model, trained)
+    coordinates = TrainedCoordinates(model._model, trained)
 
     def value(vector):
         step, _ = objective.step(
@@ -128,9 +128,9 @@ def test_minimum_against_scipy():
     X, y = make_data(15)
     model = ChainCRF(alpha=0.1).fit(X, y)
     sequences = model._training_sequences(X, y, None, True)
-    coordinates = ChainCoordinates(model._model, model._trained())
+    coordinates = TrainedCoordinates(model._model, model._trained())
     objective = resolve_rule("mle", "chain").chain(model._trained())
-    penalty = chain_penalty(0.1, 0.0)
+    penalty = structured_penalty(model._model.params, 0.1, 0.0)
 
     def value(vector):
         params = coordinates.params(vector)
@@ -431,7 +431,7 @@ def test_errors_of_predictions():
 
 def test_an_interrupted_fit_keeps_what_it_learned(monkeypatch):
     X, y = make_data(30)
-    original = ChainCoordinates.gradient
+    original = TrainedCoordinates.gradient
     calls = []
 
     def interrupt(self, params):
@@ -440,7 +440,7 @@ def test_an_interrupted_fit_keeps_what_it_learned(monkeypatch):
             raise KeyboardInterrupt
         return original(self, params)
 
-    monkeypatch.setattr(ChainCoordinates, "gradient", interrupt)
+    monkeypatch.setattr(TrainedCoordinates, "gradient", interrupt)
     with pytest.warns(UserWarning, match="interrupted"):
         model = ChainCRF(alpha=0.01).fit(X, y)
     assert 0 < model.n_iter_ <= 8

@@ -178,7 +178,9 @@ def test_the_container_survives_clone_and_pickle(fitted, data):
     # Output containers of features and of labels are set independently.
     hidden = copy.set_output(transform="pandas").set_label_output("pandas").transform(X)
     assert list(hidden.columns) == ["crbmclassifier0", "crbmclassifier1"]
-    with pytest.raises(ValueError, match="container must be 'default', 'pandas', 'polars' or 'sparse', got"):
+    with pytest.raises(
+        ValueError, match="container must be 'default', 'pandas', 'polars' or 'sparse', got"
+    ):
         model.set_label_output("polar")
 
 

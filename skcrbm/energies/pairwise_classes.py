@@ -1,0 +1,31 @@
+"""Pairwise models of variables with the same classes, in one form for any number of classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.energies._factors import TableFactors
+
+__all__ = ["CategoricalGraphEnergy", "pairwise_classes"]
+
+
+def pairwise_classes(
+    scores: np.ndarray, edges: np.ndarray, tables: np.ndarray
+) -> CategoricalGraphEnergy:
+    """Return a model of T variables with K classes, whose beliefs have an axis of classes.
+
+    `FactorGraphEnergy` would make a model of 0/1 variables if K is 2, with another form of beliefs.
+
+    Parameters
+    ----------
+    scores : ndarray (T, K)
+        Log-weights of the classes of each variable.
+    edges : ndarray of int (M, 2)
+        Pairs of variables.
+    tables : ndarray (M, K, K)
+        Log-weights of the classes of the first variable (rows) and the second variable (columns) of
+        each pair.
+    """
+    factors = [TableFactors(edges, tables)] if len(edges) else []
+    return CategoricalGraphEnergy(factors, scores, n_states=np.full(len(scores), scores.shape[1]))

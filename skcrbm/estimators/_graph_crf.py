@@ -1,0 +1,574 @@
+"""GraphCRF: conditional random field for lists of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
+from skcrbm.estimators._structured import require_labels_of, structured_plan
+from skcrbm.inference import InferenceMethod, infer, sample
+from skcrbm.inference.base import methods_for, resolve_method
+from skcrbm.inference.choice import method_constraint
+from skcrbm.learning.chain_model import columns_for
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
+from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams, evidence_of
+from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
+from skcrbm.learning.solvers import (
+    LBFGS,
+    LossPlateau,
+    Solver,
+    refuse_held_out_rows,
+    resolve_solver,
+    solver_constraint,
+    stopping_constraint,
+)
+from skcrbm.targets.graphs import GraphRows
+from skcrbm.targets.sequences import (
+    GRAPH,
+    MISSING,
+    codes_of,
+    find_classes,
+    flat_labels,
+    flatten,
+    split_rows,
+)
+from skcrbm.utils.fitting import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    all_or_nothing,
+    forget,
+    with_callbacks,
+)
+from skcrbm.utils.options import Integer, check_parameters
+from skcrbm.utils.parallel import one_blas_thread, ordered_map
+from skcrbm.utils.validation import check_count, check_sample_weight
+
+_UNCONVERGED = ("the gradient and the probabilities may be off",)
+
+
+class GraphCRF(CallbackSupportMixin, BaseEstimator):
+    """Conditional random field over graphs: predicts a class for each node of a graph.
+
+    The model is ``p(y | x, z) = exp F(x, z, y) / Z(x, z)`` with
+
+    ``F = sum_i (coef x_i + intercept)[y_i]
+    + sum_(i, j) (pair_intercept + pair_coef z_ij)[y_i, y_j]``
+
+    for the features x_i of the nodes and z_ij of the edges (i, j) [1]_. X is a list of graphs of
+    any sizes, and y is a list of label vectors. A graph is a `Graph` or a tuple ``(nodes, edges)``
+    or ``(nodes, edges, edge_features)``. `grid_graph` makes the graph of an image.
+
+    If all graphs are trees or forests, "sum_product" is exact, and so are all likelihoods,
+    probabilities and best labels. For graphs with cycles it is approximate.
+
+    Parameters
+    ----------
+    alpha : float or "auto", default="auto"
+        Strength of the penalty: the objective is the mean loss of a graph plus
+        ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
+        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the graphs; with
+        fewer than five graphs it is 0.01.
+    l1_ratio : float in [0, 1], default=0.0
+        Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
+        coefficients exactly 0.
+    learning : str or object, default="mle"
+        Learning rule: "mle", maximum likelihood with the probabilities of `inference`, which sums
+        over missing labels; or "pseudo_likelihood", which needs no inference in training, but
+        complete labels.
+    inference : str or object, default="sum_product"
+        Inference method of training and prediction: "sum_product", which is exact on forests;
+        "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
+        "tree_reweighted" or "mean_field", which are approximate; or a configured object such as
+        ``SumProduct(damping=0.5, max_iter=200)``.
+    directed : bool, default=False
+        If True, the first and the second node of an edge play different parts, and the matrices of
+        pairs may be asymmetric. If False, they are symmetric.
+    solver : str or object, default="lbfgs"
+        Solver: "lbfgs", or a stochastic solver, which takes steps on mini-batches of graphs:
+        "adam", "sgd", "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
+    max_iter : int, default=300
+        Maximum number of iterations of L-BFGS, or of epochs of a stochastic solver.
+    early_stopping : bool or object, default=False
+        Stopping rule of stochastic solvers. True holds out graphs and keeps the epoch with the best
+        validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
+    features : {"observed", "all"}, default="observed"
+        Coefficients that are learned for sparse nodes and dicts: "observed" learns a coefficient
+        for each pair of a feature and a class that occur together in training, "all" for each pair
+        of a feature and a class.
+    decode : {"map", "marginal"}, default="map"
+        "map" predicts the most probable labels of the whole graph, exactly for forests and with
+        ``inference="exact"``, otherwise by max-product with local search. "marginal" predicts the
+        most probable class of each node, which maximises the expected number of correct labels.
+    warm_start : bool, default=False
+        Start `fit` from the parameters of the previous fit.
+    n_jobs : int, default=None
+        Number of threads, which share the graphs. Results do not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the choice of held-out graphs and of the order of graphs in training.
+    verbose : bool or int, default=False
+        1 prints a live line, 2 prints a line for each iteration or epoch.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        Sorted classes.
+    coef_ : ndarray or CSR matrix (n_classes, n_features)
+        Coefficients of the features of nodes.
+    intercept_ : ndarray (n_classes,)
+        Weight of each class.
+    pair_intercept_ : ndarray (n_classes, n_classes)
+        Weight of the classes of the two nodes of an edge.
+    pair_coef_ : ndarray (n_edge_features, n_classes, n_classes)
+        Coefficients of the features of edges.
+    alpha_ : float
+        Penalty of the fit.
+    loss_curve_, convergence_curve_ : list of float
+        Objective and share of graphs whose inference converged, for each iteration or epoch.
+    n_iter_ : int
+        Number of iterations or epochs.
+    n_features_in_ : int
+        Number of features of a node.
+    feature_names_in_ : ndarray of str
+        Names of the features, if nodes are dicts or strings.
+
+    References
+    ----------
+    .. [1] Lafferty, McCallum and Pereira (2001). Conditional random fields: probabilistic models
+       for segmenting and labeling sequence data. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm import Graph, GraphCRF
+    >>> rng = np.random.default_rng(0)
+    >>> path = [[0, 1], [1, 2], [2, 3]]
+    >>> y = [np.full(4, c) for c in (0, 1) * 10]  # neighbours have the same class
+    >>> X = [Graph(labels[:, None] + rng.normal(size=(4, 1)), path) for labels in y]
+    >>> model = GraphCRF(alpha=0.01).fit(X, y)
+    >>> [labels.tolist() for labels in model.predict(X[:2])]
+    [[0, 0, 0, 0], [1, 1, 1, 1]]
+    """
+
+    convergence_curve_: list[float]
+    _progress: Any
+    _model: GraphModel
+    _rows: GraphRows
+    _state = ("_model", "_rows", "_progress", "_rng")
+    _prediction_parameters = ("decode", "n_jobs")
+
+    _parameter_constraints: ClassVar[dict] = {
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "learning": rule_constraint("graph", "PseudoLikelihood()"),
+        "inference": method_constraint(
+            methods_for(CategoricalGraphEnergy, Likelihood.conditional_answers)
+        ),
+        "directed": ["boolean"],
+        "solver": solver_constraint(),
+        "max_iter": [Integer(1)],
+        "early_stopping": stopping_constraint(auto=False),
+        "features": [StrOptions({"observed", "all"})],
+        "decode": [StrOptions({"map", "marginal"})],
+        "warm_start": ["boolean"],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        alpha: float | str = "auto",
+        l1_ratio: float = 0.0,
+        learning: str | LearningRule = "mle",
+        inference: str | InferenceMethod = "sum_product",
+        directed: bool = False,
+        solver: str | Solver = "lbfgs",
+        max_iter: int = 300,
+        early_stopping: bool | LossPlateau = False,
+        features: str = "observed",
+        decode: str = "map",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
+    ):
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.learning = learning
+        self.inference = inference
+        self.directed = directed
+        self.solver = solver
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.features = features
+        self.decode = decode
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+    # ------------------------------------------------------------------------------- training
+
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : list of graphs
+            `Graph` objects or tuples ``(nodes, edges)`` or ``(nodes, edges, edge_features)``.
+        y : list of labels of graphs
+            A label for each node of each graph. Labels are strings or integers, and missing labels
+            are None or NaN. None in place of a list means that all labels of a graph are missing.
+        sample_weight : array-like of shape (n_graphs,), default=None
+            Non-negative weights; a graph of weight k counts as k copies of the graph.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X, y, a weight or a hyperparameter is invalid, or inference is not possible because
+            a graph is too wide.
+        FloatingPointError
+            If training diverges.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If inference converged for less than 90 % of the graphs in the last iteration.
+        """
+        resume = self.warm_start and hasattr(self, "classes_")
+        if not resume:
+            forget(self, self._state)
+        graphs = self._training_graphs(X, y, sample_weight, resume)
+        rng = check_random_state(self.random_state)
+        plan, alpha = self._plan(graphs, rng, resume)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        fitted = fit(
+            plan,
+            rng,
+            self._progress if resume else None,
+            callbacks,
+            lambda model, epoch: self._model_attributes(model, alpha),
+        )
+        vars(self).update(self._model_attributes(fitted.model, alpha))
+        vars(self).update({**fitted.attributes, "_rng": rng})
+        warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
+        callbacks.end()
+        return self
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Iterable,
+        y: Iterable,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Train for one epoch on the given graphs, with a stochastic solver.
+
+        Nodes must be arrays or sparse matrices with the same number of features in each call. All
+        coefficients are learned, as with ``features="all"``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes; required in the first call if `y` does not contain all of them.
+
+        Returns
+        -------
+        self
+        """
+        resume = hasattr(self, "classes_")
+        if resume:
+            self._validate_params()
+        refuse_held_out_rows(self.early_stopping)
+        if isinstance(resolve_solver(self.solver), LBFGS):
+            raise ValueError(
+                "partial_fit needs a stochastic solver, for example solver='adam'; 'lbfgs' needs "
+                "all graphs at once"
+            )
+        graphs = self._training_graphs(X, y, sample_weight, resume, classes)
+        if self._rows.nodes.index is not None:
+            raise ValueError(
+                "partial_fit cannot take dicts, because later batches may hold new features; turn "
+                "the nodes into arrays by sklearn.feature_extraction.FeatureHasher"
+            )
+        rng = resumed_generator(self, resume, self.random_state)
+        plan, alpha = self._plan(graphs, rng, resume, partial=True)
+        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
+        curve = getattr(self, "loss_curve_", [])
+        vars(self).update(self._model_attributes(fitted.model, alpha))
+        vars(self).update({**fitted.attributes, "_rng": rng})
+        self.loss_curve_ = curve + self.loss_curve_
+        return self
+
+    def _training_graphs(self, X, y, sample_weight, resume, classes=None) -> GraphBatch:
+        """Validate the data of a fit; set `classes_` and the attributes of the features."""
+        if resume:
+            arrays = self._rows.transform(X)
+        else:
+            self._rows = GraphRows()
+            arrays = self._rows.fit_transform(X)
+        labels = flat_labels(y, arrays.start, kind=GRAPH)
+        if not resume:
+            self.classes_ = find_classes(
+                labels if classes is None else np.asarray(classes).tolist()
+            )
+            self.n_features_in_ = arrays.X.shape[1]
+            if self._rows.nodes.index is not None:
+                names = list(self._rows.nodes.index.columns)
+                self.feature_names_in_ = np.array(names, object)
+        path = codes_of(labels, self.classes_)
+        weight = check_sample_weight(sample_weight, arrays.start[1:, None])
+        graphs = GraphBatch(arrays, path, weight)
+        return graphs.take(np.flatnonzero(weight)) if (weight == 0).any() else graphs
+
+    def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
+        """Return the plan of a fit (start, objective, penalty, solver), and alpha."""
+        rule = resolve_rule(self.learning, "graph")
+        require_labels_of(rule, graphs.path)
+        model = self._model if resume else self._first_model(graphs, partial)
+        trained = True, True, True, bool(graphs.arrays.Z.shape[1])
+        objective = rule.graph(trained, self._method(), self.n_jobs)
+        return structured_plan(self, model, graphs, objective, rng, resume, partial)
+
+    def _first_model(self, graphs, partial) -> GraphModel:
+        """Return a model whose parameters are all 0, the start of a first fit."""
+        k = len(self.classes_)
+        columns = columns_for(graphs.X, graphs.path, k, "all" if partial else self.features)
+        n_edge_features = graphs.arrays.Z.shape[1]
+        params = GraphParams(
+            np.zeros(columns.shape),
+            np.zeros(k),
+            np.zeros((k, k)),
+            np.zeros((n_edge_features, k, k)),
+        )
+        return GraphModel(params, columns, self.directed)
+
+    def _model_attributes(self, model, alpha) -> dict[str, Any]:
+        p = model.params
+        return {
+            "_model": model,
+            "coef_": model.columns.matrix(p.coef),
+            "intercept_": p.intercept,
+            "pair_intercept_": p.pair_intercept,
+            "pair_coef_": p.pair_coef,
+            "alpha_": alpha,
+        }
+
+    def _method(self) -> InferenceMethod:
+        return resolve_method(self.inference)
+
+    # ----------------------------------------------------------------------------- predictions
+
+    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Predict the labels of the nodes of graphs.
+
+        Parameters
+        ----------
+        X : list of graphs
+            Graphs, in the same form as in `fit`.
+        y_known : list of labels of graphs, default=None
+            Labels that are known beforehand, and None or NaN for the other labels, which are
+            predicted given the known labels.
+
+        Returns
+        -------
+        ndarray of object (n_graphs,)
+            Array of labels (n_nodes,) for each graph.
+        """
+        batch = self._given(X, y_known)
+        if self.decode == "marginal":
+            path = self._marginals(batch).argmax(axis=1)
+        else:
+            method = self._method() if self._method().name == "exact" else "max_product"
+
+            def best(piece):
+                found = infer(
+                    self._model.energy(piece), method, returns="map", clamp=_clamp(piece.path)
+                )
+                assert found.assignment is not None
+                return found.assignment[0]
+
+            path = self._by_nodes(batch, best, ()).astype(np.int64)
+        return split_rows(self.classes_[path], batch.start)
+
+    def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Return the probability of each class at each node, by the method `inference`.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of object (n_graphs,)
+            Array (n_nodes, n_classes) for each graph, with columns in the order of `classes_`.
+        """
+        batch = self._given(X, y_known)
+        return split_rows(self._marginals(batch), batch.start)
+
+    def sample(
+        self,
+        X: Iterable,
+        n_samples: int = 1,
+        y_known: Iterable | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
+        """Draw independent labels of each graph exactly, by variable elimination.
+
+        For graphs that are too wide, draw from `factor_graph` by ``sample(graph, "gibbs")`` of
+        `skcrbm.inference`.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        n_samples : int, default=1
+            Number of label vectors to draw for each graph.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of object (n_graphs,)
+            Array of labels (n_samples, n_nodes) for each graph.
+        """
+        n_samples = check_count("n_samples", n_samples)
+        rng = check_random_state(random_state)
+        batch = self._given(X, y_known)
+        parts = np.empty(len(batch), object)
+        for c in range(len(batch)):
+            piece = batch.take(np.array([c]))
+            drawn = sample(
+                self._model.energy(piece),
+                "exact",
+                n_samples=n_samples,
+                clamp=_clamp(piece.path),
+                random_state=rng.randint(np.iinfo(np.int32).max),
+            )
+            parts[c] = self.classes_[drawn[0].astype(np.int64)]
+        return parts
+
+    def score_samples(self, X: Iterable, y: Iterable) -> np.ndarray:
+        """Return the log-likelihood (n_graphs,) of labels, as exact as the method `inference`.
+
+        Parameters
+        ----------
+        X : list of graphs
+        y : list of labels of graphs
+            Missing labels (None or NaN) are summed out.
+        """
+        batch = self._given(X, y, "y")
+
+        def log_likelihood(c):
+            piece = batch.take(np.array([c]))
+            energy = self._model.energy(piece)
+
+            def log_z(clamp):
+                found = infer(energy, self._method(), returns="log_partition", clamp=clamp)
+                assert found.log_partition is not None
+                return float(found.log_partition[0])
+
+            if (piece.path == MISSING).any():
+                return log_z(evidence_of(piece.path)) - log_z(None)
+            return float(energy.score(piece.path[None])[0]) - log_z(None)
+
+        with one_blas_thread():
+            return np.array(list(ordered_map(log_likelihood, range(len(batch)), self.n_jobs)))
+
+    def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of correctly predicted labels, over all nodes with observed labels.
+
+        Parameters
+        ----------
+        X : list of graphs
+        y : list of labels of graphs
+        sample_weight : array-like of shape (n_graphs,), default=None
+            Weights of the graphs.
+        """
+        batch = self._given(X, y, "y")
+        predicted = codes_of(flatten(labels.tolist() for labels in self.predict(X)), self.classes_)
+        weight = check_sample_weight(sample_weight, batch.start[1:, None])
+        weight = weight[batch.graph_of_nodes()] * (batch.path != MISSING)
+        if not weight.any():
+            raise ValueError("y holds no observed label in a graph of positive weight")
+        return float(weight @ (predicted == batch.path) / weight.sum())
+
+    def factor_graph(self, graph: Any) -> FactorGraphEnergy:
+        """Return the distribution of the labels of one graph as a factor graph.
+
+        All queries of `skcrbm.inference.infer` work on it, for example a MAP search with bounds.
+
+        Parameters
+        ----------
+        graph : Graph or tuple
+            A single graph, in the same form as in `fit`.
+
+        Returns
+        -------
+        FactorGraphEnergy
+            Factor graph whose variable i is the class of node i, as an index of `classes_`.
+        """
+        return self._model.energy(self._given([graph], None))
+
+    def _given(self, X, y_known, name="y_known") -> GraphBatch:
+        """Validate X and `y_known`; labels that are not known get the code `MISSING`."""
+        check_is_fitted(self, "classes_")
+        check_parameters(self, (*self._prediction_parameters, "inference"))
+        arrays = self._rows.transform(X)
+        path = np.full(arrays.start[-1], MISSING)
+        if y_known is not None:
+            labels = flat_labels(y_known, arrays.start, name, GRAPH)
+            path = codes_of(labels, self.classes_, name)
+        return GraphBatch(arrays, path, np.ones(len(arrays.start) - 1))
+
+    def _marginals(self, batch):
+        """Return the probabilities (T, K) of the classes of all nodes."""
+
+        def answer(piece):
+            energy, clamp = self._model.energy(piece), _clamp(piece.path)
+            found = infer(energy, self._method(), returns="marginals", clamp=clamp)
+            assert found.marginals is not None
+            return found.marginals[0]
+
+        return self._by_nodes(batch, answer, (len(self.classes_),))
+
+    def _by_nodes(self, batch, answer, shape):
+        """Return the results (T, *shape) of ``answer(piece)`` for the nodes of all graphs."""
+        with one_blas_thread():
+            pieces = batch.pieces(self._model.n_entries)
+            found = list(ordered_map(answer, pieces, self.n_jobs))
+        return np.concatenate(found).reshape(-1, *shape)
+
+
+def _clamp(path):
+    """Return the values to clamp, or None if no label is known."""
+    return evidence_of(path) if (path != MISSING).any() else None

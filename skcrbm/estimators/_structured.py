@@ -1,0 +1,109 @@
+"""Plan of a fit to sequences or graphs, which `ChainCRF` and `GraphCRF` share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from skcrbm.learning.data import Design
+from skcrbm.learning.fit import Plan
+from skcrbm.learning.rules import LearningRule
+from skcrbm.learning.solvers import resolve_solver, resolve_stopping
+from skcrbm.learning.structured import (
+    StructureSource,
+    choose_alpha,
+    structured_penalty,
+)
+from skcrbm.targets.sequences import MISSING
+from skcrbm.utils.columns import warn_of_scales
+from skcrbm.utils.options import is_auto
+
+# Value of alpha="auto" in `partial_fit`, or if there are too few rows for a search.
+_PLAIN_ALPHA = 0.01
+# Advice of the warning about scales.
+_SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
+# The search for alpha="auto" holds out this share of the sequences or graphs. It needs at least
+# five of them, and uses no more than 2500: a penalty of the sum of all losses hardly depends on
+# their number.
+_HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
+
+
+def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
+    """Raise a ValueError if the rule needs complete labels and `path` (T,) has missing labels."""
+    if rule.needs_complete and (path == MISSING).any():
+        raise ValueError(
+            f"learning={rule.name!r} needs complete labels, but y has missing labels; "
+            "learning='mle' supports them"
+        )
+
+
+def structured_plan(
+    estimator: Any,
+    model: Any,
+    batch: Any,
+    objective: Any,
+    rng: np.random.RandomState,
+    resume: bool,
+    partial: bool = False,
+) -> tuple[Plan, float]:
+    """Return the plan of a fit (start, objective, penalty, solver), and alpha.
+
+    `batch` holds all sequences or graphs, and `objective` is a `StructuredObjective`. With
+    `resume`, `model` is the fitted model; `partial` is True in `partial_fit`.
+    """
+    solver = resolve_solver(estimator.solver)
+    if not (resume or issparse(batch.X)):
+        weight = np.repeat(batch.weight, np.diff(batch.start))
+        warn_of_scales(batch.X, weight, type(estimator).__name__, partial, _SCALE)
+    alpha: Any = estimator.alpha
+    if is_auto(alpha):
+        alpha = getattr(estimator, "alpha_", None)
+        if alpha is None:
+            alpha = _search_alpha(model, batch, objective, estimator.l1_ratio, rng, partial)
+    stochastic: dict[str, Any] = {}
+    if solver.stochastic:
+        trained = (float(used) for used in objective.trained)
+        stochastic = {
+            "stopping": resolve_stopping(estimator.early_stopping, False),
+            "batch_size": solver.rows_per_step(len(batch), 16),
+            "average": solver.keeps_average(False),
+            "rate_factors": type(model.params)(*trained),
+            "mean_square": _mean_square(batch),
+        }
+    elif estimator.early_stopping is not False:
+        raise ValueError(
+            "early_stopping is for stochastic solvers; set early_stopping=False with solver='lbfgs'"
+        )
+    plan = Plan(
+        model=model,
+        design=Design(np.empty((0, 0))),
+        rows=StructureSource(batch),
+        objective=objective,
+        penalty=structured_penalty(model.params, alpha, estimator.l1_ratio),
+        solver=solver,
+        max_iter=estimator.max_iter,
+        verbose=int(estimator.verbose),
+        **stochastic,
+    )
+    return plan, float(alpha)
+
+
+def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
+    """Return the value of alpha="auto"."""
+    if partial or len(batch) < _LEAST_ROWS:
+        return _PLAIN_ALPHA
+    some = batch
+    if len(batch) > _MOST_ROWS:
+        some = batch.take(np.sort(rng.permutation(len(batch))[:_MOST_ROWS]))
+    rest, held_out = StructureSource(some).split(_HELD_OUT, rng)
+    total = choose_alpha(model, rest.all, held_out, objective, l1_ratio)
+    return total / batch.weight.sum()
+
+
+def _mean_square(batch):
+    """Return the mean over rows of the sum of squares of all features."""
+    X = batch.X
+    squares = X.multiply(X).sum() if hasattr(X, "multiply") else np.square(X, dtype=float).sum()
+    return float(squares) / len(batch)

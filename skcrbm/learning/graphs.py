@@ -1,0 +1,251 @@
+"""Train conditional random fields over graphs: model, batches of graphs, and objectives.
+
+The nodes i of a graph have features x_i, its edges (i, j) features z_ij, and the log-weight of the
+classes y is
+
+``sum_i (coef x_i + intercept)[y_i] + sum_(i, j) (pair_intercept + pair_coef z_ij)[y_i, y_j]``.
+
+All graphs of a part of a batch are one factor graph of several components, so that inference runs
+once for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import log_softmax
+
+from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy, pairwise_classes
+from skcrbm.inference import InferenceMethod, infer
+from skcrbm.learning.chain_model import Columns
+from skcrbm.learning.structured import Residuals, StructuredObjective
+from skcrbm.utils.graphs import GraphArrays
+from skcrbm.utils.limits import ESTIMATOR_TOL
+
+MISSING = -1  # class of a node whose label is not observed
+# Number of entries of tables and scores in a part of a batch, about a megabyte. A larger graph is a
+# part of its own.
+_PART_ENTRIES = 2**17
+
+
+class GraphParams(NamedTuple):
+    """Parameters of a graph model with K classes and E features of edges."""
+
+    coef: Any  # coefficients of the features of nodes, in the form of `Columns`
+    intercept: Any  # (K,) intercept of each class
+    pair_intercept: Any  # (K, K) log-weight of the classes of the two nodes of an edge
+    pair_coef: Any  # (E, K, K) coefficients of the features of edges
+
+
+@dataclass(frozen=True, eq=False)
+class GraphBatch:
+    """Batch of n graphs, with all nodes and all edges stored one after the other."""
+
+    arrays: GraphArrays
+    path: np.ndarray  # (T,) class of each node, 0 to K - 1, or `MISSING` if not observed
+    weight: np.ndarray  # (n,) weights of the graphs
+    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
+
+    @property
+    def X(self) -> Any:
+        """Features (T, D) of all nodes."""
+        return self.arrays.X
+
+    @property
+    def start(self) -> np.ndarray:
+        """First node (n + 1,) of each graph."""
+        return self.arrays.start
+
+    def __len__(self) -> int:
+        """Return the number of graphs."""
+        return len(self.weight)
+
+    def blocks(self) -> list[GraphBatch]:
+        """Return the whole batch, because objectives split a batch themselves."""
+        return [self]
+
+    def computed(self) -> GraphBatch:
+        """Return the batch unchanged, because its X is always stored."""
+        return self
+
+    def take(self, numbers: np.ndarray) -> GraphBatch:
+        """Return the graphs with the indices `numbers`, in the order of `numbers`."""
+        a = self.arrays
+        nodes, start = _ranges(a.start, numbers)
+        some, edge_start = _ranges(a.edge_start, numbers)
+        shift = np.repeat(start[:-1] - a.start[numbers], np.diff(edge_start))
+        edges = a.edges[some] + shift[:, None]
+        arrays = GraphArrays(a.X[nodes], start, edges, edge_start, a.Z[some])
+        return GraphBatch(arrays, self.path[nodes], self.weight[numbers])
+
+    def pieces(self, n_entries: int) -> list[GraphBatch]:
+        """Split the batch into parts of graphs with the same weight, to bound the memory.
+
+        `n_entries` is the number of log-weights per node or edge. The parts do not depend on the
+        number of threads.
+        """
+        if n_entries not in self._pieces:
+            size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
+            order = np.argsort(self.weight, kind="stable")
+            part = np.cumsum(size[order]) // max(1, _PART_ENTRIES // n_entries)
+            new = (np.diff(part) > 0) | (np.diff(self.weight[order]) > 0)
+            cuts = [0, *(np.flatnonzero(new) + 1).tolist(), len(self)]
+            whole = len(cuts) == 2 and (np.diff(order) > 0).all()
+            self._pieces[n_entries] = [
+                self if whole else self.take(order[a:b]) for a, b in pairwise(cuts)
+            ]
+        return self._pieces[n_entries]
+
+    def graph_of_nodes(self) -> np.ndarray:
+        """Return the index (T,) of the graph of each node."""
+        return np.repeat(np.arange(len(self)), np.diff(self.start))
+
+
+def _ranges(start, numbers):
+    """Return the members of the chosen ranges, and where each range starts among them."""
+    lengths = np.diff(start)[numbers]
+    first = np.concatenate([[0], np.cumsum(lengths)])
+    return np.arange(first[-1]) + np.repeat(start[numbers] - first[:-1], lengths), first
+
+
+class GraphModel(NamedTuple):
+    """Parameters of a model of graphs, and how they are applied to features."""
+
+    params: GraphParams
+    columns: Columns
+    directed: bool  # False keeps the matrices of pairs symmetric
+
+    @property
+    def n_states(self) -> int:
+        """Number of classes, K."""
+        return len(self.params.intercept)
+
+    @property
+    def n_entries(self) -> int:
+        """Number of log-weights per edge."""
+        return self.n_states**2
+
+    def scores(self, X: Any) -> np.ndarray:
+        """Return the log-weights (T, K) of the classes of nodes."""
+        return self.columns.products(X, self.params.coef) + self.params.intercept
+
+    def pairs(self, Z: np.ndarray) -> np.ndarray:
+        """Return the log-weights (M, K, K) of the classes of the two nodes of each edge."""
+        p = self.params
+        if not Z.shape[1]:
+            return np.repeat(p.pair_intercept[None], len(Z), axis=0)
+        return p.pair_intercept + np.tensordot(Z, p.pair_coef, 1)
+
+    def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
+        """Return the distribution of the classes of all nodes of a batch, as a single model."""
+        a = batch.arrays
+        return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z))
+
+    def add_gradient(self, batch: GraphBatch, states, pairs, total: GraphParams) -> None:
+        """Convert the gradient for the log-weights to parameters, and add the result to `total`.
+
+        `states` (T, K) is the gradient with respect to the scores, and `pairs` (M, K, K) with
+        respect to the pairs.
+        """
+        self.columns.add_sums(batch.X, states, total.coef)
+        total.intercept[...] += states.sum(axis=0)
+        if not self.directed:
+            pairs = 0.5 * (pairs + pairs.transpose(0, 2, 1))
+        total.pair_intercept[...] += pairs.sum(axis=0)
+        if batch.arrays.Z.shape[1]:
+            total.pair_coef[...] += np.tensordot(batch.arrays.Z.T, pairs, 1)
+
+
+def evidence_of(path: np.ndarray) -> np.ndarray:
+    """Return the values (1, T) to clamp: the observed classes, and NaN for missing labels."""
+    return np.where(path == MISSING, np.nan, path)[None]
+
+
+class GraphLikelihood(StructuredObjective):
+    """Negative log-likelihood of the observed labels; missing labels are summed out.
+
+    If `inference` is approximate, the loss and its gradient are approximate. Message passing starts
+    from the messages of the previous evaluation of the same graphs.
+    """
+
+    def __init__(self, trained, inference: InferenceMethod, n_jobs: int | None = None):
+        super().__init__(trained, n_jobs)
+        self.inference = inference.with_defaults(tol=ESTIMATOR_TOL)
+        self._continues = self.inference.accepts >= {"init", "return_state"}
+        self._last = WeakKeyDictionary()  # results by part of a batch, to start from
+
+    def _residuals(self, model, piece):
+        energy = model.energy(piece)
+        log_z, states, pairs, converged = self._expected(energy, piece, None)
+        if (piece.path == MISSING).any():
+            clamp = evidence_of(piece.path)
+            observed = self._expected(energy, piece, clamp)
+            states -= observed[1]
+            pairs -= observed[2]
+            loss = log_z - observed[0]
+            converged &= observed[3]
+        else:
+            loss = log_z - float(energy.score(piece.path[None])[0])
+            edges = piece.arrays.edges
+            states[np.arange(len(states)), piece.path] -= 1.0
+            pairs[np.arange(len(pairs)), piece.path[edges[:, 0]], piece.path[edges[:, 1]]] -= 1.0
+        weight = float(piece.weight[0])
+        return Residuals(weight * loss, weight * states, weight * pairs, converged)
+
+    def _expected(self, energy, piece, clamp):
+        """Return log Z, the probabilities of states and of pairs, and whether they converged."""
+        last = self._last.setdefault(piece, {})
+        free = clamp is None
+        found = infer(
+            energy,
+            self.inference,
+            returns=("log_partition", "marginals", "statistics"),
+            clamp=clamp,
+            init=last.get(free),
+            return_state=self._continues,
+        )
+        if self._continues:
+            last[free] = found
+        assert found.marginals is not None
+        assert found.log_partition is not None
+        assert found.statistics is not None
+        k = energy.n_levels
+        pairs = np.array(found.statistics[0], np.float64).reshape(-1, k, k)
+        states = np.array(found.marginals[0], np.float64)
+        return float(found.log_partition[0]), states, pairs, bool(found.converged[0])
+
+
+class GraphPseudoLikelihood(StructuredObjective):
+    """Negative sum of the log-probabilities of each label given the labels of its neighbours."""
+
+    needs_complete = True
+
+    def _residuals(self, model, piece):
+        scores, a, path = model.scores(piece.X), piece.arrays, piece.path
+        tables = model.pairs(a.Z)
+        i, j = a.edges.T
+        edge = np.arange(len(tables))
+        # Row of each node: its scores, plus a row or column of the table of each of its edges.
+        to_first, to_second = (_incidence(nodes, len(scores)) for nodes in (i, j))
+        scores = scores + to_first @ tables[edge, :, path[j]] + to_second @ tables[edge, path[i]]
+        log_p = log_softmax(scores, axis=1)
+        node = np.arange(len(scores))
+        loss = -float(log_p[node, path].sum())
+        states = np.exp(log_p)
+        states[node, path] -= 1.0
+        pairs = np.zeros(tables.shape)
+        pairs[edge, :, path[j]] += states[i]
+        pairs[edge, path[i]] += states[j]
+        weight = float(piece.weight[0])
+        return Residuals(weight * loss, weight * states, weight * pairs)
+
+
+def _incidence(nodes, n_nodes):
+    """Return the matrix (n_nodes, M) that adds up rows of edges for each node."""
+    n = len(nodes)
+    return csr_array((np.ones(n), (nodes, np.arange(n))), shape=(n_nodes, n))

@@ -1,0 +1,203 @@
+"""Train models of structures: shared parts of the training of chains and graphs.
+
+A row of training data is a whole sequence or graph. `fit` (`learning/fit.py`) uses the objectives
+like all other objectives: L-BFGS takes all rows at once, and stochastic solvers take mini-batches.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skcrbm.learning.data import Source
+from skcrbm.learning.lbfgs import descend
+from skcrbm.learning.objectives import Objective, Step
+from skcrbm.learning.penalties import L2, ElasticNet
+from skcrbm.utils.parallel import ordered_map
+
+# alpha="auto" tries penalties in this order, the strongest first. The numbers are factors of the
+# penalty if the losses of all rows are added up; alpha is the factor divided by the total weight of
+# the rows. The search stops after _PATIENCE penalties in a row that are no better than the best.
+_TOTALS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+_PATIENCE = 2
+# A fit for one of the penalties in _TOTALS stops when ten iterations lower the objective by no more
+# than _PATH_SHARE times its value, or after _PATH_ITERATIONS iterations.
+_PATH_SHARE = 1e-4
+_PATH_ITERATIONS = 100
+#: A final fit stops when ten iterations lower the objective by no more than this share.
+SHARE = 1e-6
+
+
+class Residuals(NamedTuple):
+    """Loss of a part of a batch, and its gradient with respect to log-weights."""
+
+    loss: float
+    states: np.ndarray  # (T, K), gradient with respect to the log-weights of single states
+    pairs: np.ndarray  # gradient with respect to the log-weights of pairs of states
+    converged: bool = True  # False if inference did not converge
+
+
+class StructureSource(Source):
+    """Sequences or graphs that are visited in random order; a batch of all keeps their order.
+
+    `batch` holds all of them, for example as a `SequenceBatch`.
+    """
+
+    def __init__(self, batch: Any):
+        self.all = batch
+        self.n_rows = len(batch)
+        self.total_weight = float(batch.weight.sum())
+
+    def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Any]:
+        """Yield the batches of one pass; see `Source`."""
+        if size >= self.n_rows:
+            yield self.all
+            return
+        order = rng.permutation(self.n_rows)
+        for start in range(0, self.n_rows, size):
+            yield self.all.take(order[start : start + size])
+
+    def split(self, fraction: float, rng, stratify: bool = False) -> Any:
+        """Hold out a fraction of the sequences or graphs for validation; see `Source`."""
+        n_held = int(np.ceil(fraction * self.n_rows))
+        if n_held >= self.n_rows:
+            return super().split(fraction, rng, stratify)
+        order = rng.permutation(self.n_rows)
+        held, rest = np.sort(order[:n_held]), np.sort(order[n_held:])
+        return StructureSource(self.all.take(rest)), self.all.take(held)
+
+
+class TrainedCoordinates:
+    """Converts the trained parameters of a model to one vector for L-BFGS, and back.
+
+    `trained` has one entry per array of ``model.params``: False keeps the array at its first value.
+    """
+
+    def __init__(self, model: Any, trained: tuple[bool, ...]):
+        self.start = model.params
+        self.trained = trained
+
+    def vector(self, params: Any) -> np.ndarray:
+        """Convert parameters to a vector of the trained parameters."""
+        return np.concatenate([p.ravel() for p, used in zip(params, self.trained) if used])
+
+    gradient = vector
+
+    def params(self, vector: np.ndarray) -> Any:
+        """Convert a vector to parameters; arrays that are not trained keep their values."""
+        params, first = [], 0
+        for p, used in zip(self.start, self.trained):
+            if used:
+                params.append(vector[first : first + p.size].reshape(p.shape))
+                first += p.size
+            else:
+                params.append(p)
+        return type(self.start)(*params)
+
+    def lengths(self, penalty: ElasticNet) -> np.ndarray:
+        """Return the L1 factor of each entry of the vector."""
+        factors = [
+            np.full(p.size, float(factor))
+            for p, used, factor in zip(self.start, self.trained, penalty.l1_factors)
+            if used
+        ]
+        return np.concatenate(factors)
+
+
+class StructuredObjective(Objective):
+    """Base class of the objectives of chains and graphs.
+
+    A subclass computes the loss of a part of the batch, and the gradient of the loss with respect
+    to the log-weights of single states and of pairs of states.
+
+    Parameters
+    ----------
+    trained : tuple of bool
+        Entry for each array of ``model.params``: True if the array is trained.
+    n_jobs : int or None
+        Number of threads; the result does not depend on this number.
+    """
+
+    share = SHARE
+
+    def __init__(self, trained: tuple[bool, ...], n_jobs: int | None = None):
+        self.trained = trained
+        self.n_jobs = n_jobs
+        self.state_key = type(self).__name__, trained
+
+    def coordinates(self, model, batch, penalty):
+        """Return the conversion between parameters and the vector of L-BFGS."""
+        return TrainedCoordinates(model, self.trained)
+
+    def step(self, model, batch: Any, clock, state):
+        """Return the `Step` of a batch; see `Objective`."""
+        gradient, loss = type(model.params)(*map(np.zeros_like, model.params)), 0.0
+        pieces = batch.pieces(model.n_entries)
+        n_converged = 0
+        residuals = ordered_map(partial(self._residuals, model), pieces, self.n_jobs)
+        for piece, found in zip(pieces, residuals):
+            model.add_gradient(piece, found.states, found.pairs, gradient)
+            loss += found.loss
+            n_converged += len(piece) * found.converged
+        for part, used in zip(gradient, self.trained):
+            part[...] *= used
+        return Step(gradient, loss, n_converged), state
+
+    def score(self, model, batch: Any, epoch):
+        """Return minus the mean loss of held-out rows."""
+        pieces = batch.pieces(model.n_entries)
+        return -sum(self._residuals(model, piece).loss for piece in pieces) / batch.weight.sum()
+
+    @abstractmethod
+    def _residuals(self, model, piece) -> Residuals:
+        """Return the loss of a part of the batch, and its gradient."""
+
+
+# -------------------------------------------------------------------------------- the penalty
+
+
+def structured_penalty(params: Any, alpha: float, l1_ratio: float) -> L2:
+    """Return the penalty of all arrays of `params`, a named tuple, other than `intercept`."""
+
+    def factors(factor):
+        return type(params)(*([factor] * len(params)))._replace(intercept=0.0)
+
+    if l1_ratio == 0:
+        return L2(factors(alpha))
+    return ElasticNet(factors(alpha * (1 - l1_ratio)), factors(alpha * l1_ratio))
+
+
+def choose_alpha(
+    model: Any,
+    rest: Any,
+    held_out: Any,
+    objective: Objective,
+    l1_ratio: float,
+) -> float:
+    """Return the penalty factor (for summed losses) with the best score on held-out rows.
+
+    `rest` and `held_out` are batches. The strongest penalty is tried first. Each fit starts from
+    the parameters of the previous fit. The search ends when weaker penalties are no better (see
+    `_PATIENCE`).
+    """
+    weight = float(rest.weight.sum())
+    best, best_score, worse = _TOTALS[0], -np.inf, 0
+    for total in _TOTALS:
+        penalty = structured_penalty(model.params, total / weight, l1_ratio)
+        steps = descend(model, rest, objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
+        for function, minimizer, _ in steps:
+            reached = function, minimizer
+        function, minimizer = reached
+        model = model._replace(params=function.coordinates.params(minimizer.x))
+        score = objective.score(model, held_out, 0)  # pyright: ignore[reportArgumentType]
+        if score > best_score:
+            best, best_score, worse = total, score, 0
+        else:
+            worse += 1
+            if worse == _PATIENCE:
+                break
+    return best
