@@ -357,9 +357,10 @@ class LayeredEnergy(BaseEnergy):
 
 
 def _modes(scores: np.ndarray) -> np.ndarray:
-    """Return the 0/1 units (N, n_nodes (k - 1)) of the state of each node with the largest score.
+    """Choose the state with the largest score for each node, and return the states as 0/1 units.
 
-    `scores` (N, n_nodes, k) holds the scores of the states of each node.
+    `scores` (N, n_nodes, k) holds the scores of the states of each node. The result has the shape
+    (N, n_nodes (k - 1)).
     """
     # State 0 is moved to the last position, because `argmax` returns the first of equal scores.
     best = np.roll(scores, -1, axis=2).argmax(axis=2)

@@ -446,7 +446,7 @@ class ConditionalRBM(NamedTuple):
     """A conditional RBM, ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)``."""
 
     params: CRBMParams
-    energy_type: type[RBMEnergy] = RBMEnergy  # or `OneHotRBMEnergy`
+    energy_type: type[RBMEnergy] = RBMEnergy  # `OneHotRBMEnergy` if y has classes
 
     def energy(self, X: Any) -> RBMEnergy:
         """Return the energies of (v, h) given the rows of X (N, D), an ndarray or CSR matrix.

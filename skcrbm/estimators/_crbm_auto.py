@@ -355,9 +355,8 @@ class _Search:
         trials = {0: self._try(models, start, effort.first)}
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
             at = min(trials, key=lambda i: trials[i].score)
-            if (
-                direction < 0 and at > 0
-            ):  # a larger penalty is better, so smaller ones are not tried
+            # No smaller penalties are tried if a larger penalty was better than the first.
+            if direction < 0 and at > 0:
                 break
             for _ in range(n_steps):
                 alpha = start * _STEP ** (at + direction)
