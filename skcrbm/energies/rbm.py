@@ -117,7 +117,10 @@ class RBMEnergy(PairwiseEnergy):
         return self.weights.dtype
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the biases, and the sum of the absolute weights of each unit."""
+        """Return the log-odds and influence of each unit, as in `BaseEnergy.own_log_odds`.
+
+        The log-odds are the biases, and the influence is the sum of the absolute weights of a unit.
+        """
         size = np.abs(self.weights).astype(np.float64)
         influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
         return np.hstack(self.fields).astype(np.float64), influence

@@ -30,8 +30,8 @@ class Rows(NamedTuple):
     """Validated training rows, without the rows of weight 0."""
 
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
-    visible: np.ndarray  # encoded y (N, V), dtype of X, NaN for missing labels
-    weight: np.ndarray  # (N,), positive
+    visible: np.ndarray  # (N, V): encoded y in the dtype of X, with NaN for missing labels
+    weight: np.ndarray  # (N,): positive weights of the rows
 
 
 class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):

@@ -139,8 +139,9 @@ def make_penalty(
     `every_intercept` is True, it pulls all intercepts. Otherwise it pulls only the intercepts of
     labels that are 0 in all rows or 1 in all rows, because these would become infinite.
     """
-    # The search sets `every_intercept`. Only the ratios of the weights then have an effect, so the
-    # rows are counted. Otherwise a row of weight 2 has the effect of two rows.
+    # `every_intercept` is True in a search for alpha. Only the ratios of the weights may then have
+    # an effect, so n_rows does not depend on the weights. Otherwise a row of weight 2 counts as two
+    # rows, so n_rows is the sum of the weights.
     n_rows = len(visible) if every_intercept else float(weight.sum())
     weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)

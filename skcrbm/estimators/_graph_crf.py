@@ -53,7 +53,7 @@ from skcrbm.utils.options import Integer, check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.validation import check_count, check_sample_weight
 
-# Consequences that the warning about inference without convergence names.
+# If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 

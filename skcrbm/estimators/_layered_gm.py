@@ -368,7 +368,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
             model = self._model._replace(code=self._model.code.with_rows(rows.X))
         else:
             structure, code = self._new_structure(rows.X, rows.visible)
-            with np.errstate(over="ignore", invalid="ignore"):  # training detects overflow
+            # Overflow needs no warning here, because training detects it and raises an error.
+            with np.errstate(over="ignore", invalid="ignore"):
                 mean = code.mean(rows.X, rows.weight)
                 params = layered_params(structure, mean, rng, rows.visible.dtype)
             model = LayeredModel(params, structure, code)
@@ -423,7 +424,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
             )
 
     def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:
-        """Return the fitted attributes for a model at the end of an epoch."""
+        """Return the attributes that the estimator gets from a model at the end of an epoch."""
         inference: Any = clone(resolve_truncated(self.inference))
         return {
             "layers_": model.fitted_layers(),

@@ -318,7 +318,7 @@ class MSSVMCRBM(RBMClassifier):
         attributes = bind(self._model_attributes, plan=plan)
         progress = self._progress if resume else None
         fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # thresholds for the previous parameters
+        vars(self).pop("thresholds_", None)  # belong to the previous parameters
         vars(self).update(
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )

@@ -60,12 +60,12 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
 
     @property
     def coef_(self) -> np.ndarray:
-        """Coefficients (L, D) of a linear model: all weights of pairs must be 0."""
+        """Coefficients (L, D) of the inputs. They exist only if all weights of pairs are 0."""
         return self._of_linear_model("coef_")
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Intercepts (L,) of a linear model: all weights of pairs must be 0."""
+        """Intercepts (L,) of the labels. They exist only if all weights of pairs are 0."""
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):

@@ -102,12 +102,12 @@ class RBMClassifier(
 
     @property
     def coef_(self) -> np.ndarray:
-        """Coefficients of the inputs. The model must be linear, that is, without hidden units."""
+        """Coefficients of the inputs. They exist only if the model has no hidden units."""
         return self._of_linear_model("coef_")
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Intercepts of the outputs. The model must be linear, that is, without hidden units."""
+        """Intercepts of the outputs. They exist only if the model has no hidden units."""
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):
