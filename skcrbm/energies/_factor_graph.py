@@ -426,7 +426,7 @@ class FactorGraphEnergy(BaseEnergy):
         return np.full(self.n_models, self.constant)
 
     def log_fields(self) -> np.ndarray:
-        """Return the log-weights (N, n, 2) of values by fields; -inf contradicts the evidence."""
+        """Return the fields as log-weights (N, n, 2) of the values; -inf if excluded."""
         field = self.field.astype(np.float64)
         found = np.stack([np.zeros_like(field), field], axis=2)
         if self.evidence is not None:

@@ -1,4 +1,4 @@
-"""Structure of a factor graph: arrays with the variables of each factor, and vice versa."""
+"""Structure of a factor graph: the variables of each factor, and the factors of each variable."""
 
 from __future__ import annotations
 

@@ -93,7 +93,11 @@ class IsingEnergy(PairwiseEnergy):
         return (self.coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return twice the fields, and twice the sum of absolute couplings of each label."""
+        """Return the log-odds and influence of each label, as in `BaseEnergy.own_log_odds`.
+
+        The log-odds are twice the fields, and the influence is twice the sum of the absolute
+        couplings of a label.
+        """
         return 2.0 * self.field, 2 * np.abs(self.coupling).sum(axis=0, dtype=np.float64)
 
     @property
@@ -178,7 +182,10 @@ class IsingEnergy(PairwiseEnergy):
         return log_odds.astype(self.dtype, copy=False)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with the weighted sum (L, L) of ``u u'`` for u = (y + 1) / 2."""
+        """Return a tuple that holds one array (L, L), the weighted sum of ``u u'`` over states.
+
+        The vector u = (y + 1) / 2 is a row of `means`.
+        """
         means = means.astype(self.dtype, copy=False)
         weighted = weight[:, None].astype(self.dtype) * means
         pairs = weighted.T @ means

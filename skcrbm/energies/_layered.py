@@ -345,7 +345,11 @@ class LayeredEnergy(BaseEnergy):
         )
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the weighted sums of products of units, for each table of each connection."""
+        """Return an array of statistics for each connection after the first.
+
+        A statistic is the weighted sum, over the rows of `means`, of the products of the two units
+        of an edge. The statistics of edges that share a table are added up.
+        """
         layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
         weight = weight[:, None].astype(self.dtype)
         return tuple(
@@ -357,9 +361,10 @@ class LayeredEnergy(BaseEnergy):
 
 
 def _modes(scores: np.ndarray) -> np.ndarray:
-    """Return the 0/1 units (N, n_nodes (k - 1)) of the state of each node with the largest score.
+    """Choose the state with the largest score for each node, and return the states as 0/1 units.
 
-    `scores` (N, n_nodes, k) holds the scores of the states of each node.
+    `scores` (N, n_nodes, k) holds the scores of the states of each node. The result has the shape
+    (N, n_nodes (k - 1)).
     """
     # State 0 is moved to the last position, because `argmax` returns the first of equal scores.
     best = np.roll(scores, -1, axis=2).argmax(axis=2)

@@ -388,7 +388,11 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (self.edge_coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return twice the fields, and twice the sum of absolute couplings of each variable."""
+        """Return the log-odds and influence of each variable, as in `BaseEnergy.own_log_odds`.
+
+        The log-odds are twice the fields, and the influence is twice the sum of the absolute
+        couplings of a variable.
+        """
         size = np.repeat(2 * np.abs(self.edge_coupling).astype(np.float64), 2)
         influence = np.bincount(self.edges.ravel(), size, self.n_variables)
         return 2.0 * self.field, influence
@@ -520,7 +524,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return 2 * (self.field[:, None, variables] + pull)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given the others."""
+        """Return the log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given all others."""
         states = np.asarray(visible)[:, None]
         log_odds = unchecked(self.conditional_log_odds)(states, slice(0, self.n_variables))
         return log_odds[:, 0].astype(self.dtype)

@@ -128,7 +128,10 @@ class Words:
     def integers_at(
         self, places: Sequence[int], expected: str, least: int = 0, most: int | None = None
     ) -> list[int]:
-        """Return the integers at the given places, which must be from `least` to `most`."""
+        """Convert the words at the given places to integers from `least` to `most`.
+
+        A ValueError is raised if a word is invalid.
+        """
         words = [self.words[place] for place in places]
         limits = f"at least {least}" if most is None else f"from {least} to {most}"
         try:
@@ -144,7 +147,10 @@ class Words:
         return values
 
     def distinct_at(self, places: Sequence[int], expected: str, most: int) -> list[int]:
-        """Return the integers at the given places, which must be distinct, from 0 to `most`."""
+        """Convert the words at the given places to distinct integers from 0 to `most`.
+
+        A ValueError is raised if a word is invalid.
+        """
         values = self.integers_at(places, expected, 0, most)
         if len(set(values)) < len(values):
             seen: set[int] = set()
@@ -157,7 +163,10 @@ class Words:
     def numbers_at(
         self, places: Sequence[int], expected: str, least: float = 0.0, most: float = np.inf
     ) -> np.ndarray:
-        """Return the numbers at the given places, from `least` to `most`; +inf is invalid."""
+        """Convert the words at the given places to numbers from `least` to `most`.
+
+        A ValueError is raised if a word is invalid; +inf is always invalid.
+        """
         words = [self.words[place] for place in places]
         limits = f"a number from {least:g} to {most:g}"
         if most == np.inf:

@@ -273,7 +273,7 @@ class BaseEnergy(Versioned, ABC):
         self._check_values(evidence)
         evidence = np.broadcast_to(evidence, shape)
         if self.evidence is not None:
-            if (np.abs(evidence - self.evidence) > 0).any():  # comparisons with NaN are False
+            if (np.abs(evidence - self.evidence) > 0).any():  # False for free variables (NaN)
                 raise ValueError("clamp contradicts the evidence that the energy has already")
             evidence = np.where(np.isnan(evidence), self.evidence, evidence)
         other = copy.copy(self)
@@ -310,7 +310,7 @@ class BaseEnergy(Versioned, ABC):
         assert self.evidence is not None
         held = self.evidence[:, first : first + states.shape[-1]]
         held = held.reshape(len(held), *(1,) * (states.ndim - 2), held.shape[1])
-        differs = np.abs(states - held) > 0  # False for free variables, because of NaN
+        differs = np.abs(states - held) > 0  # False for free variables, which are NaN
         return np.logical_not(differs.any(axis=-1))
 
     def _without_contradictions(self, log_weight: np.ndarray, sets: np.ndarray) -> np.ndarray:

@@ -48,7 +48,8 @@ def _possible_at_first(energy):
     held = energy.evidence
     if held is None:
         return possible.copy()
-    return possible & ~(np.abs(held[..., None] - levels) > 0)  # comparisons with NaN are False
+    # Free variables are NaN. A comparison with NaN is False, so all their states remain possible.
+    return possible & ~(np.abs(held[..., None] - levels) > 0)
 
 
 def _propagate_tables(group, possible):

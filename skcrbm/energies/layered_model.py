@@ -35,7 +35,7 @@ class InputCode(NamedTuple):
     state of a node is the number of thresholds that are at most the value of the feature.
     """
 
-    thresholds: np.ndarray | None  # (n_states - 1,)
+    thresholds: np.ndarray | None  # (n_states - 1,): increasing thresholds on features
     free: np.ndarray  # bool (D,): True for features that are NaN (not observed) in some row
     # bool (D,): True for features that may be NaN in new rows. With soft clamping, this is so for
     # features whose values were in [0, 1] in training.

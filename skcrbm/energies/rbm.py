@@ -117,7 +117,10 @@ class RBMEnergy(PairwiseEnergy):
         return self.weights.dtype
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the biases, and the sum of the absolute weights of each unit."""
+        """Return the log-odds and influence of each unit, as in `BaseEnergy.own_log_odds`.
+
+        The log-odds are the biases, and the influence is the sum of the absolute weights of a unit.
+        """
         size = np.abs(self.weights).astype(np.float64)
         influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
         return np.hstack(self.fields).astype(np.float64), influence
@@ -446,7 +449,7 @@ class ConditionalRBM(NamedTuple):
     """A conditional RBM, ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)``."""
 
     params: CRBMParams
-    energy_type: type[RBMEnergy] = RBMEnergy  # or `OneHotRBMEnergy`
+    energy_type: type[RBMEnergy] = RBMEnergy  # `OneHotRBMEnergy` if y has classes
 
     def energy(self, X: Any) -> RBMEnergy:
         """Return the energies of (v, h) given the rows of X (N, D), an ndarray or CSR matrix.
