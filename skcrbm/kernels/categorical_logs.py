@@ -1,21 +1,23 @@
 """Messages between variables of any number of states, as logarithms.
 
-This form covers sums that weights in `categorical_weights` cannot hold, tree-reweighted messages,
-and all of max-product, which needs no exponentials here. Graph and schedule are the same; tables
-and messages are logarithms, the largest of a message 0, and -inf is a weight of 0.
+This module is used for sums that would overflow or underflow in `categorical_weights`, for
+tree-reweighted messages, and for max-product, which needs no exponentials in this form. The graph
+and the schedule are the same as in `categorical_weights`. Tables and messages are logarithms; -inf
+stands for weight 0, and the largest logarithm of each message is 0.
 
 With theta_i = own_i + sum_a rho_a m_(a -> i), variable i sends ``theta_i - m_(a -> i)`` to factor
-a, whose table is raised to the power 1 / rho_a. The sums come from the front and from behind, so
-that no infinity is subtracted. Log Z is
+a, whose table is raised to the power 1 / rho_a. Sums over all factors but one add a sum from the
+front and a sum from behind, so that no infinity is subtracted. Log Z is
 
     sum_i log Z_i + sum_a rho_a (log Z_a - sum_(i in a) log Z_ai)
 
-with the sums Z_i of exp(theta_i), Z_a of a table times all that its variables send to it, and Z_ai
-of the two messages of an edge: Bethe's log Z if all rho are 1. The scale of a message cancels.
+Here Z_i is the sum of exp(theta_i), Z_a the sum of a table times the messages to it, and Z_ai the
+sum of the product of the two messages of an edge. If all rho are 1, this is Bethe's log Z. The
+scale of a message cancels.
 
-A max-product state is decoded variable by variable, each given the values before it: a variable
-reads messages in which decided variables have one value. So ties are broken consistently, and on a
-tree the state is the best state.
+The state of max-product is decoded variable by variable, given the variables decided before: a
+decided variable sends messages that allow only its value. So ties are broken consistently, and on
+a tree the state is the best state.
 """
 
 import math
@@ -29,7 +31,7 @@ from skcrbm.kernels.scalar import MAX, ROUNDING, copy_into, fill
 
 @jit(allocates=False, inline=True)
 def reduce_logs(kind, table, at, step, k, weight, first):
-    """Return the log-sum, or the maximum, over a of table[at + a * step] + weight[first + a]."""
+    """Return the log-sum-exp (or maximum) of table[at + a * step] + weight[first + a], a < k."""
     high = -math.inf
     for a in range(k):
         high = max(high, table[at + a * step] + weight[first + a])
@@ -43,7 +45,10 @@ def reduce_logs(kind, table, at, step, k, weight, first):
 
 @jit(allocates=False)
 def potts_logs(kind, other, equal, k, weight, first, out):
-    """Fill out (k,) with the message through a table with one value on its diagonal, one off it."""
+    """Write the message through a Potts table to `out` (k,).
+
+    The table has the value `equal` on its diagonal and the value `other` off the diagonal.
+    """
     top, second, where = -math.inf, -math.inf, ZERO
     for a in range(k):
         x = weight[first + a]
@@ -51,7 +56,7 @@ def potts_logs(kind, other, equal, k, weight, first, out):
             top, second, where = x, top, a
         else:
             second = max(second, x)
-    # Log-sums over all states but the largest, then over all but any other state.
+    # First compute the log-sum over all states but the largest, then over all but another state.
     rest = second
     if kind != MAX and second > -math.inf:
         total = 0.0
@@ -74,9 +79,9 @@ def potts_logs(kind, other, equal, k, weight, first, out):
 
 @jit(allocates=False)
 def contract_logs(kind, graph, e, weight, out, work):
-    """Fill out with the message of a table of any number of variables to the variable of edge e.
+    """Write the message of a table to the variable of edge e to `out`.
 
-    See `contract` in `categorical_weights`.
+    The table may have any number of variables. See `contract` in `categorical_weights`.
     """
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
@@ -103,10 +108,10 @@ def contract_logs(kind, graph, e, weight, out, work):
 
 @jit(allocates=False)
 def add_weights(graph, weights, e, row, across, n_other, first, weight, out, work):
-    """Fill out (k,) with the logarithms of a table of pairs times weights, if nothing underflows.
+    """Write the log-sums of a table of pairs times weights to `out` (k,), or NaN on underflow.
 
-    One exponential for each state of the other variable, instead of each entry. Numbers that may
-    have lost terms become NaN.
+    The table is given as weights. So the function needs one exponential per state of the other
+    variable, not per entry. A sum from which underflow may have removed terms becomes NaN.
     """
     old, at = work.old, graph.table[e]
     for b in range(n_other):
@@ -120,7 +125,7 @@ def add_weights(graph, weights, e, row, across, n_other, first, weight, out, wor
 
 @jit(allocates=False)
 def receive_logs(kind, graph, weights, e, weight, out, work):
-    """Fill out (k,) with the message that edge e gets, its largest number 0.
+    """Write the message that edge e receives to `out` (k,), shifted such that its maximum is 0.
 
     `weights` (T,) are the exponentials of the tables, which only sums need. Return False, and a
     message of zeros, if all states have weight 0.
@@ -147,7 +152,10 @@ def receive_logs(kind, graph, weights, e, weight, out, work):
 
 @jit(allocates=False)
 def lower(values, first, k):
-    """Subtract the largest of k numbers; return False, and set all to 0, if it is -inf."""
+    """Subtract the largest of k values from them, and return True.
+
+    If all values are -inf, set them to 0 and return False.
+    """
     high = -math.inf
     for a in range(k):
         high = max(high, values[first + a])
@@ -159,9 +167,10 @@ def lower(values, first, k):
 
 @jit(allocates=False)
 def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
-    """Send from variable v to all its factors; fill its belief, log-probabilities or max-marginals.
+    """Send messages from variable v to all its factors, and compute its belief.
 
-    Return False if all its states have weight 0.
+    The belief is the log-probabilities, or the log-max-marginals if `kind` is MAX. Return False if
+    all states of v have weight 0.
     """
     start, message_start = graph.state_start[v], graph.message_start
     k = graph.state_start[v + ONE] - start
@@ -197,7 +206,7 @@ def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
 
 @jit(allocates=False, inline=True)
 def few_maxima(table, at, k, step, n_other, across, weight, first, out):
-    """Fill out (k,) with the max-product message through a table of pairs, its largest number 0.
+    """Write the max-product message through a table of pairs to `out` (k,); its maximum is 0.
 
     Return False, and a message of zeros, if all states have weight 0.
     """
@@ -261,7 +270,10 @@ def sweep_logs(
 
 @jit(allocates=False)
 def change_of_logs(after, before, slack, rounding):
-    """Return the largest change of a probability, and whether a logarithm changed by more."""
+    """Return the largest change of a probability, and True if a logarithm changed too much.
+
+    For a logarithm x, a change of up to slack + rounding * |x| is allowed.
+    """
     change, moved = 0.0, False
     for s in range(np.uintp(after.shape[0])):
         x, y = after[s], before[s]
@@ -276,9 +288,9 @@ def change_of_logs(after, before, slack, rounding):
 def decode(graph, forward, held, own, sent, state, work):
     """Decide the variables in turn, each at its best state given the variables before it.
 
-    `sent` gets the decisions: what a decided variable sends is -inf for all states but one. So a
-    further call is a step of coordinate ascent, in which a variable keeps its state unless another
-    is better. Return True if a state changed.
+    `sent` gets the decisions: a decided variable sends -inf for all states but its own. Therefore
+    a second call makes a step of coordinate ascent, in which a variable keeps its state unless
+    another state is better. Return True if a state changed.
     """
     new, total = work.new, work.behind
     n = np.uintp(graph.order.shape[0])
@@ -310,7 +322,7 @@ def decode(graph, forward, held, own, sent, state, work):
 
 @jit(allocates=False)
 def score_of(graph, own, state, variables):
-    """Return the score of a state (n,): own weights and table entries."""
+    """Return the score of a state (n,): the sum of its entries in `own` and in the tables."""
     total = 0.0
     for v in range(np.uintp(state.shape[0])):
         total += own[graph.state_start[v] + np.uintp(state[v])]
@@ -335,18 +347,18 @@ def pass_logs(graph, weights, rho, variables, models, start, options, answers, s
     Parameters
     ----------
     graph : CategoricalGraph
-        Tables are logarithms, to the power 1 / rho.
+        Its tables are the log-weights of the factors, divided by rho.
     weights : (T,) exponentials of the tables
-    rho : (E,) float64 weights of the factors, by edge
+    rho : (E,) float64 weight of each edge's factor
     variables : (E,) uintp variable of each edge
     models : CategoricalModels
-    start : (N or 0, S) log-beliefs that variables send at first, in place of what follows from
-        their messages
+    start : (N or 0, S) log-beliefs that the variables send first; if it is empty, they send the
+        beliefs that follow from `models.message`
     options : CategoricalOptions
     answers : CategoricalAnswers
-        `good` tells whether some state of each variable was possible throughout.
+        `good` is True if each variable always had a possible state.
     states : tuple of (N, n) int64 and (N,) float64
-        States and scores of max-product, out.
+        Output: the best state that max-product found for each model, and its score.
     work : CategoricalWork
     """
     held, own, message, sent = models
@@ -399,7 +411,10 @@ def pass_logs(graph, weights, rho, variables, models, start, options, answers, s
 
 @jit(allocates=False)
 def attains(graph, e, variables, sent, state, margin, work):
-    """Return True if a state has the best entry of a factor given all that its variables send."""
+    """Return True if a state attains the maximum of a factor times the messages to the factor.
+
+    A state whose log-weight is up to `margin` below the maximum counts as attaining it.
+    """
     message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
     scope, m = graph.scope[e], graph.arity[e]
     for j in range(m):
@@ -429,7 +444,10 @@ def attains(graph, e, variables, sent, state, margin, work):
 
 @jit
 def agreement(graph, variables, models, state, margin, agrees, work):
-    """Set agrees (N,) to False if a factor has a better entry than that of the state (N, n)."""
+    """Set agrees[m] to False if state[m] does not attain the maximum of some factor.
+
+    `state` is (N, n); see `attains` for the other arguments.
+    """
     for m in range(state.shape[0]):
         for e in range(np.uintp(variables.shape[0])):
             if agrees[m] and graph.slot[e] == ZERO:
@@ -438,7 +456,7 @@ def agreement(graph, variables, models, state, margin, agrees, work):
 
 @jit
 def improve(graph, variables, held, own, state, score, max_iter, work):
-    """Improve the states (N, n) of N models by coordinate ascent, and fill in their scores (N,)."""
+    """Improve the states (N, n) of N models by coordinate ascent, and write their scores (N,)."""
     sent, trial = np.empty(graph.message_start[-1]), state[:1].copy()
     for m in range(own.shape[0]):
         score[m] = score_of(graph, own[m], state[m], variables)
@@ -458,14 +476,14 @@ def improve(graph, variables, held, own, state, score, max_iter, work):
 
 @jit(allocates=False)
 def log_total(graph, e, sent, entries, work):
-    """Return the log-sum of a factor's entries times all that its variables send to it.
+    """Return the log of the sum of a factor's entries times the messages of its variables.
 
     Parameters
     ----------
     graph : CategoricalGraph
     e : first edge of the factor
-    sent : (M,)
-    entries : (0 or more,) out: share of each entry in the sum, in C order
+    sent : (M,) log-messages from variables to factors
+    entries : (0 or more,) output, share of each entry in the sum, in C order; not written if empty
     work : CategoricalWork
     """
     message_start, scopes = graph.message_start, graph.scopes
@@ -476,7 +494,7 @@ def log_total(graph, e, sent, entries, work):
         size *= message_start[scopes[scope + j] + ONE] - message_start[scopes[scope + j]]
         digits[j] = ZERO
     high, total = -math.inf, 0.0
-    for turn in range(3):  # the largest, the sum, the shares
+    for turn in range(3):  # compute the maximum, then the sum, then the shares
         if turn == 2 and entries.shape[0] == 0:
             break
         for s in range(size):
@@ -508,7 +526,7 @@ def log_total(graph, e, sent, entries, work):
 
 @jit
 def sum_logs(graph, rho, models, weight, want_statistics, each, log_partition, statistics, work):
-    """Add up log Z and the probabilities of all entries of tables, from the final messages.
+    """Compute log Z and the probabilities of all entries of the tables, from the final messages.
 
     Parameters
     ----------
@@ -516,8 +534,8 @@ def sum_logs(graph, rho, models, weight, want_statistics, each, log_partition, s
     weight : (N,) weight of each model in the sum of the statistics
     want_statistics : bool
     each : bool, True for the statistics of each model, False for their sum
-    log_partition : (N,) out; -inf if a factor or a variable has no possible state
-    statistics : (1 or N, n_entries) in and out
+    log_partition : (N,) output, log Z; -inf if a factor or a variable has no possible state
+    statistics : (1 or N, n_entries); the probabilities are added to it
     """
     held, own, message, sent = models
     message_start, state_start = graph.message_start, graph.state_start
@@ -564,7 +582,7 @@ def table_size(graph, e):
 
 @jit(allocates=False)
 def log_sum(values, first, k):
-    """Return the log-sum of k numbers."""
+    """Return the log of the sum of the exponentials of values[first:first + k]."""
     high = -math.inf
     for a in range(k):
         high = max(high, values[first + a])

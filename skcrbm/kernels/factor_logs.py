@@ -1,9 +1,10 @@
 """Message passing on factor graphs, one model after the other, with messages as float64 log-odds.
 
-This form covers the models that the odds of `factor_tables` cannot hold: weights of zero, OR and
-AND, strong tables and fields, any damping, and tree-reweighted messages. Messages are kept within
-±limit, which is far larger than the sum of all fields and finite log-weights. So there are no
-infinities, and an impossible state costs about `limit`. A held variable sends ±limit.
+This module covers the models for which the odds of `factor_tables` do not suffice: tables with
+entries of weight 0, OR and AND factors, strong tables and fields, any damping, and
+tree-reweighted messages. Messages are clipped to ±limit, which is far larger than the sum of all
+fields and finite log-weights. So no message is infinite, and an impossible state costs about
+`limit`. A held variable sends ±limit.
 
 OR factors take time linear in their inputs. Let a_i be the log-odds from input i, b the log-odds
 from the output, and Q_i the probability that all inputs but i are off:
@@ -39,24 +40,25 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# A sum of products below this number may have lost terms to underflow: use logarithms instead.
+# If a sum of products is below this number, terms may be lost to underflow, and the messages of
+# the factor are computed with logarithms.
 _SMALLEST = 1e-200
 
 
 class GraphRows(NamedTuple):
     """Models on the same factor graph, with their evidence and messages."""
 
-    limit: np.ndarray  # (N,) float64 bounds of the messages
+    limit: np.ndarray  # (N,) float64, largest |message| of each model
     field: np.ndarray  # (N, n) float64
-    held: np.ndarray  # (N, n) int8: 0 or 1, -1 if free
-    message: np.ndarray  # (N, E) float64 in and out
+    held: np.ndarray  # (N, n) int8: 0 or 1 for a held variable, -1 for a free variable
+    message: np.ndarray  # (N, E) float64 messages to the variables as log-odds, in and out
 
 
 @jit
 def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
-    """Fill sent (k,) with a table's sum-product messages, from sums of products of its weights.
+    """Write a table's sum-product messages to `sent` (k,), computed with weights, not logarithms.
 
-    Return the log of the total weight, -inf if it underflows. The scratch space
+    Return the log of the total weight, or -inf if a sum underflows. In the scratch space,
     partial[2^j:2^(j + 1)] holds the table with all but the first j variables summed out, and
     prefix[2^j:2^(j + 1)] the products of the messages of the first j variables.
     """
@@ -94,7 +96,7 @@ def _log_one_minus(s):
 
 @jit
 def _send_or(kind, cavity, k, sent, behind):
-    """Fill sent[:k + 1] with the log-odds that an OR sends to its k inputs, then to its output.
+    """Write the messages of an OR to `sent`: log-odds for its k inputs, then for its output.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def _send_or(kind, cavity, k, sent, behind):
     Returns
     -------
     float : log of the sum (SUM) or maximum (MAX) of the weights of the states that the factor
-        allows; the weights that each variable sends have the sum or maximum 1
+        allows, if the weights that each variable sends are scaled to sum or maximum 1
     """
     b = cavity[k]
     if kind == MAX:
@@ -162,7 +164,7 @@ def _log_pair(kind, c):
 
 @jit
 def _send_logs(kind, logs, first, k, cavity, sent, partial, prefix):
-    """Fill sent (k,) with the messages of a table, computed with log-weights."""
+    """Write the messages of a table to `sent` (k,), computed with log-weights."""
     size = 1 << k
     for s in range(size):
         partial[size + s] = logs[first + s]
@@ -190,7 +192,7 @@ def _send_logs(kind, logs, first, k, cavity, sent, partial, prefix):
 
 @jit
 def send_factor(kind, graph, f, limit, cavity, sent, work):
-    """Fill sent[:k] with the messages of a factor to its k variables, within ±limit.
+    """Write the messages of factor f to its k variables to sent[:k], clipped to ±limit.
 
     Parameters
     ----------
@@ -201,7 +203,7 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
 
     Returns
     -------
-    float : log of the factor's weight under the messages of the variables, -inf if it is zero
+    float : log of the factor's total weight, given the messages of the variables; -inf if it is 0
     """
     _, edge_start, weight, logs, table_start, n_tables, negated, _ = graph
     pair, partial, prefix, behind = work
@@ -228,7 +230,7 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
 
 @jit
 def read_cavities(graph, f, held, theta, message, limit, cavity):
-    """Fill cavity[:k] with the log-odds that the variables of factor f send to the factor."""
+    """Write the log-odds that the k variables of factor f send to the factor to cavity[:k]."""
     variables, edge_start = graph.variables, graph.edge_start
     for e in range(edge_start[f], edge_start[f + 1]):
         v = variables[e]
@@ -238,7 +240,7 @@ def read_cavities(graph, f, held, theta, message, limit, cavity):
 
 @jit
 def add_messages(graph, field, held, message, theta):
-    """Fill theta (n,) with the beliefs as log-odds: fields plus messages, 0 if held."""
+    """Write the beliefs to `theta` (n,) as log-odds: field plus messages, or 0 if held."""
     variables, edge_start, rho = graph.variables, graph.edge_start, graph.rho
     for v in range(theta.shape[0]):
         theta[v] = field[v] if held[v] < 0 else 0.0
@@ -252,8 +254,8 @@ def add_messages(graph, field, held, message, theta):
 def sweep_logs(kind, graph, damping, limit, field, held, message, theta, after, work):
     """Send all messages once, from the old beliefs theta, and store the new beliefs in `after`.
 
-    Return the smallest log of a factor's total weight; it is below -limit / 2 if factors and
-    evidence contradict each other.
+    Return the smallest log of a factor's total weight. A value below -limit / 2 means that factors
+    and evidence contradict each other.
     """
     edge_start = graph.edge_start
     cavity, sent = work[0], work[1]
@@ -311,7 +313,7 @@ def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after
 
 @jit
 def _score(graph, field, held, theta):
-    """Return the score of the state that beliefs prefer, -inf if it is impossible."""
+    """Return the score of the state that the beliefs `theta` prefer, or -inf if impossible."""
     variables, edge_start, _, logs, table_start, n_tables, negated, rho = graph
     total = 0.0
     for v in range(theta.shape[0]):
@@ -337,7 +339,10 @@ def _score(graph, field, held, theta):
 
 @jit
 def fit_messages(graph, limit, theta, held, n_rounds, message):
-    """Fill message (E,) by iterated scaling so that the marginals of each factor are theta."""
+    """Set `message` (E,) such that the marginals of each factor are `theta` (n,), in log-odds.
+
+    Each factor is fitted on its own, by iterated scaling.
+    """
     edge_start = graph.edge_start
     work = work_for(graph)
     cavity, sent = work[0], work[1]
@@ -406,7 +411,7 @@ def pass_logs(kind, graph, models, start, options, answers):
             if trace.shape[1]:
                 trace[m, iteration] = change
             before = still
-            still = change < tol and not moved  # see `scalar`
+            still = change < tol and not moved
             if before and still:
                 for e in range(kept.shape[0]):
                     moved |= log_odds_moved(message[m, e], kept[e], slack, rounding)
@@ -423,18 +428,18 @@ def pass_logs(kind, graph, models, start, options, answers):
 
 @jit
 def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
-    """Add up log Z and the probabilities of all entries, from the messages and beliefs.
+    """Compute log Z and the probabilities of all entries, from the messages and beliefs.
 
-    With beliefs b_i, and q_i of the messages of variables: ``sum_i (f_i b_i + H_i) + sum_a rho_a
-    (log Z_a + sum_i KL(b_i || q_i))``, which is Bethe's and the tree-reweighted log Z if messages
-    have converged.
+    Let b_i be the belief of variable i, H_i its entropy, and q_i the distribution that variable i
+    sends to factor a. Then log Z is ``sum_i (f_i b_i + H_i) + sum_a rho_a (log Z_a + sum_i
+    KL(b_i || q_i))``. If messages have converged, this is Bethe's or the tree-reweighted log Z.
 
     Parameters
     ----------
     kind, graph, models, log_odds : see `pass_logs`
     shift : (F,) float64, logarithm of the number that the weights of each table were divided by
     place : (F,) int64, index of each table's first entry in the statistics
-    converged : (N,) in and out, set to False if a factor has no possible state
+    converged : (N,) changed, set to False if a factor has no possible state
     sums : GraphSums
     """
     limit, field, held, message = models
@@ -479,9 +484,9 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
 
 @jit
 def _log_joint(logs, first, k, cavity, joint):
-    """Fill joint[:2^k] with the logarithms of the weights of all entries; return the largest.
+    """Write the log-weights of all entries of a table to joint[:2^k]; return the largest.
 
-    If all weights are zero, all entries get the same weight.
+    If all entries have weight 0, all entries get the same weight.
     """
     high = -math.inf
     for s in range(1 << k):

@@ -23,33 +23,33 @@ from skcrbm.kernels.jit import jit
 
 HINGE, TIE, MAP = 0, 1, 2
 
-# As shares of the largest field: bounds that differ by less than _ROUNDING, and values that differ
-# by less than TIE_SHARE, count as equal.
+# Bounds closer than _ROUNDING times the largest margin (`_field_scale`), and values closer than
+# TIE_SHARE times this margin, count as equal.
 _ROUNDING, TIE_SHARE = 1e-12, 1e-11
-# Largest numbers of sweeps over the costs of pairs, and over labels in the local search.
+# Largest number of sweeps over the costs of pairs, and of sweeps of the local search over labels.
 _SWEEPS, _MAX_SWEEPS = 50, 100
-# Scale of models without couplings and fields; tolerances are multiples of the scale, so not 0.
+# Smallest scale of a model; tolerances are multiples of the scale, and must not be 0.
 _SMALLEST = 1e-280
-# Nodes per label in the search without costs of pairs; setting these up costs some hundred nodes.
+# Nodes per label of the short search; computing costs of pairs takes as long as 100s of nodes.
 PLAIN_NODES = 20
 
 
 class SearchLimits(NamedTuple):
     """How `branch_and_bound` breaks ties and when it stops."""
 
-    ties: bool  # break ties by score, then by the order of labels; else take the first found
-    plain: int  # largest number of nodes of the short search
+    ties: bool  # break ties by score, then by the order of labels; if False, take the first found
+    plain: int  # largest number of nodes of the first, short search
     node_limit: int  # largest number of nodes of all searches
 
 
 class SearchAnswers(NamedTuple):
-    """Arrays that `branch_and_bound` fills in."""
+    """Arrays that receive the results of `branch_and_bound`."""
 
     labels: np.ndarray  # (N, L) int8, 0/1
     value: np.ndarray  # (N,) loss or minus score of the labels
     lower: np.ndarray  # (N,) lower bound on the value
     n_nodes: np.ndarray  # (N,) int64
-    left: np.ndarray  # (N,) bool, rows that need the second search
+    left: np.ndarray  # (N,) bool, True for rows that need the second search
 
 
 class SearchWork(NamedTuple):
@@ -61,23 +61,23 @@ class SearchWork(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row with its labels in the order of the search."""
+    """The model of a row, with its labels in the order of the search."""
 
     order: np.ndarray  # (L,) original index of each label
-    held: np.ndarray  # (L,) in the original order, -1 and +1 if a label is held, else 0
+    held: np.ndarray  # (L,) in the original order: -1 or +1 if a label is held, else 0
     coupling: np.ndarray  # (L, L)
     row_norm: np.ndarray  # (L + 1, L), row norms r at each depth
     gamma: float
-    ceiling: float  # largest loss, for TIE
-    scale: float  # size of the fields
+    ceiling: float  # largest allowed loss, used by TIE
+    scale: float  # see `_field_scale`
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_bound(d, y, v, g, s, r, gamma):
     """Return a lower bound of the hinge loss below the child y_d = v of a node of depth d.
 
-    y (L,) are labels, the first d decided; g (L,) are the fields of the node, s (L,) the couplings
-    of label d, and r (L,) the row norms over the labels after d.
+    `y` (L,) are the labels, of which the first d are decided. `g` (L,) are the fields of the node,
+    `s` (L,) the couplings of label d, and `r` (L,) the row norms over the labels after d.
     """
     total = max(gamma - v * g[d] - r[d], 0.0)
     for i in range(np.uintp(d)):
@@ -98,12 +98,12 @@ def _score_bound(d, score, v, g, s, r):
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
-    """Return the largest loss(y_d = v) - loss(y_d = -v), whatever the undecided labels are."""
+    """Return the largest loss(y_d = v) - loss(y_d = -v) over all values of undecided labels."""
     own = v * g[d]
     total = max(gamma - own + r[d], 0.0) - max(gamma + own - r[d], 0.0)
     for i in range(np.uintp(d)):
         shift = v * y[i] * s[i]
-        # The loss rises most if a margin that v reduces is small, or one that v raises is large.
+        # The loss rises most if a margin reduced by v is small, or a margin raised by v is large.
         m = y[i] * g[i] + (r[i] if shift > 0 else -r[i])
         total += max(gamma - m - shift, 0.0) - max(gamma - m + shift, 0.0)
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
@@ -115,7 +115,7 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
 
 @jit
 def _fill_costs(kind, f, S, gamma, y, unary, pair):
-    """Fill unary (L, 2) and pair (L, L, 2, 2) with costs whose sum is a lower bound on the value.
+    """Write costs to `unary` (L, 2) and `pair` (L, L, 2, 2); their sum bounds the value from below.
 
     The states of a label are -1 and +1; pairs have i < k. For MAP the sum is the value. For HINGE
     the loss of each label is bounded by a line, ``[z]_+ >= beta z``. If the state of the label is
@@ -188,7 +188,7 @@ def _reparametrise(unary, pair, value):
 
 @jit(fastmath={"contract", "reassoc"})
 def _cost_bound(d, cost, c, costs, pairs):
-    """Return a lower bound of the cost if label d has state c, which has the pair costs `pairs`."""
+    """Return a lower bound of the cost if label d has state c; `pairs` are its pair costs."""
     total = cost + costs[c, d]
     for i in range(np.uintp(d + 1), np.uintp(costs.shape[1])):
         total += min(costs[0, i] + pairs[0, i], costs[1, i] + pairs[1, i])
@@ -197,7 +197,7 @@ def _cost_bound(d, cost, c, costs, pairs):
 
 @jit
 def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
-    """Return a lower bound of the value below the child y_d = v; infinite if over the ceiling."""
+    """Return a lower bound of the value below the child y_d = v; inf if its loss > `ceiling`."""
     if kind == HINGE:
         return _hinge_bound(d, y, v, g, s, r, gamma)
     if kind == TIE and _hinge_bound(d, y, v, g, s, r, gamma) > ceiling:
@@ -208,7 +208,7 @@ def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
 @jit
 def _precedes(y, best, order):
     """Return True if y precedes `best` lexicographically; both are in the order of the search."""
-    # The difference at the smallest original index decides.
+    # The labels are compared at the smallest original index at which they differ.
     first = y.shape[0]
     answer = False
     for j in range(y.shape[0]):
@@ -227,10 +227,10 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
     row : _Row
     ties : bool, True to break ties by the order of label vectors
     node_limit : int, largest number of nodes to expand
-    g : (L + 1, L) scratch space, fields at each depth; the first row is input
+    g : (L + 1, L) scratch space, fields at each depth; g[0] is input
     vectors, visited : (6 or more, L) and (L,) scratch space
-    costs : (L + 1, 2, L) scratch space, costs of the states at each depth; the first entry is
-        input; None for bounds without costs of pairs
+    costs : (L + 1, 2, L) scratch space, costs of the states at each depth; costs[0] is input.
+        None for bounds without costs of pairs
     pairs : (L, 2, 2, L) costs of the states of a label with the states of later labels, or None
     best : (L,) in: labels to start from; out: best labels found
     value : float, value of the labels to start from
@@ -258,7 +258,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             n_nodes += 1
             field, s, r = g[d], S[d], row_norm[d + 1]
             down = up = 0.0
-            for b in range(2):  # a loop, as two calls would double the compiled code
+            for b in range(2):  # a loop, because two calls would double the compiled code
                 v = 2.0 * b - 1.0
                 bound = _child_bound(kind, d, y, v, field, s, r, gamma, score[d], ceiling)
                 if costs is not None:
@@ -274,12 +274,12 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
                 up = np.inf
             v = 1.0 if up < down or (up == down and field[d] > 0) else -1.0
             if fixed != 0:
-                v = float(fixed)  # also if both bounds are infinite
+                v = float(fixed)  # the comparison above is wrong if both bounds are infinite
             first[d] = v
             bounds[0, d] = min(up, down)
             bounds[1, d] = max(up, down)
             if bounds[1, d] <= value + slack:
-                # Drop the second child if the first is better whatever the undecided labels are.
+                # Drop the second child if the first is better for all values of undecided labels.
                 if kind == MAP:
                     excess = 2.0 * (r[d] - v * field[d])
                 else:
@@ -289,7 +289,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             visited[d] = 0
         c = visited[d]
         if c == 2 or bounds[c, d] > value + slack or bounds[c, d] == np.inf:
-            d -= 1  # the bound of the second child is no better than the bound of the first
+            d -= 1  # if the first child is pruned, so is the second, whose bound is no lower
             expand = False
             continue
         visited[d] = c + 1
@@ -353,7 +353,10 @@ def _strongest(S):
 
 @jit
 def _field_scale(f, rest):
-    """Return the size of the largest margin; tolerances of rounding and ties are shares of this."""
+    """Return the largest possible margin; the tolerances of rounding and ties are multiples of it.
+
+    `rest` is the largest row norm of the couplings.
+    """
     scale = max(rest, _SMALLEST)
     for i in range(f.shape[0]):
         scale = max(scale, rest + abs(f[i]))
@@ -362,14 +365,14 @@ def _field_scale(f, rest):
 
 @jit
 def _start(f, held, y):
-    """Set labels y (L,) to their held values, or to the signs of the fields if they are free."""
+    """Set held labels of `y` (L,) to their values, and free labels to the signs of the fields."""
     for i in range(f.shape[0]):
         y[i] = held[i] if held[i] != 0 else (1.0 if f[i] > 0 else -1.0)
 
 
 @jit
 def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
-    """Flip single labels of y (L,) as long as a flip lowers the value; held labels stay.
+    """Flip single labels of y (L,), except held labels, as long as a flip lowers the value.
 
     With HINGE, a flip that keeps the loss is made if it raises the score. `field` (L,) is scratch
     space. Return the number of sweeps, and True if the last sweep flipped a label.
@@ -408,7 +411,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
 
 @jit
 def _order_labels(f, S, held, order, field, row_norm, done):
-    """Fill order (L,) with the held labels, then repeatedly the label with the most certain sign.
+    """Write the held labels to `order` (L,), then repeatedly the label of the most certain sign.
 
     field, row_norm, done : (L,) scratch space
     """
@@ -439,7 +442,7 @@ def _order_labels(f, S, held, order, field, row_norm, done):
 
 @jit
 def _order_by_costs(unary, held, order, done):
-    """Fill order (L,) with the held labels, then the free labels by decreasing cost difference."""
+    """Write the held labels to `order` (L,), then free labels by decreasing cost difference."""
     n_labels = unary.shape[0]
     for i in range(n_labels):
         done[i] = False
@@ -487,10 +490,10 @@ def _arrange_costs(order, unary, pair, costs, pairs):
 
 @jit
 def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, converged):
-    """Find local optima of N rows: no flip of one label lowers the value.
+    """Find local optima of N rows: labels such that no flip of one label lowers the value.
 
     labels : (N, L) int8 of 0/1, in: labels to start from; out: labels found
-    value, n_sweeps, converged : (N,) output; `branch_and_bound` has the other arguments
+    value, n_sweeps, converged : (N,) output; see `branch_and_bound` for the other arguments
     """
     n_rows, n_labels = fields.shape
     y = np.empty(n_labels)
@@ -511,12 +514,12 @@ def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, conve
 
 @jit
 def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
-    """Find the labels of the least value for N rows.
+    """Find the labels of the least value for each of N rows.
 
     A call without `tables` makes a short search. A call with `tables` searches the rows that the
     short search did not finish, with additional bounds from the costs of pairs. The two calls are
-    compiled separately, because few rows need the second search. Once the least loss is found, the
-    search continues with the best score among the labels of equal loss.
+    compiled separately, because few rows need the second search. When the least loss is found, the
+    search goes on for the best score among the labels with this loss.
 
     Parameters
     ----------
@@ -596,4 +599,4 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
             loss, score = _loss_and_score(y, f, S, gamma)
             value[n] = loss if kind == HINGE else -score
             if lower[n] > value[n] - TIE_SHARE * scale:
-                lower[n] = value[n]  # a difference within rounding is no gap
+                lower[n] = value[n]  # because the difference is a rounding error

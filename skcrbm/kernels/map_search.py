@@ -1,4 +1,4 @@
-"""Search for the best state of a factor graph of tables: forest moves, bounds, branch and bound."""
+"""Find the best state of a factor graph of tables, by forest moves and by branch and bound."""
 
 import math
 from typing import NamedTuple
@@ -12,13 +12,14 @@ from skcrbm.kernels.scalar import GOLDEN, unit_interval
 class TableGraph(NamedTuple):
     """Tables of two or more variables, and a row of log-weights for each variable.
 
-    The variable of edge e moves through its table by steps of stride[e]. Tables may hold -inf;
-    log-weights of single variables are finite, and 0 for the states that a variable does not have.
+    The next state of the variable of edge e lies stride[e] entries further in the table. Tables may
+    contain -inf. The log-weights of single variables are finite. If a variable has fewer than K
+    states, the other entries of its row are 0.
     """
 
     n_states: np.ndarray  # (n,) int64
     unary: np.ndarray  # (n, K) float64
-    scope_start: np.ndarray  # (F + 1,) int64: factor f has the edges scope_start[f] on
+    scope_start: np.ndarray  # (F + 1,) int64, first edge of each factor
     scope: np.ndarray  # (E,) int64, variable of each edge
     stride: np.ndarray  # (E,) int64
     edge_factor: np.ndarray  # (E,) int64
@@ -29,9 +30,10 @@ class TableGraph(NamedTuple):
 
 
 class Functions(NamedTuple):
-    """Functions of the buckets of mini-bucket elimination; bucket i has start[i] to start[i + 1].
+    """Functions of mini-bucket elimination. Bucket i has functions start[i] to start[i + 1] - 1.
 
-    Functions of positive `sign` lie in a bucket, functions of negative sign are its messages.
+    Functions with a positive `sign` are the content of a bucket; functions with a negative sign are
+    the messages that the bucket sent.
     """
 
     start: np.ndarray  # (n + 1,) int64
@@ -45,21 +47,21 @@ class Functions(NamedTuple):
 
 @jit
 def _uniform(seed):
-    """Return the next uniform number of a sequence, whose state is seed[0]."""
+    """Return the next uniform random number of a generator, whose state seed[0] is updated."""
     seed[0] += GOLDEN
     return unit_interval(seed[0])
 
 
 @jit
 def fill_next(seed, out):
-    """Fill out (n,) with the next uniform numbers of a sequence, whose state is seed[0]."""
+    """Write the next uniform random numbers of a generator with state seed[0] to `out` (n,)."""
     for i in range(len(out)):
         out[i] = _uniform(seed)
 
 
 @jit
 def state_score(graph, state):
-    """Return the sum of the finite log-weights of a state, and the number of its zero weights."""
+    """Return the sum of the finite log-weights of a state, and its number of entries -inf."""
     total, n_bad = 0.0, 0
     for v in range(len(state)):
         total += graph.unary[v, state[v]]
@@ -85,7 +87,7 @@ def _root(parent, v):
 
 @jit
 def _choose(logs, n, temperature, seed):
-    """Return a state: drawn at a temperature, or one of the best at temperature 0."""
+    """Return one of n states: drawn at a temperature, or a best state if the temperature is 0."""
     top = logs[0]
     for k in range(1, n):
         top = max(top, logs[k])
@@ -112,11 +114,13 @@ def _choose(logs, n, temperature, seed):
 
 @jit
 def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
-    """Draw or maximise random induced forests given the other variables, once per temperature.
+    """Improve a state: draw (or maximise) the variables of a random forest given the others.
 
-    A table has at most two variables in the forest, and the graph of these pairs has no cycle.
-    At temperature 0 no move lowers the score. `state` (n,) is updated, and `best` (n,) with
-    best_value (2,), its score and its number of weights of 0, which are as bad as `penalty`.
+    Each temperature is used for one move. At temperature 0 the forest is maximised, which never
+    lowers the score. A forest is chosen such that each table has at most two variables in it, and
+    the graph of these pairs has no cycle. `state` (n,) is updated. `best` (n,) receives the best
+    state found, and best_value (2,) its score and its number of entries -inf. Each such entry
+    counts as a loss of `penalty`.
     """
     n, n_levels = graph.unary.shape
     n_factors = len(graph.first)
@@ -238,7 +242,7 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
                 for e in range(start[v], start[v + 1]):
                     f = factor[e]
                     if n_free[f] == 2 and (one[f] == p or two[f] == p):
-                        # The parent's state is in the code already.
+                        # The code contains the state of the parent already, so it is not added.
                         for k in range(graph.n_states[v]):
                             logs[k] += soft[code[f] + stride[e] * k]
             state[v] = _choose(logs, graph.n_states[v], temperature, seed)
@@ -260,7 +264,10 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
 
 @jit
 def local_gaps(graph, state, penalty, out):
-    """Fill out (n,) with the loss of the second best state of each variable given the others."""
+    """Write the score gap between the two best states of each variable to `out` (n,).
+
+    All other variables keep their states.
+    """
     for v in range(len(state)):
         best, second = -np.inf, -np.inf
         for k in range(graph.n_states[v]):
@@ -281,11 +288,12 @@ def local_gaps(graph, state, penalty, out):
 
 @jit
 def shift_tables(graph, belief, n_sweeps):
-    """Lower the sum of the maxima of all tables by sweeps of MPLP, in place.
+    """Lower the upper bound on the score by `n_sweeps` sweeps of MPLP, and return the bound.
 
-    `belief` (n, K) and `graph.entries` keep the same total for every state. A table gets what its
-    variables have, and gives each variable the same share of its max-marginals. Returns the
-    bound.
+    The bound is the sum of the maxima of all tables and beliefs. `belief` (n, K) and
+    `graph.entries` are changed, but their total for each state stays the same. A step adds the
+    beliefs of a table's variables to the table, and then gives each variable an equal share of
+    its max-marginals of the table.
     """
     n, n_levels = belief.shape
     width = 1
@@ -395,13 +403,16 @@ def branch(
 ):  # fmt: skip
     """Continue a depth-first search; return the depth, the best value and the number of nodes.
 
-    Depth i decides variable order[i]. The value of a node bounds all states below it: the value of
-    its parent, minus the messages of the bucket, plus the functions in the bucket. The search has
-    ended if the returned depth is negative. `root` is the value of the root, `value` that of the
-    best state, which `best` receives, and `limit` the number of nodes to visit. logs (n, K) holds
-    the values of the children of each node, position (n,) the number of children visited.
-    Children but the best are departures: a path of more than allowed[0] is cut off, and allowed[1]
-    counts these cuts.
+    The search has ended if the returned depth is negative. A node at depth i decides variable
+    order[i]. Its value is an upper bound for all states below the node: the value of its parent,
+    minus the messages of its bucket, plus the functions in the bucket.
+
+    `root` is the value of the root, and `value` the value of the best state found, which is
+    written to `best`. `limit` is the largest number of nodes to visit. `logs` (n, K) holds the
+    values of the children of each node on the path, and `position` (n,) the number of children
+    already visited. A step to the best child of a node costs nothing, a step to the second-best
+    child is one departure, a step to the third-best two, and so on. Paths with more than allowed[0]
+    departures are cut off, and allowed[1] counts the cuts.
     """
     n = len(order)
     n_nodes = 0
@@ -433,7 +444,8 @@ def branch(
                 logs[depth, k] += above
             position[depth] = 0
         else:
-            # The child visited last must not be taken again. Children go in order of their values.
+            # Children are visited in descending order of their values. The value of the last child
+            # is kept below, so that it is not visited again.
             position[depth] += 1
         last_value, last = np.inf, -1
         if position[depth] > 0:

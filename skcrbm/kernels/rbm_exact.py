@@ -1,22 +1,22 @@
 """Exact inference on small RBMs: the states of one side are enumerated, the other side summed out.
 
-The enumerated side has k units with fields e, the summed side m units with fields a. The 2^k
-states are split into a low part of S = 2^l states, for which
-``gain[i, s] = exp(sum of the couplings of unit i to the low units on in s)`` is shared by all
-rows, and a high part, the tiles, that only shifts the fields. With t = sigma(field) and
-u = 1 - t, a summed unit contributes sp(field) + log(u + t gain) to the log-weight of a state, so
+The enumerated side has k units with fields e, the summed side m units with fields a. The l low
+units of the enumerated side have S = 2^l states s. All rows share the table
+``gain[i, s] = exp(sum of the couplings of unit i to the low units that are on in s)``. A state of
+the k - l high units is a tile. It only shifts the fields. With t = sigma(field) and u = 1 - t, a
+summed unit contributes softplus(field) + log(u + t gain) to the log-weight of a state, so
 
     weight q(s) = exp(e.s) prod_i (u_i + t_i gain[i, s])
     P(unit i on, s) = t_i q(s) / (t_i + u_i loss[i, s]),  loss = 1 / gain,
 
 and no transcendental function is needed per state. Four units are multiplied together and share
-one division; the exponents of products that could leave the range of a float are kept as
-integers beside them.
+one division. If products could leave the range of a float, their exponents are kept as integers
+in a separate array.
 
 These kernels work with odds, whose range is limited. `rbm_exact_log.py` is used for couplings
 beyond `MAX_NORM`, fields beyond `MAX_FIELD`, and enumerated units with a probability below `_TINY`.
 
-States with a held enumerated unit on are impossible; held units of the other side are skipped.
+States in which a held enumerated unit is on have weight 0. Held summed units are skipped.
 """
 
 import math
@@ -27,37 +27,42 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill, log_add, n_low_units
 
-# Largest number of low units of a tile, so that the rows of states of a group of units stay in the
-# L1 cache.
+# Largest number of low units. With more, the rows of states of a group would not fit the L1 cache.
 MAX_LOW_UNITS = 8
-# Length of a row of states plus padding; a constant, so that the compiler knows the distance of
-# rows. Padding spreads the rows over the cache. It also keeps rows that are summed further apart
-# than a vector is long; otherwise the order of summation would depend on the addresses of arrays.
+# Length of a row of states plus padding. It is a constant, so that the compiler knows the distance
+# of rows. The padding spreads the rows over the cache. It also keeps rows that are summed further
+# apart than a vector is long; otherwise the order of summation would depend on array addresses.
 ROW = (1 << MAX_LOW_UNITS) + 24
-# The losses of a unit are followed by the sums of the unit. Their distance is no multiple of 4096
-# bytes, because then stores would delay the following loads.
+# Distance of two units in `Work.rows`: a unit has a row of losses, then a row of sums. A distance
+# that is a multiple of 4096 bytes would be slow, because stores would delay the following loads.
 STRIDE = 2 * ROW
-# GROUP summed units share a division. The norm of a group, the sum of its |couplings|, is at most
-# MAX_NORM. States with a probability below _NOTHING are left out: whatever the fields are, such a
-# state changes P(unit on) / P(unit off) by a factor of less than 1 + _NOTHING * exp(MAX_NORM).
+# GROUP summed units share a division. The norm of a group is the sum of its |couplings|; beyond
+# MAX_NORM, `rbm_exact_log` is used. States with a probability up to _NOTHING are left out: for all
+# fields, such a state changes P(unit on) / P(unit off) by a factor of less than
+# 1 + _NOTHING * exp(MAX_NORM).
 GROUP = 4
 MAX_NORM = 300.0
 _NOTHING = 1e-200
-# Products of weights stay within exp(+-600).
+# Largest |log| of a product of weights; before a product can exceed it, its exponent is split off.
 _MAX_PRODUCT = 600.0
-# Largest |enumerated field|: the exponent of its exponential still fits an integer.
+# Largest |field| of an enumerated unit, for which the exponent of exp(field) still fits an integer.
+# Beyond this, `rbm_exact_log` is used.
 MAX_FIELD = 1e15
-# The log-odds of enumerated units with a smaller probability are computed in logs. Beside this
-# probability, 2^30 omitted states are a rounding error.
+# Enumerated units with P(on) or P(off) below _TINY are computed again by `rbm_exact_log`. Above it,
+# the states left out because of _NOTHING, at most 2^30, change P by no more than a rounding error.
 _TINY = 1e-170
-# P(off) of a unit is computed as the difference 1 - P(on) if P(on) is at most this.
+# P(off) of a unit is computed as 1 - P(on) if P(on) is below _MOST; else the difference would be
+# inaccurate, and P(off) is summed.
 _MOST = 0.875
 # Number of rows that are processed together; even, because sums are added for pairs of rows.
 BLOCK = 4
 
 
 class OddsTables(NamedTuple):
-    """Tables of couplings: S = 2^n_low low states, P = GROUP * n_groups places for summed units."""
+    """Tables of couplings for S = 2^n_low low states and P = GROUP * n_groups places.
+
+    Each summed unit has a place in a group; some places are empty.
+    """
 
     place: np.ndarray  # (m,) int64, place of each summed unit
     gain: np.ndarray  # (P * S,) float64, n_low <= MAX_LOW_UNITS; 1 at empty places
@@ -65,7 +70,7 @@ class OddsTables(NamedTuple):
 
 
 class ExactAnswers(NamedTuple):
-    """Arrays that `enumerate_rows` fills in."""
+    """Arrays that receive the results of `enumerate_rows`."""
 
     log_partition: np.ndarray  # (N,)
     # (N, k + m), enumerated units first: odds P(on) / P(off), 1 if held. The odds of enumerated
@@ -78,9 +83,9 @@ class ExactAnswers(NamedTuple):
 class Work(NamedTuple):
     """Scratch arrays of `enumerate_rows` for a block of BLOCK rows, one row after the other."""
 
-    # (5, BLOCK * P), filled with 1; the first row with 0, because empty places are off
+    # (5, BLOCK * P), initially 1, except for units[0], which is 0: empty places are off
     units: np.ndarray
-    high: np.ndarray  # (2, P), filled with 1
+    high: np.ndarray  # (2, P), initially 1
     per_row: np.ndarray  # (6, BLOCK)
     scaled: np.ndarray  # (BLOCK,) bool, True if a row's products have separate exponents
     sides: np.ndarray  # (2, BLOCK, k + m)
@@ -99,15 +104,15 @@ _MANTISSA, _ONE = (1 << 52) - 1, 1023 << 52  # bits of a float64
 
 
 # Rows of states lie one after the other in flat arrays, and functions take the index at which a row
-# starts: slices would count references, and a second index would hide the distance of the rows from
-# the compiler. The same loops run for all kinds of answers, so that rounding is always the same.
+# starts. Slices would cost reference counts, and with two-dimensional arrays the compiler would not
+# know the distance of the rows. All kinds of answers run the same loops, so they round alike.
 
 
 @jit
 def _start_row(fields, z, free, place, t, u, start):
-    """Fill t and u, from `start` on, with the sigmoids of free units; return the softplus sum.
+    """Write the sigmoids of free units to `t` and `u`; return the sum of softplus(field).
 
-    z (m,) is exp(-|fields|).
+    The places of the units are counted from index `start`. `z` (m,) is exp(-|fields|).
     """
     total = 0.0
     product = 1.0
@@ -123,7 +128,7 @@ def _start_row(fields, z, free, place, t, u, start):
             if product > 1e300:
                 total += math.log(product)
                 product = 1.0
-        else:  # a held unit: its factor is 1
+        else:  # with t = 0, the factor of a held unit is 1
             t[start + place[i]] = 0.0
             u[start + place[i]] = 1.0
     return total + math.log(product)
@@ -131,14 +136,17 @@ def _start_row(fields, z, free, place, t, u, start):
 
 @jit(fastmath={"contract"})
 def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
-    """Fill in the weights exp(fields . s) of low states s; if `scaled`, as product * 2^exponent."""
+    """Write the weights exp(fields . s) of all low states s to `product`.
+
+    If `scaled`, the weights are product * 2^exponent.
+    """
     product[start] = 1.0
     exponent[start] = 0
     for j in range(n_low):
         power = 0
         odds = 1.0
         if not free[j]:
-            power = _IMPOSSIBLE >> 4  # the sum over all low units does not overflow
+            power = _IMPOSSIBLE >> 4  # so that the sum over all low units does not overflow
         elif scaled:
             whole = np.rint(fields[j] * _LOG2_E)
             odds = math.exp((fields[j] - whole * _LN2_HIGH) - whole * _LN2_LOW)
@@ -157,7 +165,8 @@ def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
 def _multiply(product, p, gain, g, t, u, i, n_states):
     """Multiply the product of each state by the factors u + t gain of a group of units.
 
-    The first state has the index p, the first unit the index i.
+    In `product`, the first state has index p. In `t` and `u`, the first unit has index i. In
+    `gain`, the group begins at index g.
     """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
@@ -171,7 +180,10 @@ def _multiply(product, p, gain, g, t, u, i, n_states):
 
 @jit
 def _take_exponents(bits, exponent, start, n_states):
-    """Move the powers of two of positive floats, given as their bits, to the exponents."""
+    """Move the powers of two of a row of floats to `exponent`, leaving values from 1 to 2.
+
+    `bits` is a view of the positive floats as int64.
+    """
     for s in range(start, start + n_states):
         b = bits[np.uintp(s)]
         exponent[np.uintp(s)] += (b >> 52) - 1023
@@ -189,7 +201,10 @@ def _highest(exponent, start, n_states):
 
 @jit
 def _put_exponents(product, exponent, powers, start, n_states, high):
-    """Multiply product by 2^(exponent - high); `powers` is a float64 view of the exponents."""
+    """Multiply `product` by 2^(exponent - high), for one row; `exponent` is overwritten.
+
+    `powers` is a view of `exponent` as float64. The powers of two are built in it bit by bit.
+    """
     for s in range(start, start + n_states):
         below = max(exponent[np.uintp(s)] - high, -1023)
         exponent[np.uintp(s)] = (below + 1023) << 52
@@ -208,19 +223,21 @@ def _total(values, start, n):
 
 @jit(fastmath={"contract"})
 def _fold(values, start, half):
-    """Add the second half of 2 * half values to the first half."""
+    """Add the second half of 2 * half values to the first half, which sums out one unit."""
     for s in range(start, start + half):
         values[np.uintp(s)] += values[np.uintp(s + half)]
 
 
-# Reordering of sums is safe: rows of sums are far enough from other rows, see `STRIDE`.
+# The compiler may reorder the sums, because the rows of sums do not overlap other rows: see
+# `STRIDE`.
 @jit(fastmath={"contract", "reassoc"})
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
-    """Sum x = q / (t + u loss) over the states, for a group of units in two rows of the batch.
+    """Sum x = q / (t + u loss) over the states, for a group of units in two rows of a block.
 
-    The weights q of the first row start at index p, its units at i; the units of the second row
-    start at k. In `rows`, losses start at g. The products weight * t * x = weight * P(unit on, s)
-    are added from c on.
+    The weights q are in `product`: those for the first row start at index p. In `t` and `u`, the
+    units of the first row start at i, and the units of the second row at k. In `rows`, the losses
+    start at index g. The products weight * t * x = weight * P(unit on, s) are added to `rows` from
+    index c on.
     """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
@@ -277,7 +294,10 @@ def _sum_off(product, p, rows, g, t, u, n_states):
 
 @jit
 def _high_factors(tile, n_low, coupling, place, gain, loss):
-    """Fill gain, loss (P,) with exp(s), exp(-s), s the sum of couplings to a tile's high units."""
+    """Write exp(s) to `gain` (P,) and exp(-s) to `loss` (P,).
+
+    s is the sum of the couplings of a summed unit to the high units that are on in a tile.
+    """
     if coupling.shape[0] == n_low:
         return
     for i in range(coupling.shape[1]):
@@ -291,7 +311,10 @@ def _high_factors(tile, n_low, coupling, place, gain, loss):
 
 @jit
 def _normalise(values, start, n, scale):
-    """Multiply values by scale; set values below _NOTHING to 0, as denormal numbers are slow."""
+    """Multiply n values by `scale`, and set values up to _NOTHING to 0.
+
+    Without this, denormal numbers would make the next steps slow.
+    """
     for s in range(start, start + n):
         value = values[np.uintp(s)] * scale
         values[np.uintp(s)] = value if value > _NOTHING else 0.0
@@ -299,7 +322,7 @@ def _normalise(values, start, n, scale):
 
 @jit
 def _is_possible(tile, n_low, free):
-    """Return True if no held unit among the high units is on in a tile; free is (k,)."""
+    """Return True unless a high unit that is not free is on in a tile; `free` is (k,) bool."""
     possible = True
     for h in range(n_low, free.shape[0]):
         possible &= free[h] or not (tile >> (h - n_low)) & 1
@@ -351,7 +374,10 @@ def _tile_weights(tile, n_low, enumerated, free, tables, work):
 
 @jit(allocates=False, inline=True)
 def _begin_block(enumerated, summed, z, free, weight, tables, n_low, work):
-    """Set up the sigmoids and sums of a block of rows; the arrays are slices for the block."""
+    """Compute the sigmoids and set the sums to 0, for a block of rows.
+
+    `enumerated`, `summed`, `z`, `free` and `weight` contain the rows of this block only.
+    """
     t, u, scaled = work.units[0], work.units[1], work.scaled
     softplus_sum, log_total = work.per_row[0], work.per_row[1]
     kept, block_weight = work.per_row[3], work.per_row[4]
@@ -385,7 +411,7 @@ def _divide_groups(n, n_low, n_groups, want_statistics, work):
     n_states, n_places = 1 << n_low, work.high.shape[1]
     for g in range(n_groups):
         start = g * GROUP * STRIDE
-        # without statistics, all groups write to the same rows, which are not used
+        # without statistics, the sums are not used, so all groups may write to the same rows
         sums = ROW + (start if want_statistics else 0)
         for r in range(0, n, 2):
             i = r * n_places + g * GROUP
@@ -419,7 +445,7 @@ def _add_tile(tile, n_low, k, free, tables, weight, want_statistics, pairwise, w
     on, off, product, place = work.sides[0], work.sides[1], work.product, tables.place
     n_states, n_places = 1 << n_low, work.high.shape[1]
     n = free.shape[0]
-    fill(product[n * ROW :], 0.0)  # missing rows of an incomplete block
+    fill(product[n * ROW :], 0.0)  # rows after the last row of an incomplete block
     for r in range(n):
         share = 0.0
         if _is_possible(tile, n_low, free[r, :k]):
@@ -461,12 +487,13 @@ def enumerate_rows(
 
     Parameters
     ----------
-    enumerated, summed : (N, k) and (N, m) float64 fields, |enumerated| <= MAX_FIELD
+    enumerated : (N, k) float64, fields of the enumerated units, at most MAX_FIELD in size
+    summed : (N, m) float64, fields of the summed units
     z : (N, m) float64, exp(-|summed|)
-    free : (N, k + m) bool, enumerated first; held units are left out
+    free : (N, k + m) bool, False for held units; the enumerated units come first
     coupling : (k, m) float64
     tables : OddsTables
-    weight : (N,) float64, used by the sum of the statistics
+    weight : (N,) float64, weight of each row in the sum of the statistics
     want_marginals, want_statistics : bool
     answers : ExactAnswers
     work : Work
@@ -491,7 +518,7 @@ def enumerate_rows(
         _begin_block(
             block, summed[first:last], z[first:last], block_free, block_weight, tables, n_low, work
         )
-        # Each tile is visited twice: first to add up the weights, then the probabilities.
+        # The first visits of all tiles add up the weights, the second visits the probabilities.
         for visit in range(2 * n_tiles if wanted else n_tiles):
             tile = visit % n_tiles
             if visit == 0 or n_tiles > 1:

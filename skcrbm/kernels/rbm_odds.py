@@ -9,11 +9,11 @@ The kernel keeps one matrix R and divides once per edge and iteration. This form
 products of a few messages stay inside the range of the dtype; `rbm_log` has the log form of the
 same algorithms.
 
-In mixed-product a visible unit sends R = E if it prefers to be on, else 1. A damping of 1/2 is a
-square root; other values are left to the log form.
+In mixed-product a visible unit sends R = E if it prefers to be on, else 1. This module supports a
+damping of 0, or of 1/2, which is a square root; `rbm_log` supports all values.
 
-Held units are left out: a held visible unit is not among the active rows, and its messages stay
-1; a held hidden unit has odds 0, so t = 0 and u = 1, which makes its messages D = 1.
+Held units send no message. A held visible unit is not among the active rows, and its messages stay
+1. A held hidden unit has odds 0, so t = 0 and u = 1, which makes its messages D = 1.
 """
 
 import math
@@ -36,7 +36,8 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Largest |log| of a float64 product, and of a bias that may multiply it.
+# Largest |log| of a product of messages in float64, and largest |bias| that may multiply it.
+# Together they stay inside the range of float64, about e^709.
 _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
 # Number of rows that are processed together: two small matrices with _BLOCK rows fit the L1 cache.
@@ -44,7 +45,7 @@ _BLOCK = 16
 
 
 class _Beliefs(NamedTuple):
-    """Beliefs of the current model, and the products of messages from which beliefs follow."""
+    """Beliefs of the current model, and the products of messages that determine the beliefs."""
 
     message: np.ndarray  # (V, H) odds visible -> hidden
     t: np.ndarray  # (H,) P(hidden unit on); u: P(hidden unit off)
@@ -61,14 +62,14 @@ class _Beliefs(NamedTuple):
     product: np.ndarray
     last_product: np.ndarray  # `product` before the last iteration
     total: np.ndarray
-    rows: np.ndarray  # (V,) uintp, numbers of the active rows
+    rows: np.ndarray  # (V,) uintp, indices of the active rows
     field: np.ndarray  # (H,) scratch space
-    visited: np.ndarray  # (V,) int8, state that visible units prefer
+    visited: np.ndarray  # (V,) int8, state that each visible unit prefers
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _products(odds, message, t, u, first, last):
-    """Return the products of num and of den (see the module) over the piece first:last of a row."""
+    """Return prod(num) and prod(den) over the piece first:last of a row; see the module."""
     num = odds.dtype.type(1)
     den = odds.dtype.type(1)
     for j in range(np.uintp(first), np.uintp(last)):
@@ -90,9 +91,9 @@ def _log_products(odds, message, t, u, piece):
     return log_num, log_den
 
 
-# The next functions process two rows of a block at a time, to save fixed costs per row and loads of
-# t, u and column. Indices are unsigned, because a sign test in each access would prevent
-# vectorisation.
+# The next functions process two rows of a block at a time, which saves fixed costs per row and
+# loads of t, u and column. Indices are unsigned: signed indices are tested for a negative sign at
+# each access, which prevents vectorisation.
 
 
 @jit
@@ -147,7 +148,7 @@ def _block_beliefs(odds, message, t, u, rows, piece, bias_odds, ratio, ti, ui):
 
 @jit(fastmath={"contract"})
 def _message(e, message, t, u, on, off):
-    """Return a message visible -> hidden from the old message and the beliefs at both ends."""
+    """Return the new message visible -> hidden, from the old message and the beliefs of both."""
     um = u * message
     num = off * (e * t + um)
     den = on * (t + um)
@@ -190,7 +191,7 @@ def _block_messages(odds, message, t, u, rows, ti, ui, halved, column, floor):
 
 @jit
 def _block_choices(odds, message, rows, ti, ui, halved, column):
-    """Send the messages of mixed-product: each visible unit sends the state that it prefers."""
+    """Replace the messages of mixed-product: each visible unit sends the state it prefers."""
     n = np.uintp(column.shape[0])
     for k in range(rows.shape[0]):
         i = rows[k]
@@ -212,7 +213,7 @@ def _block_choices(odds, message, rows, ti, ui, halved, column):
 
 @jit(fastmath={"contract"})
 def _add_pairwise_row(odds, message, t, u, scale, out):
-    """Add scale * P(h_j = 1 | v_i = 1) of one visible unit to out (H,); see `_finish_row`."""
+    """Add scale * P(h_j = 1 | v_i = 1) to `out` (H,), for one visible unit; see `_finish_row`."""
     for j in range(odds.shape[0]):
         et = odds[j] * t[j]
         out[j] += scale * et / (et + u[j] * message[j])
@@ -220,7 +221,7 @@ def _add_pairwise_row(odds, message, t, u, scale, out):
 
 @jit
 def _flush(column, product):
-    """Multiply product (H,) float64 by column (H,), and reset column to 1."""
+    """Multiply `product` (H,) float64 by `column` (H,), and reset `column` to 1."""
     for j in range(column.shape[0]):
         product[j] *= column[j]
         column[j] = 1
@@ -228,7 +229,7 @@ def _flush(column, product):
 
 @jit
 def _flush_logs(product, total):
-    """Add log product (H,) to total (H,) float64, and reset product to 1."""
+    """Add log(product) to `total` (H,) float64, and reset `product` (H,) to 1."""
     for j in range(product.shape[0]):
         total[j] += math.log(product[j])
         product[j] = 1
@@ -236,7 +237,7 @@ def _flush_logs(product, total):
 
 @jit
 def _beliefs_from_products(product, bias_odds, t, u):
-    """Fill t, u (H,) from exp(theta) = product * bias_odds; return the largest change of t."""
+    """Set t, u (H,) from exp(theta) = product * bias_odds; return the largest change of t."""
     change = t.dtype.type(0)
     for j in range(t.shape[0]):
         on = product[j] * bias_odds[j]
@@ -250,7 +251,7 @@ def _beliefs_from_products(product, bias_odds, t, u):
 
 @jit
 def _read_messages(source, odds, message):
-    """Fill message (H,) with messages of an earlier run, limited to the range from 1 to E."""
+    """Copy messages of an earlier run to `message` (H,), clipped to the range from 1 to E."""
     one = odds.dtype.type(1)
     for j in range(np.uintp(message.shape[0])):
         e, r = odds[j], source[j]
@@ -262,7 +263,7 @@ def _read_messages(source, odds, message):
 
 @jit
 def _start_messages(kind, odds, start, n, t, u, ti, ui, free, message):
-    """Set the first messages (V, H): start[n], the messages of an earlier run, or from beliefs."""
+    """Set the initial messages (V, H): start[n] of an earlier run, or messages from beliefs."""
     for i in range(message.shape[0]):
         if not free[i]:
             fill(message[i], 1)
@@ -278,7 +279,7 @@ def _start_messages(kind, odds, start, n, t, u, ti, ui, free, message):
 
 @jit
 def _drop_tiny(t, u, floor):
-    """Set t and u (H,) to 0 if they are below `floor`: denormal floats are slow."""
+    """Set entries of `t` and `u` (H,) below `floor` to 0, because denormal floats are slow."""
     zero = floor * t.dtype.type(0)
     for j in range(t.shape[0]):
         t[j] = t[j] if t[j] >= floor else zero
@@ -287,13 +288,13 @@ def _drop_tiny(t, u, floor):
 
 @jit
 def _odds_of(bias, limit):
-    """Return exp(bias), with the bias limited to the range from -limit to limit."""
+    """Return exp(bias), after clipping the bias to the range from -limit to limit."""
     return math.exp(min(max(float(bias), -limit), limit))
 
 
 @jit
 def _visited_state(visible_bias, ti, ui, rows, state):
-    """Fill state (V,) with the states that visible units prefer; return its score v'b."""
+    """Write the states that visible units prefer to `state` (V,); return the score v'b of v."""
     score = 0.0
     fill(state, 0)
     for k in range(rows.shape[0]):
@@ -306,7 +307,10 @@ def _visited_state(visible_bias, ti, ui, rows, state):
 
 @jit
 def _hidden_score(weights, hidden_bias, free, state, field):
-    """Return the sum of softplus of the fields (H,) of free hidden units, given state (V,)."""
+    """Return the sum of softplus(field) over the free hidden units, given a visible `state`.
+
+    The fields are written to `field` (H,).
+    """
     for j in range(field.shape[0]):
         field[j] = hidden_bias[j]
     for i in range(state.shape[0]):
@@ -323,8 +327,9 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, cold):
     """Prepare the beliefs and the active rows of a model.
 
-    Rows whose products fit a float64 come first; the other rows are computed in logs. Return the
-    number of rows that fit, the number of active rows, and True if the hidden units need logs.
+    The first active rows are those whose products fit a float64; the others are computed in logs.
+    Return the number of rows that fit, the number of active rows, and True if hidden units need
+    logs.
     """
     t, u, ti, ui, rows = work.t, work.u, work.ti, work.ui, work.rows
     norm = model.norm
@@ -372,10 +377,10 @@ def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v,
 
 @jit(allocates=False, inline=True)
 def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias, theta_v, slack):
-    """Update all visible units and their messages; multiply up the messages into hidden units.
+    """Update all visible units and their messages; multiply the messages into each hidden unit.
 
-    Return the largest change of a belief, True if the log-odds of a row in logs moved, and True if
-    logs of products over columns went into `total`.
+    Return the largest change of a belief, True if the log-odds of a row computed in logs moved,
+    and True if logs of products of messages were added to `total`.
     """
     odds, piece, step, limit, floor = model.odds, model.piece, model.step, model.limit, model.floor
     message, t, u, ti, ui = work.message, work.t, work.u, work.ti, work.ui
@@ -434,11 +439,11 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
 
 @jit(allocates=False, inline=True)
 def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h, answers):
-    """Add up the log partition function and the statistics of a model.
+    """Compute the log partition function and the statistics of a model.
 
     If D is recomputed from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num, and the
-    Bethe term of an edge is log(den / R), so that only the messages R are needed. The term of a
-    held hidden unit is 0, because den = R.
+    Bethe term of an edge is log(den / R). So only the messages R are needed. For a held hidden
+    unit den = R, so its term is 0.
     """
     odds, piece = model.odds, model.piece
     message, t, u, ti = work.message, work.t, work.u, work.ti
@@ -481,12 +486,12 @@ def _update_hidden(work, in_logs, hidden_bias, free_h, theta_h, slack):
 
 @jit(allocates=False, inline=True)
 def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, answers):
-    """Keep the state that visible units prefer if its score is the best so far (mixed-product)."""
+    """In mixed-product, store the state that visible units prefer if it is the best so far."""
     n_visible, visited = work.ti.shape[0], work.visited
     free_h = batch.free[n, n_visible:]
     rows = work.rows[:n_active]
     reached = _visited_state(batch.visible_bias[n], work.ti, work.ui, rows, visited)
-    if halved:  # because of damping, hidden beliefs are not yet conditional on the state
+    if halved:  # with damping, hidden beliefs are not conditional on the state: do not use them
         reached += _hidden_score(model.weights, batch.hidden_bias[n], free_h, visited, work.field)
     else:
         for j in range(theta_h.shape[0]):
@@ -502,7 +507,7 @@ def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, ans
 
 @jit(allocates=False, inline=True)
 def _pass_rows(kind, model, batch, options, answers, work):
-    """Pass messages for each of N models, as `pass_odds` does, in the scratch arrays `work`."""
+    """Pass messages for each of N models, with scratch arrays `work`; see `pass_odds`."""
     n_visible, n_hidden = work.message.shape
     message, t, u, ti, ui = work.message, work.t, work.u, work.ti, work.ui
     ratio, last_ratio = work.ratio, work.last_ratio

@@ -1,7 +1,9 @@
 """Sweeps of sparse Ising models, with variables of the same colour side by side as SIMD lanes.
 
-These variables are independent given all others. `ColourLanes` (`energies/_sparse_graph.py`) holds
-them in blocks; variables, fields and held values are in the order of its places.
+Variables of the same colour are independent given all other variables. `ColourLanes`
+(`energies/_sparse_graph.py`) puts them into blocks, one after the other. The place of a variable
+is its position in this order, `ColourLanes.order`; signs, fields and held values are sorted by
+place.
 """
 
 import math
@@ -13,9 +15,9 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.lanes import CERTAIN, draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Log-odds whose exponential and its inverse are finite numbers.
+# `add_probabilities` clips log-odds to ±_FINITE, so that exp(x) and exp(-x) are finite.
 _FINITE = 700.0
-# Log-odds that `add_probabilities` handles at once.
+# Number of log-odds whose exponentials `add_probabilities` computes at once.
 _BLOCK = 256
 
 
@@ -40,21 +42,24 @@ def _signs_of(state, order, signs):
 
 @jit
 def _state_of(signs, order, state):
-    """Fill a state (L,) of bool from signs (L,) by places."""
+    """Set state[order[p]] to True if signs[p] is positive, for each place p."""
     for p in range(np.uintp(len(order))):
         state[np.uintp(order[p])] = signs[p] > 0
 
 
 @jit
 def _add_entries(neighbour, coupling, e, signs, pull, n_lanes):
-    """Add the pull of a neighbour of each lane, whose entries begin at e."""
+    """Add coupling times sign of one neighbour of each lane to `pull`.
+
+    Entry e + l of `neighbour` and `coupling` belongs to lane l.
+    """
     for l in range(n_lanes):
         pull[l] += coupling[e + l] * signs[np.uintp(neighbour[e + l])]
 
 
 @jit
 def _half_log_odds(lanes, coupling, field, b, signs, pull, total, n_lanes):
-    """Set total = the field plus the pull of all neighbours, for block b."""
+    """Set `total` to the field plus the pull of all neighbours, for each variable of block b."""
     first, e, end = np.uintp(lanes.first[b]), np.uintp(lanes.entry[b]), np.uintp(lanes.entry[b + 1])
     for l in range(n_lanes):
         pull[l] = 0.0
@@ -67,14 +72,14 @@ def _half_log_odds(lanes, coupling, field, b, signs, pull, total, n_lanes):
 
 @jit
 def _whole_log_odds(half, total, n_lanes):
-    """Set total = twice half."""
+    """Set `total` to the log-odds, which are twice `half`."""
     for l in range(n_lanes):
         total[l] = 2.0 * half[l]
 
 
 @jit
 def _hold_block(held, first, total, n_lanes):
-    """Make the log-odds of held variables infinite."""
+    """Set the log-odds of held variables to inf or -inf, for held values +1 and -1."""
     for l in range(n_lanes):
         value = held[first + l]
         if value != 0:
@@ -93,14 +98,14 @@ def _uniform_block(seed, order, first, u, n_lanes):
 
 @jit
 def _keep_block(total, order, first, log_odds, n_lanes):
-    """Store the log-odds of a block."""
+    """Copy the log-odds of a block to `log_odds`, which is in the order of the variables."""
     for l in range(n_lanes):
         log_odds[np.uintp(order[first + l])] = total[l]
 
 
 @jit
 def _set_block(value, signs, first, n_lanes):
-    """Set the signs of a block from values 0 and 1."""
+    """Set the signs of a block to +1 or -1, from values 1 and 0."""
     for l in range(n_lanes):
         signs[first + l] = np.float32(2.0 * value[l] - 1.0)
 
@@ -115,9 +120,10 @@ def sweep_colours(lanes, coupling, field, n_chains, held, seeds, state, log_odds
     ----------
     lanes : ColourLanes
     coupling : (n_entries,) float64
-    field : (N, L) float64, by places
+    field : (N, L) float64, fields sorted by place
     n_chains : int, chains of each model: R = N n_chains
-    held : (N, L) int8, by places; (0, L) if no variable is held
+    held : (N, L) int8 sorted by place, +1 or -1 if a variable is held, else 0; (0, L) if no
+        variable is held
     seeds : (T, n_chains) or (T, R) uint64, for all models or for each chain
     state : (R, L) bool, changed
     log_odds : (R, L) float64 output, log-odds that each variable was last drawn from
@@ -151,7 +157,7 @@ def sweep_colours(lanes, coupling, field, n_chains, held, seeds, state, log_odds
 
 @jit(fastmath={"contract", "reassoc"})
 def _gain(value, signs, first, half, n_lanes):
-    """Return the change of the score if a block takes values 0 and 1."""
+    """Return how much the score rises if the variables of a block take the values in `value`."""
     gain = 0.0
     for l in range(n_lanes):
         gain += (2.0 * value[l] - 1.0 - signs[first + l]) * half[l]
@@ -171,7 +177,7 @@ def _improve(half, signs, first, value, n_lanes):
 
 @jit
 def _keep_held(held, signs, first, value, n_lanes):
-    """Set value to the values of the held variables."""
+    """Set `value` back to the present value (0 or 1), from `signs`, for held variables."""
     for l in range(n_lanes):
         if held[first + l] != 0:
             value[l] = 1.0 if signs[first + l] > 0 else 0.0
@@ -179,14 +185,17 @@ def _keep_held(held, signs, first, value, n_lanes):
 
 @jit
 def _copy(source, out):
-    """Set out = source; slice assignment would take seconds to compile."""
+    """Copy `source` to `out`; the slice assignment out[:] = source takes seconds to compile."""
     for p in range(np.uintp(len(source))):
         out[p] = source[p]
 
 
 @jit
 def _odds_of_flips(half, beta, signs, first, odds, n_lanes):
-    """Fill in the ratio of the probabilities of the other value and the present value."""
+    """Set `odds` to P(other value) / P(present value), at most 1, for each variable of a block.
+
+    The probabilities are given the neighbours, at inverse temperature `beta`.
+    """
     for l in range(n_lanes):
         change = -2.0 * beta * half[l] * signs[first + l]
         odds[l] = np.float32(min(max(change, -CERTAIN), 0.0))
@@ -195,7 +204,10 @@ def _odds_of_flips(half, beta, signs, first, odds, n_lanes):
 
 @jit
 def _flip(u, odds, signs, first, value, n_lanes):
-    """Set value to the other value where the random number is below the ratio."""
+    """Make Metropolis steps: a variable of a block changes its value if u[l] < odds[l].
+
+    `value` receives the new values, 0 or 1.
+    """
     for l in range(n_lanes):
         sign = signs[first + l] if u[l] >= odds[l] else -signs[first + l]
         value[l] = 1.0 if sign > 0 else 0.0
@@ -203,17 +215,17 @@ def _flip(u, odds, signs, first, value, n_lanes):
 
 @jit
 def anneal_colours(lanes, coupling, field, held, beta, seeds, state, score, best_state, best_score):
-    """Make T Metropolis sweeps of N sparse Ising models, colder and colder; keep the best states.
+    """Make T Metropolis sweeps of N sparse Ising models, and keep the best state of each model.
 
-    A state is compared with the best state after each sweep. All models draw the same random
-    numbers.
+    After each sweep, the state is compared with the best state found before. All models use the
+    same random numbers.
 
     Parameters
     ----------
     lanes, coupling, field, held : see `sweep_colours`
-    beta : (N, T) float64, factors of fields and couplings
+    beta : (N, T) float64, inverse temperatures, which multiply fields and couplings
     seeds : (T,) uint64
-    state : (N, L) bool, changed; held variables have their values
+    state : (N, L) bool, changed; contains the values of held variables
     score : (N,) float64, scores of the states up to a constant, changed
     best_state, best_score : (N, L) bool, (N,) float64, changed
     """
@@ -248,12 +260,14 @@ def anneal_colours(lanes, coupling, field, held, beta, seeds, state, score, best
 
 @jit
 def ascend_colours(lanes, coupling, field, held, n_sweeps, state, converged):
-    """Set the blocks of N models to their best values until no change of a variable is better.
+    """Improve the states of N models by coordinate ascent, until no variable changes.
+
+    A step gives all variables of a block their best values, given the other variables.
 
     Parameters
     ----------
     n_sweeps : int, largest number of sweeps
-    state : (N, L) bool, changed; held variables have their values
+    state : (N, L) bool, changed; contains the values of held variables
     converged : (N,) bool output, whether the last sweep changed no variable
     lanes, coupling, field, held : see `sweep_colours`
     """
