@@ -353,10 +353,7 @@ def _strongest(S):
 
 @jit
 def _field_scale(f, rest):
-    """Return the largest possible margin; the tolerances of rounding and ties are multiples of it.
-
-    `rest` is the largest row norm of the couplings.
-    """
+    """Return the largest possible margin; `rest` is the largest row norm of the couplings."""
     scale = max(rest, _SMALLEST)
     for i in range(f.shape[0]):
         scale = max(scale, rest + abs(f[i]))
