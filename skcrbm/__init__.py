@@ -24,6 +24,7 @@ _SUBPACKAGES = (
     "annotation",
     "calibration",
     "compile",
+    "constraints",
     "datasets",
     "decoding",
     "density",

@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "ensemble": {"estimators", "model_selection", "pipeline", "targets", "utils"},
     "annotation": {"model_selection", "targets", "utils"},
     "calibration": {"model_selection", "targets", "utils"},
+    "constraints": {"energies", "inference", "targets", "utils"},
     "estimators": {
         "decoding",
         "energies",

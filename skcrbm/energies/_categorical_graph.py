@@ -114,12 +114,12 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @property
     def state_dtype(self) -> np.dtype:
-        """int8, or int32 if a variable has more than 128 states."""
+        """Dtype of the states: int8, or int32 if a variable has more than 128 states."""
         return np.dtype(np.int8 if self.n_levels <= 128 else np.int32)
 
     @property
     def belief_shape(self) -> tuple[int, ...]:
-        """Shape (N, n, K) of beliefs, with an entry for each state."""
+        """Shape (N, n, K) of marginals and log-odds, with an entry for each state."""
         return self.n_models, self.n_variables, self.n_levels
 
     @property
@@ -168,12 +168,13 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
                 found.append((np.append(inputs, output), logs.reshape((2,) * (len(inputs) + 1))))
         return found
 
-    # `infer` does not clamp categorical variables with large fields, as it does for 0/1 variables.
+    # The defaults of `BaseEnergy` report no bound and no large fields. Therefore `infer` does not
+    # clamp categorical variables with large fields, although it clamps such 0/1 variables.
     own_log_odds = BaseEnergy.own_log_odds
     dominant_fields = BaseEnergy.dominant_fields
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
-        """Return the (infinite) log-odds (M, K) of variables that are clamped to values (M,)."""
+        """Return the log-odds (M, K), ±inf, of variables that are clamped to `values` (M,)."""
         return np.where(np.arange(self.n_levels) == values[:, None], np.inf, -np.inf)
 
     def _check_values(self, evidence):
@@ -239,10 +240,11 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     # ----------------------------------------------------- conditionals
 
     def conditional_log_weights(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-weights (N, C, size of the block, K) of states given other variables.
+        """Return the log-weight of each state of a variable given all other variables.
 
         `states` (N, C, n) holds C states of each model, and `block` is one of `sampling_blocks`.
-        The log-weights are float64, and -inf for states that contradict the evidence.
+        The result (N, C, size of the block, K) is float64. Entries are -inf for states that
+        contradict the evidence.
         """
         n, n_chains, width = states.shape
         flat = np.asarray(states).reshape(n * n_chains, width).astype(np.int64)
@@ -273,7 +275,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return total.reshape(n, n_chains, len(variables), self.n_levels)
 
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-odds (N, C, size of the block, K) of states given the other variables.
+        """Return the log-odds (N, C, size of the block, K) of states given all other variables.
 
         If all states of a variable have weight 0 given the other variables, its possible states
         are treated as equally probable.
@@ -282,11 +284,14 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return log_odds_of_weights(logs, self._allowed(block)[:, None])
 
     def _allowed(self, block):
-        """Return True (N, size of the block, K) for states that exist and agree with evidence."""
+        """Return which states of the variables in a block exist and agree with the evidence.
+
+        The result is a bool array (N, size of the block, K).
+        """
         return self.log_fields()[:, np.arange(self.n_variables)[block]] > -np.inf
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw states (N, C, size of the block) of the variables of a block.
+        """Draw states (N, C, size of the block) for the variables of a block.
 
         `log_odds` is the result of `conditional_log_odds`, and `u` holds a uniform random number
         for each variable.
@@ -295,7 +300,8 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     def _draw(self, chance, u):
         edges = np.cumsum(chance, axis=-1)
-        # If rounding leads beyond all states, choose the last state of positive probability.
+        # Rounding may give an index beyond the last state with a positive probability, so the
+        # index is limited to this state.
         last = chance.shape[-1] - 1 - (chance[..., ::-1] > 0).argmax(axis=-1)
         found = (np.asarray(u)[..., None] * edges[..., -1:] >= edges).sum(axis=-1)
         return np.minimum(found, last).astype(self.state_dtype)
@@ -313,7 +319,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     ) -> np.ndarray:
         """Return the most probable state (..., size of the block) of each variable of a block.
 
-        If `ties` is given, these states are kept unless another state is more probable.
+        If `ties` is given, it holds a state for each variable, which is preferred in case of a tie.
         """
         log_odds = np.where(self._has_state[block], log_odds, -np.inf)
         best = log_odds.argmax(axis=-1)
@@ -335,9 +341,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     # ------------------------------------------------- sufficient statistics
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with the weighted sums (n_entries,) of the probabilities of entries.
+        """Return a tuple that holds one array (n_entries,), a weighted sum for each table entry.
 
-        `means` holds states (S, n), or the probabilities (S, n, K) of independent variables.
+        The sum runs over the rows of `means`: states (S, n), or the probabilities (S, n, K) of
+        independent variables. Each term is the probability of the entry.
         """
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
@@ -384,7 +391,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
 
 def _products(means, group):
-    """Return the probability (S, F, size) of table entries under independent variables.
+    """Return the probabilities (S, F, size) of all table entries if variables are independent.
 
     `means` (S, n, K) holds the probability of each state of each variable.
     """

@@ -20,25 +20,28 @@ from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
-# Largest number of inputs of an OR or AND that can be written as a table (of 2^16 weights).
+# An OR or AND with more inputs cannot be written to a file, because its table would have more than
+# 2^16 weights; a ValueError is raised.
 _MAX_LOGIC_INPUTS = 15
-# Largest |log| of a weight in a file. The largest float64 is about exp(709).
+# Log-potentials that are larger in absolute value cannot be written to a file, because a file holds
+# their exponentials, and the largest float64 is about exp(709). A ValueError is raised.
 _MAX_LOG = 700.0
 
 
 class PairTables(NamedTuple):
-    """A batch of pairwise models as tables."""
+    """A batch of N pairwise models, whose F couplings are written as tables of 2 x 2 entries."""
 
-    variables: np.ndarray  # int64 (F, 2)
-    log_potentials: np.ndarray  # (F, 4)
-    field: np.ndarray  # (N, n): log-odds
+    variables: np.ndarray  # int64 (F, 2): the two variables of each table
+    log_potentials: np.ndarray  # (F, 4): entries of each table in C order
+    field: np.ndarray  # (N, n): log-odds that are added to each variable
     centred: bool  # True if the fields act on ``x - 1/2`` instead of x
 
 
 def pair_tables(energy: BaseEnergy) -> PairTables:
-    """Return an energy as tables, for each nonzero coupling or each edge of a sparse graph.
+    """Convert an energy to tables over pairs of variables.
 
-    A ValueError is raised if the energy is not an RBM or Ising model.
+    There is a table for each edge of a `SparseIsingEnergy`, or for each nonzero coupling of another
+    energy. A ValueError is raised if the energy is not an RBM or Ising model.
     """
     if isinstance(energy, RBMEnergy) and not energy.categorical:
         i, j = np.nonzero(energy.weights)
@@ -60,7 +63,7 @@ def pair_tables(energy: BaseEnergy) -> PairTables:
 
 
 def as_network(energy, row: int) -> Network:
-    """Return one model of a `FactorGraphEnergy` as a network of tables."""
+    """Convert the model in a row of a `FactorGraphEnergy` to a network of tables."""
     scopes: list[list[int]] = []
     weights = []
     if energy.constant:
@@ -115,8 +118,8 @@ def factors_of_network(network: Network) -> tuple[list[Factors], float]:
     """Return the factors of a network, and the sum of the logarithms of its constants.
 
     A large table over 0/1 variables becomes an OR or AND factor if its last variable is the OR or
-    AND of the other variables, because the cost of these factors is only linear in the number of
-    inputs. A ValueError is raised if a constant is 0, so that no state has a positive weight.
+    AND of the other variables. The cost of an OR or AND factor is only linear in the number of
+    inputs. A ValueError is raised if a constant is 0, because all states then have weight 0.
     """
     scopes, tables, logic = [], [], {"or": [], "and": []}
     with np.errstate(divide="ignore"):

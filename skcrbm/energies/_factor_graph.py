@@ -112,7 +112,7 @@ class FactorGraphEnergy(BaseEnergy):
     _saved = ("graph", "field", "log_potentials", "tables", "_finite")
 
     queries = QUERIES - {"marginal_map"}
-    #: Constant part of the score that all models share; it is contained in `offset`.
+    #: Constant part of the score that all models share. The attribute `offset` includes it.
     constant: float = 0.0
     _centred = False
     _categorical = False
@@ -150,7 +150,7 @@ class FactorGraphEnergy(BaseEnergy):
         self._set_log_potentials(np.concatenate([np.empty(0, dtype), *flat]).astype(dtype))
 
     def _checked_field(self, field: Any, dtype: Any) -> np.ndarray:
-        """Validate fields and return them as an array; None gives zeros of the dtype."""
+        """Validate `field` and return it as an array. If it is None, return zeros of `dtype`."""
         width = self.graph.n_variables
         if field is None:
             return np.zeros((1, width), dtype)
@@ -188,8 +188,8 @@ class FactorGraphEnergy(BaseEnergy):
         -------
         FactorGraphEnergy
             Energy with a `TableFactors` for each shape, sorted by the number of variables. Tables
-            of the same shape keep their order. The attribute `constant` is the sum of the
-            constants.
+            of the same shape keep their order. Tables with an empty scope are added up in the
+            attribute `constant`.
 
         Raises
         ------
@@ -244,8 +244,8 @@ class FactorGraphEnergy(BaseEnergy):
         -------
         FactorGraphEnergy
             Energy with its tables in the order of `from_tables`. A table of more than six 0/1
-            variables becomes an OR or AND factor if its entries are those of an OR or AND whose
-            output is the last variable.
+            variables becomes an OR or AND factor if it has weight 1 where the last variable is the
+            OR or AND of the other variables, and weight 0 elsewhere.
 
         Raises
         ------
@@ -371,18 +371,18 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def fields(self) -> tuple[np.ndarray, ...]:
-        """Tuple (field,)."""
+        """Tuple that holds only the array `field`."""
         return (self.field,)
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Log-potentials of each group of tables."""
+        """Tuple with the log-potentials of each group in `tables`."""
         return tuple(group.log_potentials for group in self.tables)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the fields, and for each variable the sum of the ranges of its factors.
+        """Return the fields (N, n), and a bound (n,) on the influence of the factors.
 
-        The range of a factor is infinite if it has weights of 0.
+        The bound is infinite for a variable of a factor that has an entry of weight 0.
         """
         influence = np.zeros(self.n_variables)
         for group in self.tables:
@@ -395,7 +395,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Return True for large fields of variables in factors that have weights of 0."""
+        """Return True (N, n) for large fields of variables in a factor with weight 0 entries."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -404,13 +404,13 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.shape[1]
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of variables of the largest table in variable elimination."""
+        """Return how many variables the largest table has in variable elimination."""
         found = self.graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 
     @property
     def max_enumerated(self) -> int:
-        """Largest number of variables of a table that "exact" makes by default."""
+        """Largest `n_enumerated` that the method "exact" accepts by default."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
@@ -426,7 +426,7 @@ class FactorGraphEnergy(BaseEnergy):
         return np.full(self.n_models, self.constant)
 
     def log_fields(self) -> np.ndarray:
-        """Return log-weights (N, n, 2), float64, by the fields; -inf contradicts the evidence."""
+        """Return the fields as log-weights (N, n, 2) of the values; -inf if excluded."""
         field = self.field.astype(np.float64)
         found = np.stack([np.zeros_like(field), field], axis=2)
         if self.evidence is not None:
@@ -512,7 +512,8 @@ class FactorGraphEnergy(BaseEnergy):
         bits = np.asarray(states).reshape(n * n_chains, width).astype(bool)
         variables = np.arange(width)[block]
         edges = self.graph.edges_of(variables)
-        # Sums of finite log-potentials (off, on), and numbers of factors with weight 0 (off, on).
+        # total[0] and total[1] are the sums of the finite log-potentials if a variable is off or
+        # on. total[2] and total[3] count the factors that then have weight 0.
         total = np.zeros((4, len(bits), len(variables)))
         for group, finite, block in zip(self.tables, self._finite, edges, strict=False):
             code = codes_of(bits, block.scopes) & ~block.bit
@@ -560,11 +561,11 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the statistics: one array (n_entries,), a probability per table entry."""
+        """Shapes of the statistics: a single array with the probability of each table entry."""
         return ((self.n_entries,),)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with the weighted sums (n_entries,) of the probabilities of entries."""
+        """Return a tuple of one array (n_entries,), the weighted sum of probabilities per entry."""
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
         certain = ((means == 0) | (means == 1)).all()
@@ -585,7 +586,7 @@ class FactorGraphEnergy(BaseEnergy):
         return (flat.astype(self.dtype),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states with the given moments, all of positive weight."""
+        """Return the mean score of states of positive weight, given their moments."""
         (entries,) = statistics
         seen = entries > 0  # avoids 0 * -inf = NaN for entries of weight 0
         score = self.log_potentials[seen].astype(np.float64) @ entries[seen]

@@ -1,4 +1,4 @@
-"""Structure of a factor graph: index arrays of the variables of each factor and vice versa."""
+"""Structure of a factor graph: the variables of each factor, and the factors of each variable."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class BlockEdges(NamedTuple):
     All arrays are int64. The last three are defined only for groups of tables.
     """
 
-    # (M,): number of each edge. The j-th of k variables of table f has the number f * k + j. For OR
-    # and AND, the number is a position in the concatenation of inputs and outputs.
+    # (M,): index of each edge. The edge to the j-th of k variables of table f has the index
+    # f * k + j. For OR and AND, the index is a position in the concatenation of inputs and outputs.
     edge: np.ndarray
     first: np.ndarray  # position in `edge` of the first edge of each variable that has edges
-    where: np.ndarray  # positions of these variables in the block
+    where: np.ndarray  # positions in the block of the variables that have edges
     factor: Any = None  # (M,): factor of each edge
     bit: Any = None  # (M,): stride of the variable of each edge in the table
     scopes: Any = None  # (M, k): all variables of the factor
@@ -60,14 +60,15 @@ class BlockEdges(NamedTuple):
 class Adjacency(NamedTuple):
     """The factors of each variable, as E edges. All arrays are int64.
 
-    Factors are numbered as in `FactorGraph.lists`. During a sweep each factor has a number: the
-    sum of the weights of its variables that are on (for a table, the entry of the state).
+    Factors are in the order of `FactorGraph.lists`. A sweep keeps a sum for each factor: `at_zero`
+    plus the weights of its variables that are on. For a table, the sum is the position of the
+    present state among the entries of the table.
     """
 
     start: np.ndarray  # (n + 1,): variable i has the edges start[i] to start[i + 1] - 1
     factor: np.ndarray  # (E,): factor of each edge
-    # (E,): stride of the variable in a table; 1 for an input of an OR, -1 for an input of an AND, 0
-    # for an output
+    # (E,): weight of the variable in the sum of the factor. It is the stride of the variable in a
+    # table, 1 for an input of an OR, -1 for an input of an AND, and 0 for an output.
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,): position of the first entry in all log-potentials
     at_zero: np.ndarray  # (F,): initial value of the sum: number of inputs for an AND, otherwise 0
@@ -157,9 +158,15 @@ class FactorGraph(Versioned):
         An OR or AND of more than two inputs becomes a chain of tables with two inputs each. The
         tables of a chain are connected by auxiliary variables, numbered after the other variables.
 
-        The tuple holds the scopes of the tables in the order of `tables` followed by the scopes of
-        the chains (output last), the log-potentials (2**k,) of the tables of the chains, and the
-        number of variables, including the auxiliary variables.
+        Returns
+        -------
+        scopes : list of tuple
+            Scopes of the tables in the order of `tables`, then of the tables of all chains. The
+            output is the last variable of a scope in a chain.
+        logic : list of ndarray (2**k,)
+            Log-potentials of the tables of all chains.
+        n : int
+            Number of variables, including the auxiliary variables.
         """
         scopes = [tuple(scope) for variables, _ in self.scopes for scope in variables.tolist()]
         logic, n = [], self.n_variables
@@ -179,7 +186,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def merging(self) -> Merging:
-        """Tables that message passing adds to tables with the same or a larger scope."""
+        """Which tables message passing adds to other tables with the same or a larger scope."""
         scopes, entries = zip(*self.scopes, strict=True) if self.scopes else ((), ())
         return find_merging(list(scopes), list(entries), list(self.shapes))
 
@@ -192,7 +199,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def blocks(self):
-        """Tuple of index arrays of blocks; variables of the same block share no factor."""
+        """Tuple of blocks (index arrays). Variables of the same block share no factor."""
         factors_of: list[list[set]] = [[] for _ in range(self.n_variables)]
         for scope in self.lists():
             if len(scope) > 1:
@@ -234,9 +241,11 @@ class FactorGraph(Versioned):
 
     @cached_property
     def _edges(self):
-        """List of pairs (edges sorted by variable, start of each variable).
+        """List with a pair of arrays for each group of factors: (edges, start).
 
-        There is a pair for each group of tables, then for the OR factors and the AND factors.
+        `edges` is sorted by variable; the edges of variable i are
+        ``edges[start[i]:start[i + 1]]``. The groups are the groups of tables, then the OR factors,
+        then the AND factors.
         """
         logic = (np.concatenate([g.inputs, g.outputs]) for g in (self.ors, self.ands))
         every = (*(variables.reshape(-1) for variables, _ in self.scopes), *logic)
@@ -285,9 +294,10 @@ def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the probability (K, F, 2**k) of table entries under independent variables.
+    """Return the probabilities (K, F, 2**k) of all table entries if variables are independent.
 
-    `means` (K, n) holds the means of the variables, and `variables` (F, k) the scopes.
+    `means` (K, n) holds the probability that a variable is on, and `variables` (F, k) holds the
+    scopes of the tables.
     """
     found = np.ones((len(means), len(variables), 1))
     for column in variables.T:
@@ -298,7 +308,7 @@ def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add values (K, M) of the edges of a block to the totals (K, B) of its variables, in place."""
+    """Add `values` (K, M) of the edges of a block to `total` (K, B) of its variables, in place."""
     if len(block.first):
         total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
 
@@ -306,9 +316,9 @@ def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
 def or_zeros(
     group: LogicGroup, bits: np.ndarray, edge: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return two bool arrays (K, M), for the variable of an edge off and on.
+    """Return for each edge whether its OR factor has weight 0 if its variable is off, and on.
 
-    An entry is True if the OR factor of the edge then has weight 0, given its other variables.
+    The two results are bool arrays (K, M). The other variables have the states `bits` (K, n).
     """
     is_input = edge < len(group.inputs)
     n_inputs = len(group.inputs)
@@ -326,11 +336,11 @@ def or_zeros(
 
 
 def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
-    """Colour variables so that variables of the same factor differ; return those of each colour.
+    """Colour variables so that variables of a factor differ; return the variables per colour.
 
     The colouring is greedy: each variable in turn gets the first free colour. `factors_of` holds a
     list of sets for each variable, with a set for each of its factors. Variables of the same factor
-    must share the set, which is initially empty and collects the used colours.
+    must share the same set object. The sets must be empty, and collect the used colours.
     """
     colours = np.empty(len(factors_of), np.int64)
     for v, sets in enumerate(factors_of):
@@ -345,7 +355,7 @@ def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
 
 
 def _joined(parts):
-    """Concatenate several OrFactors, or several AndFactors, to a `LogicGroup`."""
+    """Concatenate a list of OrFactors, or of AndFactors, to a `LogicGroup`."""
     start, shift = [np.zeros(1, np.int64)], 0
     for part in parts:
         start.append(part.start[1:] + shift)

@@ -47,7 +47,7 @@ def as_log_potentials(array: ArrayLike, shape: str) -> np.ndarray:
 
 
 def logic_table(n_inputs: int, kind: str) -> np.ndarray:
-    """Return the table of weights (2^(n_inputs + 1),) of an OR or AND, with the output last."""
+    """Return the weights (2^(n_inputs + 1),) of an OR or AND as a table, with the output last."""
     number = np.arange(2**n_inputs)
     output = number > 0 if kind == "or" else number == 2**n_inputs - 1
     return np.column_stack([~output, output]).astype(float).reshape(-1)
@@ -152,7 +152,7 @@ def _table_shape(given: tuple[int, ...], n_factors: int, m: int, expected: str) 
 
 
 class _LogicFactors(Versioned):
-    """Base class of OR and AND: weight 1 if the output is the function of the inputs, else 0."""
+    """Base class of OR and AND factors: weight 1 if the output is correct, else 0."""
 
     _warns_of_version = False
 
@@ -174,8 +174,8 @@ class _LogicFactors(Versioned):
         factor = np.repeat(np.arange(len(out)), np.diff(start))
         all_factors = np.concatenate([factor, np.arange(len(out))])
         everything = np.concatenate([flat, out])
-        # Encode each pair of a factor and a variable as a number, because sorting numbers takes a
-        # fifth of the time of `lexsort`.
+        # Each pair of a factor and a variable is encoded as an integer, because sorting integers
+        # takes a fifth of the time of `lexsort`.
         width = everything.max(initial=0) + 1
         pairs = np.sort(all_factors * width + everything)
         same = np.flatnonzero(pairs[1:] == pairs[:-1])
@@ -275,7 +275,7 @@ class AndFactors(_LogicFactors):
     """
 
 
-#: Union of all classes of factors.
+#: Type of a factor: union of the three classes of factors.
 Factors = TableFactors | OrFactors | AndFactors
 
 
@@ -328,7 +328,7 @@ def count_variables(
 def group_tables(
     scopes: Sequence[ArrayLike], log_potentials: Sequence[ArrayLike]
 ) -> tuple[list[TableFactors], float]:
-    """Group tables by their shapes, and add up the constants (tables with an empty scope).
+    """Group tables by their shapes, and add up the tables with an empty scope (constants).
 
     Groups are sorted by the number of variables, then by shape. Tables of a group keep their order.
     A ValueError is raised if the numbers of scopes and tables differ, a scope has a variable twice,
@@ -373,9 +373,9 @@ def count_states(
 ) -> np.ndarray:
     """Return the number of states (n,) of each variable, as int64.
 
-    A ValueError is raised if `n_states` is not a positive integer or an array of these (n,), if the
-    factors disagree about a variable with `n_states` or with each other, or if an OR or AND factor
-    has a variable that does not have two states.
+    A ValueError is raised in three cases: `n_states` is not a positive integer or an array (n,) of
+    positive integers; two factors, or a factor and `n_states`, give a variable different numbers of
+    states; or an OR or AND factor has a variable that does not have two states.
     """
     counts = np.zeros(n_variables, np.int64)
     for part in factors:

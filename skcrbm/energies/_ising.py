@@ -84,16 +84,20 @@ class IsingEnergy(PairwiseEnergy):
 
     @property
     def fields(self) -> tuple[np.ndarray, ...]:
-        """Tuple (field,)."""
+        """Tuple that holds only the array `field`."""
         return (self.field,)
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Tuple (coupling,)."""
+        """Tuple that holds only the array `coupling`."""
         return (self.coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return twice the fields, and twice the sum of absolute couplings of each label."""
+        """Return the log-odds and influence of each label, as in `BaseEnergy.own_log_odds`.
+
+        The log-odds are twice the fields, and the influence is twice the sum of the absolute
+        couplings of a label.
+        """
         return 2.0 * self.field, 2 * np.abs(self.coupling).sum(axis=0, dtype=np.float64)
 
     @property
@@ -103,7 +107,11 @@ class IsingEnergy(PairwiseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((L, L),): the statistics are P(y_i = +1, y_k = +1), with marginals on the diagonal."""
+        """Shapes of the statistics.
+
+        There is one array, of shape (L, L), with P(y_i = +1, y_k = +1). Its diagonal holds the
+        marginals.
+        """
         return (self.coupling.shape,)
 
     def _with_fields(self, field):
@@ -115,16 +123,17 @@ class IsingEnergy(PairwiseEnergy):
         return self.with_fields(self.field + half), half.sum(axis=1)
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return the fields of the free labels plus the couplings to clamped labels, and an offset.
+        """Add the effect of clamped labels to the fields of free labels, and to an offset.
 
-        The offset (N,) is the score of the clamped labels.
+        The results are a tuple with the new fields (N, L), which are 0 for clamped labels, and the
+        offset (N,): the part of the score that depends only on clamped labels.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = ~np.isnan(self.evidence)
         signs = np.where(held, 2 * np.nan_to_num(self.evidence) - 1, 0.0)
         coupling = self.coupling.astype(np.float64)
-        # `einsum`, because the rounding of a BLAS product would depend on the other rows.
+        # `einsum` is used, because the rounding of a BLAS product would depend on the other rows.
         pull = np.einsum("nl,lk->nk", signs, coupling)
         offset = (signs * (self.field + 0.5 * pull)).sum(1)
         field = np.where(held, 0.0, self.field + pull)
@@ -137,7 +146,10 @@ class IsingEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return factors of the probabilities (N, L, L) of pairs with a clamped label."""
+        """Return the probability that both labels of a pair are 1, as factors.
+
+        Only pairs with a clamped label are included. See `PairwiseEnergy.held_pairs`.
+        """
         return ((values, values + free), (free, values))
 
     def _conditional_log_odds(self, states, block):
@@ -170,17 +182,21 @@ class IsingEnergy(PairwiseEnergy):
         return log_odds.astype(self.dtype, copy=False)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with the weighted sum (L, L) of ``u u'`` for u = (y + 1) / 2."""
+        """Return a tuple that holds one array (L, L), the weighted sum of ``u u'`` over states.
+
+        The vector u = (y + 1) / 2 is a row of `means`.
+        """
         means = means.astype(self.dtype, copy=False)
         weighted = weight[:, None].astype(self.dtype) * means
         pairs = weighted.T @ means
-        pairs = (pairs + pairs.T) / 2  # removes asymmetry by rounding
+        pairs = (pairs + pairs.T) / 2  # removes asymmetry that is due to rounding
         np.fill_diagonal(pairs, weighted.sum(axis=0))
         return (pairs,)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
         """Return the mean score of states with the given moments."""
         y = 2 * means.astype(np.float64) - 1
-        # Sum over pairs of <y_i y_k> = 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1 with u = (y + 1) / 2.
+        # The mean of y_i y_k is 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1, with u = (y + 1) / 2. The sum
+        # over all pairs, multiplied by the couplings, simplifies to the next line.
         pairs = 2 * np.vdot(self.coupling, statistics[0]) - self.coupling.sum(axis=0) @ y
         return float(self.field[0] @ y + pairs - 0.5 * self.coupling.sum())

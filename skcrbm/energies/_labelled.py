@@ -1,7 +1,7 @@
 """Conversion of Ising models of other packages, whose variables have labels, to arrays.
 
-The other packages are not imported. Their convention for spins s of -1/+1 is an energy
-E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset that is minimised. Scores in this package
+The other packages are not imported. They minimise an energy
+E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset of spins s of -1/+1. Scores in this package
 are maximised, so fields and couplings change their sign.
 """
 
@@ -14,13 +14,13 @@ import numpy as np
 
 
 class LabelledModel(NamedTuple):
-    """Model with labelled variables as arrays, with the signs of a score."""
+    """Arrays of a model with labelled variables. The signs are those of a score to maximise."""
 
     labels: tuple[Hashable, ...]  # L distinct labels
-    edges: np.ndarray  # (E, 2) int64, distinct pairs
-    weights: np.ndarray  # (E,) float64, couplings
-    field: np.ndarray  # (L,) float64
-    offset: float  # energy plus score, a constant
+    edges: np.ndarray  # (E, 2) int64: distinct pairs of variables
+    weights: np.ndarray  # (E,) float64: coupling of each pair
+    field: np.ndarray  # (L,) float64: field of each variable
+    offset: float  # constant of the energy; the energy is `offset` minus the score
 
 
 def model_of_energy(h: Any, J: Any, offset: float) -> LabelledModel:
@@ -96,7 +96,7 @@ def _numbers(name, values):
 def _labelled(linear, pairs, values, field, offset):
     """Return a model whose variables are the keys of `linear`.
 
-    Several couplings of the same pair are added up.
+    If `pairs` repeats a pair, its couplings are added up.
     """
     number = {label: i for i, label in enumerate(linear)}
     ends = np.array([(number[i], number[k]) for i, k in pairs], np.int64).reshape(-1, 2)

@@ -103,19 +103,20 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def fields(self) -> tuple[np.ndarray, ...]:
-        """Tuple (field,)."""
+        """Tuple that holds only the array `field`."""
         return (self.field,)
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Flat pairwise scores of each connection after the first."""
+        """Tuple with the flat pairwise scores of each connection after the first."""
         return self.weights
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds of units against all other states of their node, by fields alone.
+        """Return the log-odds of each unit by the fields alone, and the influence of couplings.
 
-        The influence of a unit is twice the largest sum of absolute couplings of a unit of its
-        node, because couplings may favour one state and disfavour another.
+        The log-odds compare the state of the unit with all other states of its node. The influence
+        is twice the sum of absolute couplings, for the unit of the node with the largest sum,
+        because couplings may favour one state and disfavour another.
         """
         log_odds = np.empty(self.field.shape)
         reach = np.zeros(self.n_variables)
@@ -131,10 +132,9 @@ class LayeredEnergy(BaseEnergy):
         return log_odds, reach
 
     def dominant_fields(self) -> np.ndarray:
-        """Return True for large fields that exceed the couplings.
+        """Return True (N, n_variables) for large fields that exceed the influence of couplings.
 
-        Such a field does not determine the node if two of its states have equal fields, for
-        example.
+        Such a field need not determine the state of its node: two states may have equal fields.
         """
         influence = self.own_log_odds()[1]
         return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
@@ -169,7 +169,10 @@ class LayeredEnergy(BaseEnergy):
             raise ValueError("clamp contradicts itself: it clamps two units of a node to 1")
 
     def _most_on(self, states, layers=None):
-        """Return the largest number (...) of units of a node that are on in states (..., n)."""
+        """Return how many units of a node are on in states (..., n), maximised over the nodes.
+
+        `layers` selects layers; by default all layers except the input are used.
+        """
         most = np.zeros(states.shape[:-1])
         for layer in layers or range(1, self.structure.depth + 1):
             nodes = states[..., self._slices[layer]]
@@ -178,7 +181,7 @@ class LayeredEnergy(BaseEnergy):
         return most
 
     def connection_weights(self) -> list[np.ndarray | None]:
-        """Return the flat pairwise scores of each connection, with None for the first."""
+        """Return the flat pairwise scores of each connection, with None for the first one."""
         return [None, *self.weights]
 
     def layer_unaries(self) -> list[Any] | None:
@@ -247,16 +250,16 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def sampling_blocks(self) -> tuple[Block, ...]:
-        """A block for each layer: the output layer, then the hidden layers from the input on."""
+        """Slices of units, one for each layer: the output layer first, then the hidden layers."""
         return (self._slices[-1], *self._slices[1:-1])
 
     def _layer_of(self, block):
         return self._slices.index(block)
 
     def _conditional_log_odds(self, states, block):
-        """Return scores (N, C, n_units) of the units of a layer against state 0 of their node.
+        """Return the scores (N, C, n_units) of the units of a layer given the other layers.
 
-        The scores are conditional on the other layers.
+        The score of a unit is the log-odds of its state against state 0 of the same node.
         """
         layer = self._layer_of(block)
         n, n_chains, width = states.shape
@@ -275,7 +278,7 @@ class LayeredEnergy(BaseEnergy):
         return self._of_states(self._conditional_log_odds(states, block).astype(np.float64), layer)
 
     def _of_states(self, scores, layer):
-        """Extend scores (N, C, n_units) of units to scores (N, C, n_nodes, k) of all states.
+        """Convert scores (N, C, n_units) of units to scores (N, C, n_nodes, k) of all states.
 
         State 0 has score 0, and states that contradict the evidence have score -inf.
         """
@@ -298,7 +301,7 @@ class LayeredEnergy(BaseEnergy):
         return log_odds.reshape(*states.shape[:2], -1)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the units of a layer; a node uses the uniform random number of its first unit."""
+        """Draw the units of a layer. A node uses only the random number of its first unit."""
         n_nodes, n_units = self._shape(self._layer_of(block))
         if n_units == 1:
             return super().draw(log_odds, u, block)
@@ -319,7 +322,7 @@ class LayeredEnergy(BaseEnergy):
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
         """Return the units (N, V) of the most probable state of each output.
 
-        State 0 loses ties.
+        If state 0 and another state are equally probable, the other state is returned.
         """
         n_nodes, n_units = self._shape(self.structure.depth)
         if n_units == 1:
@@ -342,7 +345,11 @@ class LayeredEnergy(BaseEnergy):
         )
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the weighted sums of products of units, for each table of each connection."""
+        """Return an array of statistics for each connection after the first.
+
+        A statistic is the weighted sum, over the rows of `means`, of the products of the two units
+        of an edge. The statistics of edges that share a table are added up.
+        """
         layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
         weight = weight[:, None].astype(self.dtype)
         return tuple(
@@ -354,9 +361,11 @@ class LayeredEnergy(BaseEnergy):
 
 
 def _modes(scores: np.ndarray) -> np.ndarray:
-    """Return the units (N, n_nodes (k - 1)) of the states with the largest scores.
+    """Choose the state with the largest score for each node, and return the states as 0/1 units.
 
-    `scores` (N, n_nodes, k) holds the scores of the states of each node.
+    `scores` (N, n_nodes, k) holds the scores of the states of each node. The result has the shape
+    (N, n_nodes (k - 1)).
     """
-    best = np.roll(scores, -1, axis=2).argmax(axis=2)  # move state 0 last, so that it loses ties
+    # State 0 is moved to the last position, because `argmax` returns the first of equal scores.
+    best = np.roll(scores, -1, axis=2).argmax(axis=2)
     return (best[..., None] == np.arange(scores.shape[2] - 1)).reshape(len(scores), -1)

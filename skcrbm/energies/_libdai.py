@@ -11,6 +11,7 @@ from skcrbm.energies._uai import Network, joined
 from skcrbm.energies._words import Words
 from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
+# Largest label of a variable, because labels are stored as int64. Beyond it a ValueError is raised.
 _MAX_LABEL = 2**63 - 1
 
 
@@ -41,7 +42,8 @@ def read_libdai(source: str | os.PathLike) -> tuple[Network, np.ndarray]:
                 f"the limit for all tables together is {MAX_FILE_ENTRIES} entries"
             )
         count = words.integer(f"the number of weights of table {f} that are not 0", 0, size)
-        # Indices of entries are in Fortran order: the first variable changes fastest.
+        # The file numbers the entries of a table in Fortran order: the first variable changes
+        # fastest. `_table` converts the order.
         places = words.take(2 * count, f"a weight of table {f}")
         entries = words.distinct_at(places[::2], f"the number of an entry of table {f}", size - 1)
         contents.append((entries, words.numbers_at(places[1::2], f"a weight of table {f}")))
@@ -51,7 +53,7 @@ def read_libdai(source: str | os.PathLike) -> tuple[Network, np.ndarray]:
     order = np.array(sorted(states), np.int64)
     n_states = np.array([states[label] for label in order.tolist()], np.int64)
     scopes = [np.searchsorted(order, np.array(labels, np.int64)) for labels in named]
-    # Allocate the tables only now, after all sizes have been checked against the limit.
+    # The tables are allocated only here, because all sizes have now been checked against the limit.
     tables = [_table(shape, *found) for shape, found in zip(shapes, contents, strict=True)]
     return Network("MARKOV", n_states, scopes, tables), order
 
@@ -63,7 +65,7 @@ def _table(shape, entries, weights):
 
 
 def write_libdai(network: Network) -> str:
-    """Return the text of a network.
+    """Return a network as the text of a file.
 
     The format has no list of variables, so variables without a table get a table of ones.
     """

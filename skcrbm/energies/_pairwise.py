@@ -8,7 +8,8 @@ import numpy as np
 
 from skcrbm.energies.base import BaseEnergy
 
-# Tolerance for the asymmetry of a matrix, in machine epsilons of its largest entry.
+# Couplings (i, k) and (k, i) may differ by this number of machine epsilons of the largest entry;
+# they are then averaged. A larger difference raises a ValueError.
 _ROUNDING = 16
 
 
@@ -26,14 +27,14 @@ class PairwiseEnergy(BaseEnergy):
 
     @abstractmethod
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return fields of the free variables that include the couplings to clamped variables.
+        """Add the effect of clamped variables to the fields of free variables, and to an offset.
 
         Returns
         -------
         fields : tuple of ndarray
-            Arrays with the shapes of `fields`, 0 for clamped variables.
+            Arrays with the shapes of `fields`, which are 0 for clamped variables.
         offset : ndarray (N,), float64
-            Score of the clamped variables among themselves, to add to log Z.
+            Part of the score that depends only on clamped variables. It must be added to log Z.
         """
 
     @abstractmethod
@@ -68,7 +69,7 @@ class PairwiseEnergy(BaseEnergy):
         Parameters
         ----------
         statistics : tuple of ndarray
-            Arrays with the shapes in `statistic_shapes`, or these with a leading axis N.
+            Arrays with the shapes in `statistic_shapes`, or with an additional first axis N.
         values, free : ndarray (N, n_variables)
             See `held_pairs`.
         weight : ndarray (N,) or None

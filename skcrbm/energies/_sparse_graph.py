@@ -10,11 +10,11 @@ import numpy as np
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.pickling import Versioned
 
-# Largest number of variables in a block of `ColourLanes`.
+# Largest number of variables in a block of `ColourLanes`. Further variables begin a new block.
 _LANES = 64
 # All variables with at most this number of neighbours may share a block. Variables with more
 # neighbours share a block only if their numbers of neighbours differ by less than a factor of 2,
-# because all variables of a block get the same number of entries.
+# because all variables of a block are padded to the same number of neighbours.
 _FEW_NEIGHBOURS = 8
 
 
@@ -44,7 +44,10 @@ class ColourLanes(NamedTuple):
 
 
 class SparseGraph(Versioned):
-    """Edges and derived arrays, without couplings; energies with the same edges share them."""
+    """Edges of a graph and arrays derived from them, without couplings.
+
+    Energies with the same edges share this object.
+    """
 
     _warns_of_version = False
 
@@ -74,7 +77,7 @@ class SparseGraph(Versioned):
 
     @cached_property
     def colours(self) -> np.ndarray:
-        """Colour (L,) of each variable, by greedy colouring; neighbours have different colours."""
+        """Colour (L,) of each variable. Neighbours have different colours (greedy colouring)."""
         lower, upper = self.edges.T
         end = np.searchsorted(lower, np.arange(1, self.n_variables + 1)).tolist()
         upper = upper.tolist()
@@ -91,13 +94,13 @@ class SparseGraph(Versioned):
 
     @cached_property
     def blocks(self) -> tuple[np.ndarray, ...]:
-        """Tuple with the variables of each colour."""
+        """Tuple that holds an index array with the variables of each colour."""
         n_colours = self.colours.max(initial=-1) + 1
         return tuple(np.flatnonzero(self.colours == colour) for colour in range(n_colours))
 
     @cached_property
     def lanes(self) -> ColourLanes:
-        """Memory layout of the variables for kernels."""
+        """Memory layout of the variables for vectorised sweeps in compiled kernels."""
         graph, n = self.neighbours, self.n_variables
         degree = np.diff(graph.start)
         size_class = np.where(degree > _FEW_NEIGHBOURS, np.frexp(degree)[1], 0)

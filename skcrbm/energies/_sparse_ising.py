@@ -347,7 +347,7 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     @property
     def lanes(self) -> ColourLanes:
-        """Memory layout of the variables for compiled sweeps, sorted by colour."""
+        """Memory layout for compiled sweeps, in which the variables are sorted by colour."""
         return self._graph.lanes
 
     @property
@@ -379,16 +379,20 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     @property
     def fields(self) -> tuple[np.ndarray, ...]:
-        """Tuple (field,)."""
+        """Tuple that holds only the array `field`."""
         return (self.field,)
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Tuple (edge_coupling,)."""
+        """Tuple that holds only the array `edge_coupling`."""
         return (self.edge_coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return twice the fields, and twice the sum of absolute couplings of each variable."""
+        """Return the log-odds and influence of each variable, as in `BaseEnergy.own_log_odds`.
+
+        The log-odds are twice the fields, and the influence is twice the sum of the absolute
+        couplings of a variable.
+        """
         size = np.repeat(2 * np.abs(self.edge_coupling).astype(np.float64), 2)
         influence = np.bincount(self.edges.ravel(), size, self.n_variables)
         return 2.0 * self.field, influence
@@ -399,18 +403,21 @@ class SparseIsingEnergy(PairwiseEnergy):
         return self._graph.n_variables
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of variables of the largest table in variable elimination."""
+        """Return how many variables the largest table has in variable elimination."""
         found = self._graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 
     @property
     def max_enumerated(self) -> int:
-        """Largest number of variables of a table that "exact" makes by default."""
+        """Largest `n_enumerated` that the method "exact" accepts by default."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((E,),): the statistics are P(y_i = +1, y_k = +1) for each edge."""
+        """Shapes of the statistics.
+
+        There is one array, of shape (E,), with P(y_i = +1, y_k = +1) for each edge.
+        """
         return (self.edge_coupling.shape,)
 
     def _with_fields(self, field):
@@ -428,7 +435,11 @@ class SparseIsingEnergy(PairwiseEnergy):
     # -------------------------------------------------------------- evidence
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return fields of the free variables with the couplings to clamped ones, and an offset."""
+        """Add the effect of clamped variables to the fields of free variables, and to an offset.
+
+        The results are a tuple with the new fields (N, L), which are 0 for clamped variables, and
+        the offset (N,): the part of the score that depends only on clamped variables.
+        """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = ~np.isnan(self.evidence)
@@ -439,9 +450,10 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (kernel_array(field, self.dtype),), offset
 
     def _pull(self, y, variables=None):
-        """Return the sums (K, B) that neighbours in states y (K, L) add to the fields.
+        """Return the sums (K, B) that the neighbours of variables add to their fields.
 
-        `variables` are the B variables whose fields are meant, by default all variables.
+        `y` (K, L) holds -1/+1 states. `variables` (B,) selects variables; by default the sums of
+        all variables are returned.
         """
         coupling: Any = self.coupling.astype(np.float64)
         if variables is not None:
@@ -451,7 +463,12 @@ class SparseIsingEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return factors of the probabilities (N, E) of edges with a clamped variable."""
+        """Return the probability that both variables of an edge are on, as factors.
+
+        `values` (N, L) holds the values of clamped variables and 0 for free variables. `free`
+        (N, L) holds the means of free variables and 0 for clamped variables. The probability is the
+        sum of the products of the two pairs (N, E). It is 0 for edges without a clamped variable.
+        """
         i, k = self.edges.T
         return ((values[:, i], values[:, k] + free[:, k]), (free[:, i], values[:, k]))
 
@@ -470,7 +487,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ----------------------------------------------------- weights of states
 
     def _edge_scores(self, y):
-        """Return the part (K,) of the scores that comes from the edges, for -1/+1 states (K, L)."""
+        """Return the sum (K,) of the scores of all edges, for -1/+1 states `y` (K, L)."""
         total = np.empty(len(y))
         weights = self.edge_coupling.astype(np.float64)
         i, k = self.edges.T
@@ -496,7 +513,7 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     @property
     def sampling_blocks(self) -> tuple[Block, ...]:
-        """Index arrays of blocks; variables of the same block are not neighbours."""
+        """Tuple of blocks (index arrays). Variables of the same block are not neighbours."""
         return self._graph.blocks
 
     def _conditional_log_odds(self, states, block):
@@ -507,7 +524,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return 2 * (self.field[:, None, variables] + pull)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given the others."""
+        """Return the log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given all others."""
         states = np.asarray(visible)[:, None]
         log_odds = unchecked(self.conditional_log_odds)(states, slice(0, self.n_variables))
         return log_odds[:, 0].astype(self.dtype)
@@ -515,7 +532,11 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ------------------------------------------------- sufficient statistics
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with the weighted sums (E,) of ``u_i u_k`` for u = (y + 1) / 2."""
+        """Return a tuple that holds one array (E,), a weighted sum for each edge.
+
+        The sum of the edge (i, k) runs over the rows of `means`; each term is the product of the
+        means of variables i and k.
+        """
         i, k = self.edges.T
         total = np.zeros(len(self.edge_coupling))
         means = np.asarray(means).astype(self.dtype, copy=False)

@@ -13,9 +13,9 @@ from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
 
 class Network(NamedTuple):
-    """Variables and tables of weights, in the form in which files store them."""
+    """Variables and tables of weights of a network, as a file stores them."""
 
-    # "MARKOV" or "BAYES"; in a Bayesian network the last variable of a scope is the child
+    # "MARKOV" or "BAYES". In a Bayesian network, the last variable of a scope is the child.
     kind: str
     n_states: np.ndarray  # int64 (n,): number of states of each variable
     scopes: list[np.ndarray]  # int64 (m,) each: variables of a table; m = 0 for a constant
@@ -42,7 +42,9 @@ def read_uai(source: str | os.PathLike) -> Network:
         words.exactly(size, f"the number of weights of table {f}")
         places += words.take(size, f"a weight of table {f}")
     words.end("the last table")
-    weights = words.numbers_at(places, "a weight")  # fast for many small tables
+    # One call converts the weights of all tables, because a call for each table would be slow if
+    # there are many small tables.
+    weights = words.numbers_at(places, "a weight")
     stop = np.cumsum(sizes, dtype=np.int64).tolist()
     tables = [
         weights[end - size : end].reshape(shape)
@@ -53,7 +55,7 @@ def read_uai(source: str | os.PathLike) -> Network:
 
 
 def write_uai(network: Network) -> str:
-    """Return the text of a network; floats are written with all digits."""
+    """Return a network as the text of a file. Floats are written with all digits."""
     lines = [network.kind, str(len(network.n_states)), joined(network.n_states)]
     lines.append(str(len(network.scopes)))
     lines += [joined([len(scope), *scope]) for scope in network.scopes]
@@ -63,5 +65,5 @@ def write_uai(network: Network) -> str:
 
 
 def joined(numbers) -> str:
-    """Return numbers separated by spaces, floats with all digits."""
+    """Return numbers as a text, separated by spaces. Floats are written with all digits."""
     return " ".join(map(repr, np.asarray(numbers).ravel().tolist()))

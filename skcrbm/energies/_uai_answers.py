@@ -15,7 +15,8 @@ from skcrbm.utils.limits import MAX_FILE_ENTRIES
 from skcrbm.utils.validation import as_real
 
 _TASKS = ("PR", "MAR", "MAP", "MPE", "MMAP")
-# Tolerances for marginals above 1 and for their sum, because files have few decimals.
+# A marginal may exceed 1 by _ABOVE_ONE, and the sum of the marginals of a variable may differ from
+# 1 by _SUM_TOL, because files have few decimals. Beyond these limits a ValueError is raised.
 _ABOVE_ONE, _SUM_TOL = 1e-6, 0.01
 
 
@@ -145,9 +146,9 @@ def _holds_samples(words):
 
 
 def _list_sizes(rest, count):
-    """Return the number of words of each of the `count` lists that follow the first word.
+    """Return the number of words in each of the `count` lists that follow the first word.
 
-    The result is None if `rest` does not consist of the first word and this number of lists.
+    The result is None if `rest` is anything else than one word followed by `count` lists.
     """
     sizes: list[int] = []
     place = 1

@@ -14,8 +14,11 @@ from numpy.typing import ArrayLike
 
 from skcrbm.utils.limits import MAX_FILE_BYTES
 
+# A str with more characters is never taken as the name of a file.
 _MAX_PATH = 4096
+# First bytes of a file compressed by gzip.
 _GZIP = b"\x1f\x8b"
+# Comment line: optional blanks, "#", and the rest of the line.
 _COMMENT = re.compile(r"^[^\S\n]*#[^\n]*", re.MULTILINE)
 # Characters that Python accepts in numbers, but the file formats do not: non-ASCII digits and "_".
 _ODD = re.compile(r"[^\x00-\x7f]|_")
@@ -37,7 +40,7 @@ class Words:
         self.text = text
         self.words = text.split()
         self.place = 0
-        # A text of a single word may be a misspelt file name.
+        # A text of a single word may be a misspelt file name, so error messages mention this.
         self._hint = " (no file has this name, either)" if not path and len(self.words) == 1 else ""
         if not text.isascii() or "_" in text:
             for place, word in enumerate(self.words):
@@ -125,7 +128,10 @@ class Words:
     def integers_at(
         self, places: Sequence[int], expected: str, least: int = 0, most: int | None = None
     ) -> list[int]:
-        """Return the integers at these places."""
+        """Convert the words at the given places to integers from `least` to `most`.
+
+        A ValueError is raised if a word is invalid.
+        """
         words = [self.words[place] for place in places]
         limits = f"at least {least}" if most is None else f"from {least} to {most}"
         try:
@@ -141,7 +147,10 @@ class Words:
         return values
 
     def distinct_at(self, places: Sequence[int], expected: str, most: int) -> list[int]:
-        """Return the integers at the given places, which must be distinct, from 0 to `most`."""
+        """Convert the words at the given places to distinct integers from 0 to `most`.
+
+        A ValueError is raised if a word is invalid.
+        """
         values = self.integers_at(places, expected, 0, most)
         if len(set(values)) < len(values):
             seen: set[int] = set()
@@ -154,7 +163,10 @@ class Words:
     def numbers_at(
         self, places: Sequence[int], expected: str, least: float = 0.0, most: float = np.inf
     ) -> np.ndarray:
-        """Return the numbers at the given places, from `least` to `most`; +inf is invalid."""
+        """Convert the words at the given places to numbers from `least` to `most`.
+
+        A ValueError is raised if a word is invalid; +inf is always invalid.
+        """
         words = [self.words[place] for place in places]
         limits = f"a number from {least:g} to {most:g}"
         if most == np.inf:
@@ -180,7 +192,7 @@ class Words:
             )
 
     def line_lengths(self) -> list[int]:
-        """Return the number of unread words of each line that has unread words."""
+        """Count the unread words of each line. Lines without unread words are left out."""
         lengths, before = [], 0
         for line in self.text.splitlines():
             n = len(line.split())

@@ -70,11 +70,11 @@ class BaseEnergy(Versioned, ABC):
     @property
     @abstractmethod
     def fields(self) -> tuple[np.ndarray, ...]:
-        """Tuple of arrays (N, ...): the parameters that differ between the models."""
+        """Parameters that differ between the models, as a tuple of arrays (N, ...)."""
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Tuple of arrays: the parameters that all models share; empty by default."""
+        """Parameters that all models share, as a tuple of arrays; empty by default."""
         return ()
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -93,9 +93,10 @@ class BaseEnergy(Versioned, ABC):
         return np.zeros(shape), np.full(shape[1], np.inf)
 
     def dominant_fields(self) -> np.ndarray:
-        """Return True (N, n_variables) for fields so large that rounding loses the other terms.
+        """Return a bool array (N, n_variables) that is True for dominant fields.
 
-        `infer` raises an error about such a field unless it determines the value of its variable.
+        A field is dominant if it is so large that rounding loses the other terms of a sum. `infer`
+        raises an error about a dominant field, unless it determines the value of its variable.
         By default no field is reported, because solvers keep large fields out of their sums, or
         round relative to couplings of the same size.
         """
@@ -152,7 +153,7 @@ class BaseEnergy(Versioned, ABC):
         return self.n_models, self.n_variables
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
-        """Return the (infinite) log-odds of variables that are clamped to the values (M,)."""
+        """Return the log-odds (M,), ±inf, of variables that are clamped to `values` (M,)."""
         return np.where(values == 1, np.inf, -np.inf)
 
     @property
@@ -216,7 +217,7 @@ class BaseEnergy(Versioned, ABC):
 
     @property
     def has_zeros(self) -> bool:
-        """True if some states have weight 0 that also have weight 0 in ``scaled(0)``."""
+        """True if some states have weight 0 even in ``scaled(0)``, without couplings."""
         return False
 
     def scaled(self, beta: float) -> Self:
@@ -238,7 +239,7 @@ class BaseEnergy(Versioned, ABC):
         raise NotImplementedError(f"{type(self).__name__} does not define scaled")
 
     def rows(self, index: Any) -> Self:
-        """Return the energy of the models in the given rows."""
+        """Return an energy that holds only the models in the given rows."""
         other = self._with_fields(*(f[index] for f in self.fields))
         if self.evidence is not None:
             other.evidence = self.evidence[index]
@@ -272,7 +273,7 @@ class BaseEnergy(Versioned, ABC):
         self._check_values(evidence)
         evidence = np.broadcast_to(evidence, shape)
         if self.evidence is not None:
-            if (np.abs(evidence - self.evidence) > 0).any():  # comparisons with NaN are False
+            if (np.abs(evidence - self.evidence) > 0).any():  # False for free variables (NaN)
                 raise ValueError("clamp contradicts the evidence that the energy has already")
             evidence = np.where(np.isnan(evidence), self.evidence, evidence)
         other = copy.copy(self)
@@ -301,18 +302,19 @@ class BaseEnergy(Versioned, ABC):
         return np.isnan(self.evidence)
 
     def _agrees(self, states: np.ndarray, first: int = 0) -> np.ndarray:
-        """Return True for the states (N or 1, ..., k) that agree with the evidence.
+        """Return a bool array (N, ...) that is True for states that agree with the evidence.
 
-        The states are of the k variables from index `first` on. The energy must have evidence.
+        `states` (N or 1, ..., k) holds states of k variables, from the index `first` on. The energy
+        must have evidence.
         """
         assert self.evidence is not None
         held = self.evidence[:, first : first + states.shape[-1]]
         held = held.reshape(len(held), *(1,) * (states.ndim - 2), held.shape[1])
-        differs = np.abs(states - held) > 0  # False for free variables, because of NaN
+        differs = np.abs(states - held) > 0  # False for free variables, which are NaN
         return np.logical_not(differs.any(axis=-1))
 
     def _without_contradictions(self, log_weight: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        """Set log-weights (N, K) of visible states (K, V) that contradict the evidence to -inf."""
+        """Set `log_weight` (N, K) to -inf for states `sets` (K, V) that contradict the evidence."""
         if self.evidence is not None:
             held, off = self.evidence[:, : self.n_visible], 1.0 - sets
             log_weight[(held == 1) @ off.T + (held == 0) @ (1.0 - off).T > 0] = -np.inf
@@ -407,7 +409,7 @@ class BaseEnergy(Versioned, ABC):
         return tuple(slice(i, i + 1) for i in range(self.n_variables))
 
     def _conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return `conditional_log_odds` without evidence, for a block of a single variable."""
+        """Compute `conditional_log_odds` without evidence. A block must be a single variable."""
         n, n_chains, width = states.shape
         flat = states.reshape(n * n_chains, width)
         off, on = np.array(flat, np.float64), np.array(flat, np.float64)
@@ -416,7 +418,7 @@ class BaseEnergy(Versioned, ABC):
         return (models._score(on) - models._score(off)).reshape(n, n_chains, 1)
 
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-odds of each variable of a block given the variables outside of it.
+        """Return the log-odds of each variable in a block given the variables outside the block.
 
         Parameters
         ----------
@@ -442,7 +444,7 @@ class BaseEnergy(Versioned, ABC):
         ----------
         log_odds : ndarray (N, C, size of the block)
             Result of `conditional_log_odds`.
-        u : ndarray that broadcasts to this shape
+        u : ndarray that broadcasts to the shape of `log_odds`
             Uniform random numbers.
         block : slice or ndarray of int
             One of `sampling_blocks`.
@@ -495,7 +497,7 @@ class BaseEnergy(Versioned, ABC):
         for n, v in enumerate(visible):
             part = self.rows(np.full(len(states), n))
             scores = part._score(np.hstack([np.tile(v, (len(states), 1)), states]))
-            if self.evidence is not None:  # check only hidden variables, because v is given
+            if self.evidence is not None:  # compare only the hidden variables, because v is given
                 scores[~part._agrees(states, self.n_visible)] = -np.inf
             if hidden == "max":
                 found[n] = states[scores.argmax()]
@@ -528,7 +530,7 @@ class BaseEnergy(Versioned, ABC):
         return log_odds.astype(self.dtype)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the modes (N, V) of marginals with the given log-odds (N, V); ties become 1."""
+        """Return the more probable value (N, V) for log-odds (N, V), or 1 if both are equal."""
         return (log_odds >= 0).astype(np.int8)
 
     # ------------------------------------------------- sufficient statistics
@@ -536,10 +538,10 @@ class BaseEnergy(Versioned, ABC):
     @property
     @abstractmethod
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Tuple of the shapes of the sufficient statistics of a model, such as ((V, H),) of an RBM.
+        """Shapes of the sufficient statistics of a model, such as ((V, H),) for an RBM.
 
-        These are the statistics of the couplings: the gradients of the score with respect to the
-        couplings. The statistics of the fields, the variables themselves, are not included.
+        A statistic is the gradient of the score with respect to a coupling. The statistics of the
+        fields, which are the variables themselves, are not included.
         """
 
     @property

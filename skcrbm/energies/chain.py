@@ -1,8 +1,9 @@
 """Log-weights of the label sequences of linear chains.
 
-A label sequence y_1, ..., y_n has a class at each position. Its log-weight is the sum of scores of
-the classes at all positions, weights of all pairs of neighbouring classes, and weights of the first
-and the last class. Chains of different lengths are concatenated, without padding.
+A label sequence y_1, ..., y_n has a class at each position. Its log-weight is a sum of three kinds
+of terms: a score for the class at each position, a weight for each pair of neighbouring classes,
+and weights for the first and the last class. Chains of different lengths are concatenated, without
+padding.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import numpy as np
 
 
 class ChainEnergies(NamedTuple):
-    """Parameters of several chains, in the form of the kernels.
+    """Parameters of several chains, as the kernels need them.
 
-    A value of -inf forbids a state or a pair of states.
+    The chains have T positions in total and K states. A value of -inf forbids a state or a pair of
+    states.
     """
 
     start: np.ndarray  # (n + 1,) int64: chain c has the positions start[c] to start[c + 1] - 1
     scores: np.ndarray  # (T, K): score of each state at each position
-    # (1, K, K): weights of pairs of states at all neighbouring positions, or (T, K, K): weights for
-    # the positions t - 1 and t
+    # Weights of pairs of states. The shape (1, K, K) is used for all neighbouring positions. With
+    # the shape (T, K, K), entry t holds the weights for the positions t - 1 and t.
     pairs: np.ndarray
     first: np.ndarray  # (K,): weights of states at the first position
     last: np.ndarray  # (K,): weights of states at the last position

@@ -1,4 +1,4 @@
-"""Factor graphs with a weighted product of the -1/+1 variables of each clique."""
+"""Factor graphs in which each clique contributes a weighted product of its -1/+1 variables."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def clique_energy(
 ) -> FactorGraphEnergy:
     """Return the energy with weights ``exp(sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i)``.
 
-    The variables v are -1/+1, and cliques may have up to six variables. Cliques of weight 0 are
-    left out. `field` (N, n_variables) holds f; None means a single model with fields of 0.
+    The variables v are -1/+1. Clique C_j has the weight w_j in `weights` and up to six variables.
+    Cliques with w_j = 0 are left out. `field` (N, n_variables) holds f; None means a single model
+    with fields of 0.
     """
     by_size = {}
     for clique, weight in zip(cliques, np.asarray(weights), strict=True):

@@ -1,4 +1,4 @@
-"""Detection of models that have no state of positive weight, by propagation over factors."""
+"""Detection of models in which all states have weight 0, by propagation over factors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from skcrbm.utils.parallel import row_chunks
 
 
 def contradicted_models(energy: Any) -> np.ndarray:
-    """Return True (N,) for models of a factor graph whose evidence contradicts the factors.
+    """Find the models of a factor graph whose evidence contradicts the factors.
 
-    Repeatedly, each factor excludes the states of a variable that have weight 0 with all remaining
-    states of the other variables of the factor, until no more states are excluded. A model is
-    impossible if a variable has no state left. On graphs without loops this finds all impossible
-    models. On graphs with loops some impossible models may not be found.
+    The factors are visited repeatedly, until no more states are excluded. A factor excludes a state
+    of a variable if the weight is 0 for all remaining states of the other variables. A model is
+    impossible if all states of a variable are excluded. On graphs without loops this finds all
+    impossible models; on graphs with loops some may be missed.
+
+    Returns
+    -------
+    ndarray of bool (N,)
+        True for models that are impossible.
     """
     found = np.zeros(energy.n_models, bool)
     size = max(1, energy.n_entries + len(energy.ors.inputs) + len(energy.ands.inputs))
@@ -34,7 +39,7 @@ def contradicted_models(energy: Any) -> np.ndarray:
 
 
 def _possible_at_first(energy):
-    """Return True (N, n, K) for the existing states of variables that the evidence allows."""
+    """Return which states exist and agree with the evidence, as a bool array (N, n, K)."""
     counts = energy.state_counts
     levels = np.arange(max(2, counts.max(initial=2)))
     possible = np.broadcast_to(
@@ -43,11 +48,12 @@ def _possible_at_first(energy):
     held = energy.evidence
     if held is None:
         return possible.copy()
-    return possible & ~(np.abs(held[..., None] - levels) > 0)  # comparisons with NaN are False
+    # Free variables are NaN. A comparison with NaN is False, so all their states remain possible.
+    return possible & ~(np.abs(held[..., None] - levels) > 0)
 
 
 def _propagate_tables(group, possible):
-    """Exclude states by tables with entries of weight 0, in place."""
+    """Exclude states that a table with entries of weight 0 forbids, in place."""
     positive = group.log_potentials > -np.inf
     hard = np.flatnonzero(~positive.all(axis=1))
     if not len(hard):
@@ -66,7 +72,7 @@ def _propagate_tables(group, possible):
 
 
 def _propagate_ors(group, possible):
-    """Exclude states by OR factors, in place.
+    """Exclude states that an OR factor forbids, in place.
 
     For AND factors, `possible` (N, n, 2) must have its two states swapped.
     """

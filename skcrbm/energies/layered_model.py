@@ -1,6 +1,6 @@
 """Layered graphical models with parameters, which map input features to an energy.
 
-Features are first encoded as states of the input nodes.
+A model first encodes the features as states of the input nodes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from skcrbm.layers.layers import Layer
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.row_sparse import columns_used
 
-# Tolerance for observed values of a binary node outside of [0, 1], because new rows may be noisy or
-# scaled by the range of other rows. A value further outside is probably on another scale.
+# Observed values of a binary input node may be outside of [0, 1] by this amount, because new rows
+# may be noisy or scaled by the range of other rows. A value further outside is probably on another
+# scale, so a ValueError is raised if the feature is NaN in other rows.
 _OVERSHOOT = 0.5
-# Number of states from which indicators are stored as CSR matrices. Nearly all of them are 0, so
-# CSR matrices take less time and space.
+# If input nodes have at least this number of states, the indicators of their states are stored as a
+# CSR matrix. Nearly all indicators are then 0, so the matrix takes less time and space.
 _SPARSE_STATES = 8
-# Number of rows in a block of `InputCode.mean`.
+# `InputCode.mean` encodes this number of rows at a time, to limit the memory.
 _MEAN_ROWS = 1000
 
 
@@ -34,9 +35,9 @@ class InputCode(NamedTuple):
     state of a node is the number of thresholds that are at most the value of the feature.
     """
 
-    thresholds: np.ndarray | None  # (n_states - 1,)
+    thresholds: np.ndarray | None  # (n_states - 1,): increasing thresholds on features
     free: np.ndarray  # bool (D,): True for features that are NaN (not observed) in some row
-    # bool (D,): True for features that may be NaN in new rows. With soft clamping these are the
+    # bool (D,): True for features that may be NaN in new rows. With soft clamping, this is so for
     # features whose values were in [0, 1] in training.
     can_miss: np.ndarray
 
@@ -47,7 +48,7 @@ class InputCode(NamedTuple):
 
     @classmethod
     def from_training(cls, X, thresholds: np.ndarray | None) -> InputCode:
-        """Return the code for a new fit on X."""
+        """Return the encoding for a new fit on X."""
         free = _missing_columns(X)
         can_miss = np.ones(X.shape[1], bool)
         if thresholds is None:
@@ -56,16 +57,16 @@ class InputCode(NamedTuple):
         return cls(thresholds, free, can_miss)
 
     def with_rows(self, X) -> InputCode:
-        """Return the code for a fit on X that continues from a model with this code."""
+        """Return the encoding for a fit on X that continues from a model with this encoding."""
         code = self.for_rows(X)
         if code.thresholds is not None:
             return code
         return code._replace(can_miss=code.can_miss & _unit_interval_columns(X))
 
     def for_rows(self, X) -> InputCode:
-        """Return the code for new rows, in which other features may be missing.
+        """Return the encoding for new rows, in which other features may be missing.
 
-        A ValueError is raised if a feature is NaN that must be observed.
+        A ValueError is raised if a feature is NaN in X although `can_miss` is False for it.
         """
         missing = _missing_columns(X)
         bad = np.flatnonzero(missing & ~self.can_miss)
@@ -94,9 +95,9 @@ class InputCode(NamedTuple):
     def encode(self, X) -> tuple[Any, np.ndarray | None]:
         """Return the means of the input states, and a mask of missing features.
 
-        The means are an ndarray or CSR matrix (N, D (n_states - 1)) for the states other than 0,
-        with zeros for features that are not observed. The bool mask (N, D) is True for features
-        that are not observed, and None if all features are observed.
+        The means are an ndarray or CSR matrix (N, D (n_states - 1)), with an entry for each state
+        other than 0. They are 0 for features that are not observed. The mask is a bool array (N, D)
+        that is True for features that are not observed, or None if all features are observed.
         """
         some_free = self.free.any()
         if sparse.issparse(X):
@@ -138,7 +139,7 @@ def _missing_columns(X):
 def _unit_interval_columns(X):
     """Return a bool array (D,), True for columns of X whose observed values are about in [0, 1].
 
-    X (N, D) is an ndarray or CSR matrix. The tolerance is `_OVERSHOOT`.
+    X (N, D) is an ndarray or CSR matrix. Values may be outside of [0, 1] by `_OVERSHOOT`.
     """
     farthest = 0.5 + _OVERSHOOT
     if not sparse.issparse(X):
@@ -149,7 +150,11 @@ def _unit_interval_columns(X):
 
 
 def _check_unit_interval(nodes, inside):
-    """Raise a ValueError if a binary node of `nodes` (D,) is not `inside` (D,) of [0, 1]."""
+    """Raise a ValueError if a feature that is a binary node has values outside of [0, 1].
+
+    `nodes` (D,) is True for features that are binary nodes, and `inside` (D,) is True for features
+    whose values are in [0, 1].
+    """
     bad = np.flatnonzero(nodes & ~inside)
     if len(bad):
         raise ValueError(
@@ -161,7 +166,7 @@ def _check_unit_interval(nodes, inside):
 class FittedLayer(NamedTuple):
     """A layer with its parameters.
 
-    Scores are negative energies. All scores of state 0 are 0 and not stored.
+    Scores are negative energies. Scores that involve state 0 are 0 and not stored.
 
     Attributes
     ----------
@@ -199,10 +204,11 @@ class LayeredModel(NamedTuple):
         return means, missing
 
     def weights_read(self, X) -> LayeredParams | None:
-        """Return the indices of the rows of the input weights that the scores given X depend on.
+        """Find the rows of the input weights that affect the scores of the rows of X.
 
-        The indices are in the first field of `LayeredParams`. The result is None, for all rows, if
-        X is an array, if the first layer is not dense, or if some inputs are not observed.
+        The result is a `LayeredParams`, whose first field holds the indices of these rows. It is
+        None if all rows may be needed: if the means of the inputs are a dense array, the first
+        layer is not dense, or some inputs are not observed.
         """
         if not self.structure.connections[0].dense:
             return None

@@ -77,7 +77,7 @@ class Connection:
 
     @cached_property
     def edge_appearance(self) -> np.ndarray:
-        """Probability (E,) of each edge to be in a tree of tree-reweighted inference.
+        """Probability (E,) that an edge is in a random tree of tree-reweighted inference.
 
         In a tree each left node keeps a single edge, to a uniformly drawn right neighbour.
         """
@@ -87,8 +87,8 @@ class Connection:
     def reweighting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Distinct pairs of a table and an edge appearance probability rho.
 
-        The tuple holds the index (E,) of the pair of each edge, the table of each pair, and the rho
-        of each pair.
+        The tuple holds three arrays: the index (E,) of the pair of each edge, the table of each
+        pair, and the rho of each pair.
         """
         degree = np.rint(1.0 / self.edge_appearance).astype(np.int64)
         base = degree.max() + 1
@@ -98,8 +98,9 @@ class Connection:
     def tables(self, weights: np.ndarray) -> np.ndarray:
         """Return flat pairwise scores as tables (n_tables, l - 1, k - 1).
 
-        The flat scores of a dense connection are ordered [i, x, j, y], for state x of left node i
-        and state y of right node j, so that they are the matrix of a linear map.
+        The flat scores of a dense connection have the axes [i, x, j, y], for state x of left node i
+        and state y of right node j. In this order they can be used as the matrix of a linear map
+        without a copy.
         """
         l, k = self.n_left_states - 1, self.n_right_states - 1
         if not self.dense:
@@ -138,9 +139,9 @@ class Connection:
         return sparse.csr_array((tables.ravel(), places), shape=self.n_units)
 
     def sum_tables(self, matrix: np.ndarray) -> np.ndarray:
-        """Return tables with the sums of the entries of `matrix` over the edges of each table.
+        """Sum the entries of `matrix` over the edges that share a table, and return the tables.
 
-        The shape of `matrix` is that of the result of the method `matrix`.
+        The argument has the shape that the method `matrix` returns.
         """
         if self.dense:
             return self.tables(matrix)
@@ -214,7 +215,7 @@ class LayeredStructure(Versioned):
 
     @cached_property
     def weight_slices(self) -> list[slice]:
-        """Slices of `LayeredParams.weights` for the connections 1, 2, ..."""
+        """For each connection 1, 2, ..., the slice of its scores in `LayeredParams.weights`."""
         return _slices([c.n_weights for c in self.connections[1:]])
 
     @cached_property
@@ -229,7 +230,7 @@ class LayeredStructure(Versioned):
 
     @cached_property
     def unary_slices(self) -> list[slice]:
-        """Slices of `LayeredParams.unaries` for the layers."""
+        """For each layer, the slice of its scores in `LayeredParams.unaries`."""
         return _slices([n * (s - 1) for n, s in zip(self.n_nodes, self.n_states)])
 
     def unaries(self, params: LayeredParams) -> list[np.ndarray]:
@@ -244,9 +245,10 @@ class LayeredStructure(Versioned):
         return [params.input_weights, *(params.weights[part] for part in self.weight_slices)]
 
     def params(self, unaries: Sequence[np.ndarray], weights: Sequence[Any]) -> LayeredParams:
-        """Return the parameters with the given scores; the inverse of `unaries` and `weights`.
+        """Join scores of layers and connections to `LayeredParams`.
 
-        The weights of the first connection may be `RowSparse`.
+        This is the inverse of the methods `unaries` and `weights`. The weights of the first
+        connection may be `RowSparse`.
         """
         empty = np.empty(0, weights[0].dtype)
         return LayeredParams(
@@ -261,7 +263,7 @@ def _slices(sizes):
 
 
 class LayeredParams(NamedTuple):
-    """Parameters of a layered model as flat arrays, so that updates are few vector operations."""
+    """Parameters of a layered model as flat arrays, so that an update needs few operations."""
 
     input_weights: Any  # ndarray: pairwise scores of the connection to the input layer
     weights: Any  # ndarray: pairwise scores of the other connections, in order

@@ -1,9 +1,9 @@
 """Merging of tables whose scope is equal to, or contained in, the scope of another table.
 
-Messages between such tables would circulate in a loop. Message passing therefore adds each of these
-tables to a table that contains all its variables. For example, a network may have the tables p(a),
-p(b | a) and p(c | a, b). If the second table is added to the third, no loop remains, and the
-messages are exact.
+Messages between such tables would circulate in a loop. Before message passing, a table is therefore
+added to another table that contains all its variables, if such a table exists. For example, a
+network may have the tables p(a), p(b | a) and p(c | a, b). If the second table is added to the
+third, no loop remains, and the messages are exact.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Merging(NamedTuple):
     """The tables of a factor graph that are added to other tables; the arrays are int64."""
 
     kept: tuple[np.ndarray, ...]  # bool (F,) for each group of tables: False for added tables
-    # (M,) each: position of an entry of a kept table (`source`), and position of the entry for the
-    # same states of a table that is added to the kept table (`target`). Positions are in the array
-    # of all log-potentials.
+    # (M,): position of an entry of a kept table in the array of all log-potentials
     source: np.ndarray
+    # (M,): position of the entry that is added to the entry at `source`. It belongs to the same
+    # states, in a table that is added.
     target: np.ndarray
 
     def add(self, flat: np.ndarray) -> np.ndarray:
@@ -44,7 +44,7 @@ class Merging(NamedTuple):
 def find_merging(
     scopes: list[np.ndarray], entries: list[np.ndarray], shapes: list[tuple[int, ...]]
 ) -> Merging:
-    """Return the merging of tables over two or more variables.
+    """Find the tables over two or more variables that can be added to other tables.
 
     A table is added to a kept table with more variables, or to the first table over the same
     variables. Tables over a single variable are kept, because they cannot be part of a loop. For
@@ -89,7 +89,7 @@ def find_merging(
 
 
 def _repeated(ordered, m):
-    """Return, for each group, the indices of the scopes of m variables that occur repeatedly."""
+    """Find the scopes of m variables that occur repeatedly; return their indices per group."""
     width = 1 + max(group.max(initial=0) for group in ordered)
     if width**m < 2**62:
         keys = [group @ width ** np.arange(group.shape[1]) for group in ordered]

@@ -1,4 +1,4 @@
-"""Pairwise models of variables with the same classes, in one form for any number of classes."""
+"""Pairwise models of variables that have the same classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pairwise_classes(
 ) -> CategoricalGraphEnergy:
     """Return a model of T variables with K classes, whose beliefs have an axis of classes.
 
-    `FactorGraphEnergy` would make a model of 0/1 variables if K is 2, with another form of beliefs.
+    `FactorGraphEnergy` is not used, because for K = 2 its beliefs have no axis of classes.
 
     Parameters
     ----------

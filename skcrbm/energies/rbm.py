@@ -18,8 +18,8 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
-# A hidden unit with input c adds _GAIN[hidden](0, c) to the log-weight of a visible state, where
-# `hidden` is the treatment of hidden units.
+# A hidden unit with input c adds _GAIN[hidden](0, c) to the log-weight of a visible state. `hidden`
+# is "marginal" if hidden units are summed out, and "max" if they are maximised.
 _GAIN = {"marginal": np.logaddexp, "max": np.maximum}
 
 
@@ -98,12 +98,12 @@ class RBMEnergy(PairwiseEnergy):
 
     @property
     def fields(self) -> tuple[np.ndarray, ...]:
-        """Tuple (visible_bias, hidden_bias)."""
+        """Tuple with the arrays `visible_bias` and `hidden_bias`."""
         return self.visible_bias, self.hidden_bias
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Tuple (weights,)."""
+        """Tuple that holds only the array `weights`."""
         return (self.weights,)
 
     @property
@@ -117,7 +117,10 @@ class RBMEnergy(PairwiseEnergy):
         return self.weights.dtype
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the biases, and the sum of the absolute weights of each unit."""
+        """Return the log-odds and influence of each unit, as in `BaseEnergy.own_log_odds`.
+
+        The log-odds are the biases, and the influence is the sum of the absolute weights of a unit.
+        """
         size = np.abs(self.weights).astype(np.float64)
         influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
         return np.hstack(self.fields).astype(np.float64), influence
@@ -162,9 +165,10 @@ class RBMEnergy(PairwiseEnergy):
         return self.evidence[:, : self.n_visible], self.evidence[:, self.n_visible :]
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return the biases of the free units plus the couplings to clamped units, and an offset.
+        """Add the effect of clamped units to the biases of free units, and to an offset.
 
-        The offset (N,) is the score of the clamped units.
+        The results are a tuple with the new biases, which are 0 for clamped units, and the offset
+        (N,): the part of the score that depends only on clamped units.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
@@ -173,8 +177,9 @@ class RBMEnergy(PairwiseEnergy):
         pull = h @ self.weights.T
         b = self.visible_bias + pull
         c = self.hidden_bias + v @ self.weights
-        # Sum the terms separately, because the sum of a bias and its pull may lose digits in
-        # float32. The term v' W h of two clamped units is in both b and c but must count once.
+        # The terms are summed separately, because the sum of a bias and a coupling may lose digits
+        # in float32. The term v' W h of clamped units would come from `v` and from `h`, but must
+        # count only once.
         parts = (v, self.visible_bias), (v, pull), (h, self.hidden_bias)
         offset = np.zeros(self.n_models)
         for x, field in parts:
@@ -186,13 +191,19 @@ class RBMEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return factors of the probabilities (N, V, H) of pairs with a clamped unit."""
+        """Return the probability that a visible and a hidden unit are both on, as factors.
+
+        Only pairs with a clamped unit are included. See `PairwiseEnergy.held_pairs`.
+        """
         v, h = values[:, : self.n_visible], values[:, self.n_visible :]
         free_v, free_h = free[:, : self.n_visible], free[:, self.n_visible :]
         return ((v, h + free_h), (free_v, h))
 
     def _hidden_gain(self, inputs, hidden):
-        """Return the log-weight that each hidden unit adds, given its input in (N, ..., H)."""
+        """Return the log-weight that each hidden unit adds, given its entry of `inputs`.
+
+        `inputs` and the result have the shape (N, ..., H).
+        """
         gain = _GAIN[hidden](0, inputs)
         if self.evidence is None:
             return gain
@@ -204,7 +215,7 @@ class RBMEnergy(PairwiseEnergy):
 
     @property
     def sampling_blocks(self) -> tuple[Block, ...]:
-        """Two blocks: all visible units, then all hidden units."""
+        """Tuple of two slices: all visible units, then all hidden units."""
         return slice(0, self.n_visible), slice(self.n_visible, self.n_variables)
 
     def _conditional_log_odds(self, states: np.ndarray, block: slice):
@@ -218,12 +229,16 @@ class RBMEnergy(PairwiseEnergy):
         else:
             others, bias, coupling = states[..., : self.n_visible], self.hidden_bias, self.weights
         flat = others.reshape(n * n_chains, others.shape[2]).astype(self.dtype, copy=False)
-        with np.errstate(invalid="ignore"):  # BLAS may read memory next to `flat`
+        # BLAS may read arbitrary memory next to `flat`, so invalid values may cause warnings.
+        with np.errstate(invalid="ignore"):
             inputs = flat @ coupling
         return bias[:, None, :] + inputs.reshape(n, n_chains, bias.shape[1])
 
     def _hidden_inputs(self, visible):
-        """Return the inputs (N, H) of the hidden units; `visible` (N, V) must have the dtype."""
+        """Return the inputs (N, H) of the hidden units.
+
+        `visible` (N, V) must have the dtype of the energy.
+        """
         return self.hidden_bias + visible @ self.weights
 
     def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
@@ -298,11 +313,11 @@ class RBMEnergy(PairwiseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((V, H),): the statistics are P(v_i = 1, h_j = 1)."""
+        """Shapes of the statistics: one array of shape (V, H) with P(v_i = 1, h_j = 1)."""
         return (self.weights.shape,)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with the weighted sum (V, H) of ``v h'``."""
+        """Return a tuple that holds one array (V, H), the weighted sum of ``v h'``."""
         v, h = means[:, : self.n_visible], means[:, self.n_visible :]
         weight = weight[:, None].astype(self.dtype)
         return ((weight * v).T @ h.astype(self.dtype, copy=False),)
@@ -313,7 +328,10 @@ class RBMEnergy(PairwiseEnergy):
         return float(fields @ means + np.vdot(self.weights, statistics[0]))
 
     def row_blocks(self, entries_per_row: int) -> Sequence[slice]:
-        """Cut the rows into slices whose temporary arrays fit into the cache."""
+        """Cut the rows into slices, so that temporary arrays of a slice fit into the cache.
+
+        `entries_per_row` is the size of the temporary arrays for one row.
+        """
         return row_chunks(self.n_models, max(1, CACHED_ENTRIES // max(1, entries_per_row)))
 
 
@@ -346,7 +364,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return 0
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values of `RBMEnergy`, with infinite influence on the visible units."""
+        """Return the results of `RBMEnergy`, but with an infinite influence on visible units."""
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible] = np.inf
         return log_odds, influence
@@ -382,7 +400,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return ±inf, because the other visible units determine each visible unit."""
+        """Return ±inf (N, K), because a visible unit is determined by the other visible units."""
         others = visible.sum(axis=1, keepdims=True) - visible
         return np.where(others == 0, np.inf, -np.inf).astype(self.dtype)
 
@@ -391,7 +409,10 @@ class OneHotRBMEnergy(RBMEnergy):
         return one_against_rest(log_weights)
 
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-odds of a block; for visible units, of each class against all others."""
+        """Return the log-odds of each variable in a block given the variables outside the block.
+
+        For the visible units, these are the log-odds of each class against all other classes.
+        """
         if not self._is_visible(block):
             return unchecked(super().conditional_log_odds)(states, block)
         scores = self._conditional_log_odds(states, slice(0, self.n_visible))
@@ -402,7 +423,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return self.class_log_odds(scores)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the variables of a block; a class uses the first random number of its chain."""
+        """Draw the variables of a block. To draw a class, only the first number of `u` is used."""
         if not self._is_visible(block):
             return super().draw(log_odds, u, block)
         mass = expit(log_odds).cumsum(axis=2)
@@ -425,10 +446,10 @@ class CRBMParams(NamedTuple):
 
 
 class ConditionalRBM(NamedTuple):
-    """``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)``."""
+    """A conditional RBM, ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)``."""
 
     params: CRBMParams
-    energy_type: type[RBMEnergy] = RBMEnergy  # or `OneHotRBMEnergy`
+    energy_type: type[RBMEnergy] = RBMEnergy  # `OneHotRBMEnergy` if y has classes
 
     def energy(self, X: Any) -> RBMEnergy:
         """Return the energies of (v, h) given the rows of X (N, D), an ndarray or CSR matrix.
@@ -451,9 +472,8 @@ class ConditionalRBM(NamedTuple):
     def gradient(self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]) -> CRBMParams:
         """Convert gradients for the energies to gradients for the parameters by the chain rule.
 
-        `unary` (N, V + H) holds the gradients for the fields, which are weighted differences of the
-        means of the units. `statistics` holds the gradient (V, H) for the couplings, the difference
-        of the weighted sums of their statistics.
+        `unary` (N, V + H) holds the gradients for the fields of each row. `statistics` is a tuple
+        that holds the gradient (V, H) for the couplings, summed over the rows.
         """
         (pairwise,) = statistics
         n_visible = len(pairwise)

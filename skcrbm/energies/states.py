@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-# Methods whose first argument holds 0/1 states. `sum_statistics` also accepts means of variables.
+# Methods of energies whose first argument holds 0/1 states, which are validated.
 _TAKE_STATES = (
     "score", "log_weight", "log_weight_of_sets", "conditional_log_odds", "hidden_given_visible",
     "hidden_and_log_weight", "visible_log_odds", "statistics",
 )  # fmt: skip
+# Methods of energies whose first argument holds 0/1 states or means of variables.
 _TAKE_MEANS = ("sum_statistics",)
-# Tolerance for means outside of [0, 1], because of rounding in float32.
+# Means may be outside of [0, 1] by this amount, because of rounding in float32. Beyond it a
+# ValueError is raised.
 _ROUNDING = 1e-6
 
 
@@ -36,9 +38,10 @@ def check_methods_that_take_states(cls: type) -> None:
 
 
 def _checking(method, check, own_check):
-    """Return the method with a check of its first argument.
+    """Wrap a method, so that it validates its first argument.
 
-    `own_check` is the name of a method of the energy that replaces `check`, if it exists.
+    The function `check` validates the argument. If the energy has a method with the name
+    `own_check`, this method is used instead.
     """
     argument = list(signature(method).parameters)[1]
 
@@ -55,7 +58,7 @@ def _checking(method, check, own_check):
 
 
 def unchecked(method: Callable) -> Callable:
-    """Return a method of an energy without the check of its states, which must be valid."""
+    """Return a method of an energy that does not validate its states, which must be valid."""
     function: Any = getattr(method, "__func__", None)
     inner = getattr(function, "__wrapped__", None)
     return method if inner is None else inner.__get__(method.__self__)  # type: ignore
@@ -83,7 +86,10 @@ def checked_means(means: Any, name: str) -> np.ndarray:
 
 
 def _refuse(array, name, values, is_wrong):
-    """Raise the error about the first wrong value."""
+    """Raise a ValueError that shows the first wrong value of an array.
+
+    `values` describes valid values, and `is_wrong` returns True for a wrong value.
+    """
     wrong = repr(array.dtype)
     if array.dtype.kind in "iuf":
         wrong = next(f"{value:g}" for value in array.ravel().tolist() if is_wrong(value))
@@ -107,9 +113,9 @@ def infinite_where_held(log_odds: np.ndarray, held: np.ndarray) -> np.ndarray:
 
 
 def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Return the log-odds (..., K) of states with the given log-weights.
+    """Return the log-odds (..., K) of states with the log-weights `logs` (..., K).
 
-    `allowed` (..., K) is True for the states that become equally probable if all weights are 0.
+    If all weights are 0, the states for which `allowed` (..., K) is True are equally probable.
     """
     blocked = (logs == -np.inf).all(axis=-1, keepdims=True)
     logs = np.where(blocked, np.where(allowed, 0.0, -np.inf), logs)
@@ -117,8 +123,8 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     weight = np.exp(logs - top)
     order = np.arange(logs.shape[-1])
     first = logs.argmax(axis=-1)[..., None] == order
-    # Sum the other states without the state of the largest weight, because subtracting this state
-    # from the total would cancel digits.
+    # `others` is the sum of all weights except the largest. It is not computed as a difference,
+    # because subtracting the largest weight from the total would cancel digits.
     others = np.where(first, 0.0, weight).sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = np.where(first, np.log(others), np.log(1.0 + (others - weight)))
@@ -162,7 +168,7 @@ def best_states(
 ) -> np.ndarray:
     """Return the most probable states (..., size of the block) of variables with given log-odds.
 
-    If `ties` is given, these states are kept unless another state is more probable.
+    If `ties` is given, it holds a state for each variable, which is preferred in case of a tie.
     """
     if is_categorical(energy):
         return energy.best_states(log_odds, ties, block)
@@ -171,7 +177,10 @@ def best_states(
 
 
 def means_of_states(energy: Any, states: np.ndarray) -> np.ndarray:
-    """Return states as means: 0/1 states unchanged, categorical states one-hot encoded (..., K)."""
+    """Return states as means of variables, in the dtype of the energy.
+
+    0/1 states do not change. Categorical states are one-hot encoded (..., K).
+    """
     if is_categorical(energy):
         levels = np.arange(energy.belief_shape[-1])
         return np.equal(states[..., None], levels).astype(energy.dtype)
@@ -179,7 +188,7 @@ def means_of_states(energy: Any, states: np.ndarray) -> np.ndarray:
 
 
 def with_evidence(energy: Any, states: np.ndarray) -> np.ndarray:
-    """Return states (N, ..., n_variables) with clamped variables set to their values."""
+    """Return states (N, ..., n_variables), with clamped variables set to the given values."""
     if energy.evidence is None:
         return states
     held = energy.evidence.reshape(len(states), *(1,) * (states.ndim - 2), -1)

@@ -1,4 +1,4 @@
-"""Base classes of all classifiers: validation of X, y and weights, predictions, tags."""
+"""Base classes of all classifiers, which validate X, y and weights, and convert predictions."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from skcrbm.utils.validation import check_count, checked_features, weighted_rows
 
 
 class Rows(NamedTuple):
-    """Validated training rows; rows of weight 0 have been dropped."""
+    """Validated training rows, without the rows of weight 0."""
 
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
-    visible: np.ndarray  # encoded y (N, V), dtype of X, NaN for missing labels
-    weight: np.ndarray  # (N,), positive
+    visible: np.ndarray  # (N, V): encoded y in the dtype of X, with NaN for missing labels
+    weight: np.ndarray  # (N,): positive weights of the rows
 
 
 class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of the classifiers, for a 2-D indicator y with NaN and a 1-D y of classes.
 
-    For each X, a subclass computes an object such as a `Posterior` once, and passes it as `rows` to
-    the abstract methods below, which return scores and labels for one kind of y each. `_predict`,
-    `_decision` and `predict_proba` call the methods for the kind of y of the fit, and convert
-    their results to the shape that users expect.
+    A subclass computes an object such as a `Posterior` from X once, and passes it as `rows` to the
+    abstract methods below. Each of these methods returns scores or labels for one kind of y.
+    `_predict`, `_decision` and `predict_proba` call the methods for the kind of y that was fitted,
+    and convert the results to the shapes that users expect.
     """
 
     _targets: Any  # kind and encoding of y (a `Targets` object), set by `fit`
@@ -72,7 +72,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _binary_scores(self, rows):
-        """Return the scores (N, 1) of the second of two classes, positive if it is preferred."""
+        """Return scores (N, 1), positive if the second of two classes is preferred."""
 
     @abstractmethod
     def _class_scores(self, rows):
@@ -90,7 +90,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _marginal_log_odds(self, X):
-        """Return scores (N, V); their sigmoid or (for classes) softmax is the probability."""
+        """Return scores (N, V) that the sigmoid, or softmax for classes, maps to probabilities."""
 
     @label_output
     def predict_proba(self, X):
@@ -109,7 +109,9 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @label_output
     def predict_log_proba(self, X):
-        """Return the logarithms of `predict_proba`, which are finite even if it rounds to 0.
+        """Return the logarithms of `predict_proba`.
+
+        The logarithms are finite even if a probability rounds to 0.
 
         Parameters
         ----------
@@ -479,17 +481,17 @@ def training_rows(
     """Validate X, y and the weights, and return the rows without rows of weight 0.
 
     Also set the attributes of the model that describe y: `_targets`, `classes_`, `allow_empty_` and
-    `unseen_share_`. If `reset` is False, the model was fitted before: the columns of X and the kind
-    of y must be the same as in earlier calls, and the attributes describe the rows of all calls. If
-    `partial` is True, there is no warning about labels with a single value, because other calls
-    may contain the other value.
+    `unseen_share_`. If `reset` is False, the model was fitted before. The columns of X and the kind
+    of y must then be the same as in earlier calls, and the attributes describe the rows of all
+    calls. If `partial` is True, there is no warning about labels with a single value, because other
+    calls may contain the other value.
     """
     if not reset:
         model._targets.check_classes(classes)
     targets = model._make_targets(y, classes) if reset or y is None else model._targets
     X = model._validate_X(X, reset)
-    # Rounding of sums depends on the memory layout, and data frames yield Fortran order. C order
-    # gives the same result for a data frame and for an array.
+    # The labels are copied to C order, because the rounding of sums depends on the memory layout,
+    # and data frames yield Fortran order. A data frame and an array then give the same result.
     visible = targets.encode(y, X.dtype).astype(X.dtype, order="C", copy=False)
     if len(visible) != X.shape[0]:
         raise ValueError(
@@ -513,7 +515,7 @@ def training_rows(
 
 
 def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
-    """Return the rows with weights multiplied by `class_weight`, without rows of weight 0."""
+    """Multiply the weights of rows by `class_weight`, and leave out rows of weight 0."""
     class_weight = getattr(model, "class_weight", None)
     if class_weight is None:
         return rows

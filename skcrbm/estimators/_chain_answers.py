@@ -1,4 +1,4 @@
-"""Base class of `ChainCRF` with all predictions: labels, probabilities, samples, likelihoods."""
+"""Base class of `ChainCRF`, with the methods that use a fitted model."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ class ChainAnswers(BaseEstimator):
         n_samples = check_count("n_samples", n_samples)
         rng = check_random_state(random_state)
         batch = self._given(X, y_known)
-        # Draw random numbers for each sequence in turn, so that the result for a sequence does not
-        # depend on the sequences that follow.
+        # The random numbers are drawn for one sequence after the other, so that the result for a
+        # sequence does not depend on the sequences after it.
         uniform = np.concatenate(
             [rng.random_sample((n, n_samples)) for n in np.diff(batch.start)]
         ).T.copy()
@@ -223,7 +223,10 @@ class ChainAnswers(BaseEstimator):
         return FactorGraphEnergy(factors, n_variables=length, n_states=n_states)
 
     def _given(self, X, y_known, name="y_known") -> SequenceBatch:
-        """Validate X and `y_known`; labels that are not known get the code `MISSING`."""
+        """Validate X and `y_known`, and return them as a batch.
+
+        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
+        """
         check_is_fitted(self, "classes_")
         check_parameters(self, self._prediction_parameters)
         rows, start = self._rows.transform(X)
@@ -241,7 +244,7 @@ class ChainAnswers(BaseEstimator):
         return clamped(energies, piece.path) if (piece.path != MISSING).any() else energies
 
     def _answers(self, batch, answer):
-        """Return the results of ``answer(energies)`` for parts of the batch, using threads."""
+        """Split the batch into parts, and return ``answer(energies)`` of each part (in threads)."""
         with one_blas_thread():
             pieces = self._pieces(batch)
             try:

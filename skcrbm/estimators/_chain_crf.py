@@ -344,7 +344,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return sequences
 
     def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
-        """Return the plan of a fit (start, objective, penalty, solver), and alpha."""
+        """Return the `Plan` of a fit, and alpha."""
         rule = resolve_rule(self.learning, "chain")
         require_labels_of(rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
@@ -358,7 +358,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return True, own, True, own, own, self.transition_features
 
     def _first_model(self, sequences, partial) -> ChainModel:
-        """Return a model whose parameters are all 0, the start of a first fit."""
+        """Return a model whose parameters are all 0, from which a first fit starts."""
         n_states = len(self.classes_)
         X, path = sequences.X, sequences.path
         features = "all" if partial else self.features
@@ -367,7 +367,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         if self.transition_features:
             previous = np.concatenate([[MISSING], path[:-1]])
             pair = np.where((previous < 0) | (path < 0), MISSING, previous * n_states + path)
-            # First positions have no pair, so their entries are not used; any valid value will do.
+            # The first position of a sequence has no pair. Its entry is unused, but must be valid.
             pair[sequences.start[:-1]] = np.maximum(path[sequences.start[:-1]], 0)
             pair_columns = columns_for(X, pair, n_states**2, features)
             pair_shape = pair_columns.shape
@@ -382,7 +382,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return ChainModel(params, columns, pair_columns, self._forbidden_log_weights())
 
     def _forbidden_log_weights(self):
-        """Return the log-weights of pairs, first and last classes: -inf if forbidden, else 0."""
+        """Return log-weights that are -inf for forbidden classes and pairs, and 0 for all others.
+
+        The three arrays are for pairs of neighbours, for first classes and for last classes.
+        """
         k = len(self.classes_)
         pairs, first, last = np.zeros((k, k)), np.zeros(k), np.zeros(k)
         for item in self.forbidden or ():

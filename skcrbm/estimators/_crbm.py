@@ -395,7 +395,7 @@ class CRBMClassifier(RBMClassifier):
         attributes = bind(self._model_attributes, plan=plan)
         progress = self._progress if resume else None
         fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # thresholds for the previous parameters
+        vars(self).pop("thresholds_", None)  # belong to the previous parameters
         vars(self).update(
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )
@@ -465,9 +465,9 @@ class CRBMClassifier(RBMClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Return the plan of a fit: methods, objective, solver, coordinates, start and penalty.
+        """Decide everything that a fit needs, such as its objective, solver, start and penalty.
 
-        With `resume` training continues from the fitted model; `partial` is True in `partial_fit`.
+        If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
         """
         rule = resolve_rule(self.learning, "conditional")
         n_rows, n_visible = rows.visible.shape
@@ -482,7 +482,7 @@ class CRBMClassifier(RBMClassifier):
         full_batch = isinstance(solver, LBFGS)
         averaged = not full_batch and solver.averaged
 
-        # Coordinates of the training, and the model to start from.
+        # Scale the columns of X, and choose the model from which training starts.
         if partial:
             columns = self._columns.for_rows(rows.X) if resume and self._columns else None
             design = Design(rows.X, columns)
@@ -579,7 +579,7 @@ class CRBMClassifier(RBMClassifier):
             )
 
     def _fold_settings(self, rows: Rows):
-        """Return X, y and changed hyperparameters, with which folds can be fitted like all rows."""
+        """Return X, y and the hyperparameters to change, for fits on folds of the rows."""
         changes = {"class_weight": None}  # the row weights include the class weights already
         X = rows.X
         if self._columns is not None:

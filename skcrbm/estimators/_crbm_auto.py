@@ -1,6 +1,6 @@
 """Automatic choices of CRBMClassifier: ``solver="auto"`` and the search for ``alpha="auto"``.
 
-The search is used by ImageCRBM as well.
+ImageCRBM uses the search as well.
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
-# Value of alpha="auto" in a first `partial_fit`, which searches no penalty and scales no columns,
-# for columns with a mean square of 1; the least root mean square of columns that it is adapted to.
+# Value of alpha="auto" in a first `partial_fit`, for columns with a root mean square of 1.
+# `partial_fit` searches no penalty and scales no columns. _LEAST_SCALE is the smallest scale of
+# columns that `partial_scale` returns.
 PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.05
-# Penalty divided by the total variance of the columns, if there are too few rows for a search. It
-# is a compromise between the best values for ten columns and for hundreds of columns.
+# If there are too few rows for a search, alpha is this number times the total variance of the
+# columns. It is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
-# Weak penalty on W and the intercepts, as strong as the loss of a tenth of a row.
+# Strength of the weak penalty on W and the intercepts, in units of the loss of a row.
 _WEAK = 0.1
-# Number of folds of the split; the search evaluates only as many of these folds as it needs.
+# The rows are split into this number of folds; the search evaluates only as many as it needs.
 _N_FOLDS = 5
-# The folds do not depend on `random_state`, so that the penalties of different seeds, and of
-# models with more or fewer hidden units, can be compared.
+# Seed of the split into folds. It does not depend on `random_state`, so that the penalties of
+# different seeds, and of models with more or fewer hidden units, can be compared.
 _FOLD_SEED = 0
-# Minimum and maximum number of outputs on which `search_convex_penalty` searches the penalty.
+# `search_convex_penalty` fits at least and at most this number of outputs, to save time.
 _LEAST_OUTPUTS, _MOST_OUTPUTS = 8, 32
-# The search evaluates folds until they have this many validation rows in total, which is enough for
-# a reliable choice: for models without hidden units, and for models with hidden units.
+# The search evaluates folds until these have about this many validation rows in total, which is
+# enough for a reliable choice. The first number is for models without hidden units, the second for
+# models with hidden units.
 _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
-# Factor between two neighbouring penalties of the search.
+# The search multiplies or divides the penalty by this factor in a step.
 _STEP = np.sqrt(10.0)
 # The search starts at the penalty _START times the total variance of the columns, and stays between
 # _LEAST and _MOST times this penalty.
@@ -60,16 +62,18 @@ _START, _LEAST, _MOST = 1e-3, 1e-4, 1e6
 # With hidden units the search starts at this multiple of the best penalty without hidden units,
 # because the best penalty is then usually a little larger.
 _HIDDEN_FACTOR = 2.0
-# Hidden units may increase the log loss of the marginals by this share of the log loss, or by this
-# share of the gain in log-likelihood, whichever is more.
+# A model with hidden units is rejected if it increases the log loss of the marginals by more than
+# the share _TOLERATED of the log loss, and by more than the share _OF_GAIN of the gain in
+# log-likelihood.
 _TOLERATED, _OF_GAIN = 0.01, 0.1
 
 
 def partial_scale(X: Any, weight: np.ndarray) -> float:
-    """Return the root mean square of the columns of the first rows of `partial_fit`, at most 1.
+    """Return the scale of the columns in the first call of `partial_fit`.
 
-    Sparse columns, such as words, have a small scale and large coefficients. A penalty and a step
-    size for standardised columns would hold these coefficients near 0.
+    The scale is the root mean square of all entries of X, but at least `_LEAST_SCALE` and at most
+    1. Sparse columns, such as words, have a small scale and large coefficients. A penalty and a
+    step size for standardised columns would keep these coefficients near 0.
     """
     scale = np.sqrt(mean_square(X, weight) / max(1, X.shape[1]))
     return float(np.clip(scale, _LEAST_SCALE, 1.0)) if scale > 0 else 1.0
@@ -82,11 +86,12 @@ def choose_solver(
     method: InferenceMethod,
     partial: bool,
 ) -> Solver:
-    """Return the solver of a fit, and choose it if `solver` is "auto".
+    """Return the solver of a fit, and choose one if `solver` is "auto".
 
-    "auto" is L-BFGS if the likelihood is exact, averaged gradient descent if it is approximate, and
-    Adam in the other cases: other learning rules, `partial_fit`, and an `early_stopping` that needs
-    epochs. Raise a ValueError if the user chose L-BFGS and it cannot be used.
+    "auto" chooses Adam for learning rules other than maximum likelihood, for `partial_fit`, and for
+    exact inference with an `early_stopping` that needs epochs. Otherwise it chooses L-BFGS if
+    inference is exact, and averaged gradient descent if inference is approximate. A ValueError is
+    raised if the user chose L-BFGS and it cannot be used.
     """
     automatic = is_auto(solver)
     chosen = LBFGS() if automatic else resolve_solver(solver)
@@ -130,11 +135,13 @@ def make_penalty(
 ) -> Callable[[float], L2]:
     """Return the function ``penalty(alpha)``, which makes the `L2` penalty for fits by L-BFGS.
 
-    The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). With
-    `every_intercept` it pulls all intercepts; otherwise only those that would become infinite,
-    because their labels are 0 in all rows or 1 in all rows.
+    The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). If
+    `every_intercept` is True, it pulls all intercepts. Otherwise it pulls only the intercepts of
+    labels that are 0 in all rows or 1 in all rows, because these would become infinite.
     """
-    # With a given penalty, weights count as copies of rows. With a search only their ratios count.
+    # `every_intercept` is True in a search for alpha. Only the ratios of the weights may then have
+    # an effect, so n_rows does not depend on the weights. Otherwise a row of weight 2 counts as two
+    # rows, so n_rows is the sum of the weights.
     n_rows = len(visible) if every_intercept else float(weight.sum())
     weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
@@ -160,9 +167,9 @@ def search_penalty(
 ) -> tuple[float, ConditionalRBM, list[PathPoint]]:
     """Find alpha by cross-validation, or use a fixed value if there are too few rows.
 
-    The search starts from `model`, on the rows of `batch`, whose X is float64. All penalties are
-    proportional to `variance`, the total variance of the columns of X. If `with_hidden` is False,
-    only the model without hidden units is searched.
+    The search starts from `model` and uses the rows of `batch`, whose X must be float64. All
+    penalties are proportional to `variance`, the total variance of the columns of X. If
+    `with_hidden` is False, only models without hidden units are tried.
 
     Return alpha, a model from which the fit on all rows can start, and the tried penalties.
     """
@@ -180,7 +187,8 @@ def search_penalty(
         objective=Likelihood().conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
-        # For stochastic training `max_iter` is a number of epochs, which does not limit the search.
+        # `with_hidden` is False for stochastic training. There `max_iter` is a number of epochs,
+        # so it does not limit the L-BFGS iterations of the search.
         max_iter=settings.max_iter if with_hidden else None,
         n_jobs=settings.n_jobs,
         live=LiveLine(settings.verbose),
@@ -208,7 +216,8 @@ def search_convex_penalty(
     if settings.categorical:
         n_outputs = n_visible
     varying = (batch.visible == 0).any(axis=0) & (batch.visible == 1).any(axis=0)
-    # Choose at random, and outputs with a constant value only if there are too few others.
+    # The outputs are chosen at random. Outputs with a constant value come last in the order, so
+    # they are chosen only if there are too few other outputs.
     order = np.random.RandomState(_FOLD_SEED).permutation(n_visible)
     chosen = np.sort(order[np.argsort(~varying[order], kind="stable")][:n_outputs])
     p = model.params
@@ -235,10 +244,10 @@ def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
 
 
 class _Effort(NamedTuple):
-    """Limits of a stage of the search: without hidden units, or with hidden units."""
+    """Limits of one stage of the search: the stage without, or with, hidden units."""
 
     first: int  # maximum number of iterations of the first fit on a fold
-    later: int  # the same for later fits, which start from the fit with the previous penalty
+    later: int  # maximum number for later fits, which start from the fit of the previous penalty
     share: float  # a fit stops if ten iterations improve the objective by less than this share
     n_down: int  # maximum number of steps to smaller penalties
     n_up: int  # maximum number of steps to larger penalties
@@ -254,7 +263,7 @@ class PathPoint(NamedTuple):
     n_hidden: int
     alpha: float
     log_likelihood: float  # mean over the validation rows
-    log_loss: float  # log loss of the marginals, summed over outputs, mean over validation rows
+    log_loss: float  # log loss of the marginals, summed over outputs and averaged over rows
 
 
 @dataclass
@@ -262,17 +271,17 @@ class PathResult:
     """Result of a search by `PenaltyPath`."""
 
     alpha: float
-    model: Any  # start of the fit on all rows; has no hidden units if they do not help
-    points: list[PathPoint] = field(default_factory=list)  # in the order of the search
+    model: Any  # start of the fit on all rows; without hidden units if these do not help
+    points: list[PathPoint] = field(default_factory=list)  # tried penalties, in order
 
 
 class _Trial(NamedTuple):
-    """A penalty, its fitted models (one per fold), and the losses of the validation rows."""
+    """A penalty, the model fitted on each fold, and the losses of the validation rows."""
 
     alpha: float
     models: list
-    losses: np.ndarray  # (rows, 2): minus log-likelihood, log loss of the marginals
-    weight: np.ndarray
+    losses: np.ndarray  # (n, 2): negative log-likelihood, and log loss of the marginals
+    weight: np.ndarray  # (n,): weights of the validation rows
 
     @property
     def score(self):
@@ -281,7 +290,7 @@ class _Trial(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PenaltyPath:
-    """Search for the penalty by cross-validation; the fields are its options."""
+    """Options of a search for the penalty by cross-validation."""
 
     objective: Objective
     penalty: Callable[[float], L2]  # makes the penalty of a fit from alpha
@@ -300,8 +309,8 @@ class PenaltyPath:
     ) -> PathResult:
         """Find the best penalty, starting at `start`, and decide whether hidden units help.
 
-        `folds` contains pairs (train, validation) of row indices. The first `n_hidden_folds` of
-        them are used for models with hidden units, which are not tried if the number is 0.
+        `folds` contains pairs (train, validation) of row indices. Models with hidden units are
+        fitted only on the first `n_hidden_folds` folds, and not at all if this number is 0.
         """
         points = []
         parts = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
@@ -319,7 +328,7 @@ class PenaltyPath:
         stage = _Search(self, parts, total, _HIDDEN, points)
         with one_blas_thread():
             deep, deep_alpha = stage.best_penalty(models, _HIDDEN_FACTOR * alpha, limits)
-        # The fit on all rows can start from the model of any fold.
+        # The fit on all rows can start from the model of any fold, for example the last.
         if _hidden_units_help(best, deep):
             return PathResult(deep_alpha, deep.models[-1], points)
         self.live.end()
@@ -338,16 +347,17 @@ class _Search:
         self.effort = effort
 
     def best_penalty(self, models, start, limits):
-        """Change the penalty by factors of `_STEP` as long as the score improves, first upwards.
+        """Multiply the penalty by `_STEP` while the score improves, then divide it likewise.
 
-        Smaller scores are better. Return the best trial, and the penalty that minimises a parabola
-        through the score of this trial and the scores of its two neighbours.
+        Smaller scores are better. Return the best trial, and the penalty at the minimum of a
+        parabola through the scores of the best trial and of its two neighbours.
         """
         effort = self.effort
         trials = {0: self._try(models, start, effort.first)}
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
             at = min(trials, key=lambda i: trials[i].score)
-            if direction < 0 and at > 0:  # a larger penalty was better: do not try smaller values
+            # No smaller penalties are tried if a larger penalty was better than the first.
+            if direction < 0 and at > 0:
                 break
             for _ in range(n_steps):
                 alpha = start * _STEP ** (at + direction)
@@ -401,10 +411,11 @@ class _Search:
 
 
 def _hidden_units_help(convex, deep):
-    """Return True if hidden units improve the validation likelihood and keep good marginals.
+    """Return True if hidden units improve the validation likelihood and do not harm marginals.
 
-    The likelihood must improve by more than its standard error. The log loss of the marginals may
-    increase by no more than `tolerated`.
+    `convex` and `deep` are the best trials without and with hidden units. The likelihood must
+    improve by more than its standard error. The log loss of the marginals may increase by at most
+    `tolerated`.
     """
     n = len(deep.losses)
     weight = deep.weight / deep.weight.sum()
@@ -431,7 +442,7 @@ def _without_hidden(model):
 def _with_hidden(convex, model):
     """Return the model `convex` with the hidden units of `model` added.
 
-    The hidden units start with probabilities of 1/2; the intercepts compensate for their effect.
+    The intercepts compensate for the effect of hidden units that are on with probability 1/2.
     """
     p = model.params
     return model._replace(

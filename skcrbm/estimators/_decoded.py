@@ -46,8 +46,8 @@ from skcrbm.utils.labels import in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
-# Score of a row that has neither true nor predicted labels, unless the rule sets `zero_division`;
-# 0 as in scikit-learn.
+# Score of a row that has neither true nor predicted labels, if the rule does not set
+# `zero_division`. It is 0, as in scikit-learn.
 _ZERO_DIVISION = 0.0
 
 
@@ -181,7 +181,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         return tags
 
     def get_metadata_routing(self):
-        """Return the `MetadataRouter`, which routes metadata of `fit` to the estimator's `fit`."""
+        """Return a `MetadataRouter` that passes metadata of `fit` on to the estimator's `fit`."""
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)
@@ -261,7 +261,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         for name in ("n_features_in_", "feature_names_in_", "thresholds_", "label_sets_"):
-            vars(self).pop(name, None)  # attributes of an earlier fit
+            vars(self).pop(name, None)  # an earlier fit may have set the attribute
         vars(self).update(found)
         callbacks.end()
         return self
@@ -288,7 +288,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         return rule
 
     def _fit_params(self, sample_weight, fit_params):
-        """Return the arguments of the estimator's `fit` besides X and y."""
+        """Return the keyword arguments for the estimator's `fit`."""
         if sample_weight is not None:
             fit_params = {**fit_params, "sample_weight": sample_weight}
         if _routing_enabled():
@@ -376,7 +376,8 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
             proba = np.asarray(self.estimator_.predict_proba(X))
-            # OneVsRestClassifier returns two columns even if there is a single class.
+            # For a single class the result must be one column of ones, but OneVsRestClassifier
+            # returns two columns.
             return np.ones((len(proba), 1)) if len(self._targets.classes) == 1 else proba
         known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
         return self._proba(X, known)
@@ -415,14 +416,14 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             return np.log(self._proba(X, known))
 
     def _proba(self, X, known):
-        """Return the probabilities P(y_i = 1 | x, known), (N, L), of the labels of a 2-D y."""
+        """Return the probabilities P(y_i = 1 | x, known) of the labels of a 2-D y, (N, L)."""
         proba = call_given(self.estimator_, "predict_proba", X, known)
         proba = self._targets.marginals(proba, getattr(self.estimator_, "classes_", None))
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 
 def _positive(sample_weight, y):
-    """Return a mask, or a slice, that selects the rows of y with a positive weight."""
+    """Return an index (a mask or a slice) that selects the rows of y with a positive weight."""
     if sample_weight is None:
         return slice(None)
     return check_sample_weight(sample_weight, y) > 0
@@ -437,5 +438,5 @@ def _decodes_by(model, rule: DecodingRule) -> bool:
 
 
 def _marginals(model, X):
-    """Return the probabilities P(y_i = 1 | x), (N, L), by a fitted classifier."""
+    """Predict the probabilities P(y_i = 1 | x), (N, L), by a fitted classifier."""
     return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))

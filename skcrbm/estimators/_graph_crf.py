@@ -53,6 +53,7 @@ from skcrbm.utils.options import Integer, check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.validation import check_count, check_sample_weight
 
+# If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 
@@ -350,7 +351,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         return graphs.take(np.flatnonzero(weight)) if (weight == 0).any() else graphs
 
     def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
-        """Return the plan of a fit (start, objective, penalty, solver), and alpha."""
+        """Return the `Plan` of a fit, and alpha."""
         rule = resolve_rule(self.learning, "graph")
         require_labels_of(rule, graphs.path)
         model = self._model if resume else self._first_model(graphs, partial)
@@ -359,7 +360,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         return structured_plan(self, model, graphs, objective, rng, resume, partial)
 
     def _first_model(self, graphs, partial) -> GraphModel:
-        """Return a model whose parameters are all 0, the start of a first fit."""
+        """Return a model whose parameters are all 0, from which a first fit starts."""
         k = len(self.classes_)
         columns = columns_for(graphs.X, graphs.path, k, "all" if partial else self.features)
         n_edge_features = graphs.arrays.Z.shape[1]
@@ -540,7 +541,10 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         return self._model.energy(self._given([graph], None))
 
     def _given(self, X, y_known, name="y_known") -> GraphBatch:
-        """Validate X and `y_known`; labels that are not known get the code `MISSING`."""
+        """Validate X and `y_known`, and return them as a batch.
+
+        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
+        """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))
         arrays = self._rows.transform(X)
@@ -562,7 +566,10 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         return self._by_nodes(batch, answer, (len(self.classes_),))
 
     def _by_nodes(self, batch, answer, shape):
-        """Return the results (T, *shape) of ``answer(piece)`` for the nodes of all graphs."""
+        """Split the batch into pieces, call ``answer(piece)``, and concatenate the results.
+
+        The result has the shape (T, *shape), with an entry for each of the T nodes of all graphs.
+        """
         with one_blas_thread():
             pieces = batch.pieces(self._model.n_entries)
             found = list(ordered_map(answer, pieces, self.n_jobs))
@@ -570,5 +577,5 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
 
 
 def _clamp(path):
-    """Return the values to clamp, or None if no label is known."""
+    """Return the argument `clamp` of `infer` for known labels `path`, or None if none is known."""
     return evidence_of(path) if (path != MISSING).any() else None

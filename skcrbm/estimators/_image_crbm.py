@@ -60,13 +60,14 @@ from skcrbm.utils.labels import flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto
 
-# Value of alpha="auto" if the first call is `partial_fit`: a typical result of the search on a few
-# thousand images.
+# Value of alpha="auto" if the first call is `partial_fit`. It is a typical result of the search for
+# alpha on a few thousand images.
 _PLAIN_ALPHA = 0.003
-# Up to this number of images, each step reads all images. The number is smaller than in
-# `CRBMClassifier`, because training on all images at once would have only `max_iter` steps, which
-# is 20 by default.
+# With at most this number of images, each step reads all images; otherwise it reads a mini-batch.
+# The number is smaller than in `CRBMClassifier`, because training on all images at once makes only
+# `max_iter` steps, which is 20 by default.
 _FULL_BATCH_ROWS = 50
+# Advice that the warning about the scale of X gives.
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
 _UNCONVERGED = (
     "gradients and probabilities may be off",
@@ -313,7 +314,7 @@ class ImageCRBM(RBMClassifier):
         method, marginals = method.seeded(rng), method.seeded(rng)
         solver = resolve_solver(self.solver, STOCHASTIC_SOLVERS)
 
-        # Coordinates of the training, and the model to start from.
+        # Scale the columns of X, and choose the model from which training starts.
         if partial:
             columns = self._columns.for_rows(rows.X) if resume and self._columns else None
         else:
@@ -342,7 +343,7 @@ class ImageCRBM(RBMClassifier):
         alpha = float(alpha)
         alpha_hidden = 0.0 if partial else 1 / max(n_rows, MIN_SEARCH_ROWS)
         if columns is None and not resume:
-            # The usual advice, a scaler of columns, does not work for 3-D X.
+            # The warning does not advise to scale columns as usual, because this fails for a 3-D X.
             name = type(self).__name__
             warn_of_scales(rows.X, rows.weight, name, partial, _REMEDY_OF_SCALES)
         training = Plan(

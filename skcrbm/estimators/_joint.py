@@ -1,7 +1,7 @@
-"""The distribution p(y | x) of label vectors or classes: samples, probabilities, best labels.
+"""Distributions p(y | x), with methods for samples, probabilities and most probable labels.
 
-`LabelVectors` and `Classes` answer the questions `sample`, `score_samples`, `predict_topk` and
-`predict_pairwise_proba` of the classifiers, for a 2-D y and for a 1-D y.
+Classifiers call these methods in `sample`, `score_samples`, `predict_topk` and
+`predict_pairwise_proba`. `LabelVectors` is used for a 2-D y, and `Classes` for a 1-D y.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ class LabelVectors(NamedTuple):
         return self.targets.decode(states[:, :, : self.posterior.energy.n_visible])
 
     def log_proba_of(self, visible, method, random_state):
-        """Return the log-probabilities (N,) of labels `visible` (N, L); sum over NaN entries."""
+        """Return the log-probability (N,) of the labels `visible` (N, L) of each row.
+
+        Labels that are NaN are summed out.
+        """
         energy, known = self.posterior.energy, self.posterior.known
         seed = check_random_state(random_state).randint(2**31 - 1)
         known = np.full(visible.shape, np.nan) if known is None else known
@@ -84,7 +87,7 @@ class LabelVectors(NamedTuple):
         return log_p
 
     def log_proba_of_sets(self, label_sets, method, random_state):
-        """Return the log-probabilities (N, K) of K label vectors in each row."""
+        """Return the log-probability (N, K) of each of K label vectors in each of N rows."""
         n_labels = self.posterior.energy.n_visible
         sets = _as_label_vectors(label_sets, self.targets, n_labels, "label_sets")
         log_p = self.posterior.log_weight_of_sets(slice(None), sets, "marginal")
@@ -119,7 +122,7 @@ class LabelVectors(NamedTuple):
         """Return the probabilities P(y_i = 1, y_k = 1) of pairs of labels, (N, L, L)."""
         posterior = self.posterior
         n_labels = posterior.energy.n_visible
-        # Energies of pairs of labels compute these probabilities in a single run of inference.
+        # An energy whose statistics are the pairs of labels needs only a single run of inference.
         if posterior.energy.statistic_shapes == ((n_labels, n_labels),):
             return posterior.infer(returns="pairwise", pairwise="per_example").pairwise
         marginals = expit(posterior.log_odds())
@@ -195,7 +198,7 @@ class Classes(NamedTuple):
 
 
 def _as_label_vectors(sets, targets, n_labels, name):
-    """Return the label vectors (K, L) of an argument as floats 0/1; ValueError if invalid."""
+    """Validate an argument that holds K label vectors, and return it as 0/1 floats (K, L)."""
     if is_frame(sets):
         sets = indicator_by_name(sets, targets.names, n_labels, name)
     sets = as_float_array(sets, name, f"(n_sets, {n_labels})")

@@ -65,12 +65,13 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 _DEFAULT_LAYERS = (Dense(100),)
 _SOLVERS = ("adam", "sgd")
 _PATIENCE, _VALIDATION_FRACTION = 5, 0.2
-# The automatic batch size: each step reads all rows if there are at most _FULL_BATCH_ROWS, else a
-# mini-batch of _BATCH_ROWS rows.
+# If the batch size is automatic, each step reads all rows if there are at most _FULL_BATCH_ROWS
+# rows, and otherwise a mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
-# early_stopping="auto" holds out validation rows if there are at least this many rows.
+# early_stopping="auto" holds out validation rows if there are at least this many training rows.
 _EARLY_STOPPING_ROWS = 1000
-# Number of iterations of max-product in `map_states`; messages pass all layers in far fewer.
+# Number of iterations of max-product in `map_states`. Far fewer suffice for messages to pass
+# through all layers.
 _MAP_ITERATIONS = 50
 
 
@@ -356,9 +357,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> Plan:
-        """Return the plan of a fit: model, objective, penalty and solver.
+        """Return the `Plan` of a fit, with its model, objective, penalty and solver.
 
-        With `resume` training continues from the fitted model; `partial` is True in `partial_fit`.
+        If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
         """
         n_rows = len(rows.visible)
         rule = resolve_rule(self.learning, "layered")
@@ -367,7 +368,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
             model = self._model._replace(code=self._model.code.with_rows(rows.X))
         else:
             structure, code = self._new_structure(rows.X, rows.visible)
-            with np.errstate(over="ignore", invalid="ignore"):  # training detects overflow
+            # Overflow needs no warning here, because training detects it and raises an error.
+            with np.errstate(over="ignore", invalid="ignore"):
                 mean = code.mean(rows.X, rows.weight)
                 params = layered_params(structure, mean, rng, rows.visible.dtype)
             model = LayeredModel(params, structure, code)
@@ -400,7 +402,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         resolve_truncated(self.inference).check_depth(len(self.layers))
 
     def _new_structure(self, X, visible):
-        """Return the structure and the encoding of the input for a fit that starts afresh."""
+        """Return the structure and the input encoding, for a fit without an earlier model."""
         code = InputCode.from_training(X, clamping_cuts(self.clamping))
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
@@ -422,7 +424,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
             )
 
     def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:
-        """Return the fitted attributes for a model at the end of an epoch."""
+        """Return the attributes that the estimator gets from a model at the end of an epoch."""
         inference: Any = clone(resolve_truncated(self.inference))
         return {
             "layers_": model.fitted_layers(),
@@ -438,8 +440,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     def _runs(self, X, network, read, **options):
         """Run inference on chunks of the rows of X, and return a list of results.
 
-        ``network(model)`` makes the network that runs inference, and ``read(trace)`` extracts the
-        result of a chunk from the `Trace` of its run.
+        ``network(model)`` makes the network that runs inference. ``read(trace)`` extracts the
+        result of a chunk from the `Trace` that the run returns.
         """
         X = self._check_predict_data(X)
         model = self._model._replace(code=self._model.code.for_rows(X))

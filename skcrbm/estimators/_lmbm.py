@@ -36,7 +36,8 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.labels import label_sets_of, require_observed, signs_of, visible_of
 from skcrbm.utils.options import Integer, is_auto, option_name
 
-# If training ends at `max_iter` with a smaller relative duality gap than this, there is no warning.
+# If training ends at `max_iter`, a warning is given only if the relative duality gap is larger than
+# this.
 _SMALL_GAP = 1e-2
 
 
@@ -332,7 +333,7 @@ class LMBMClassifier(PairwiseClassifier):
         problem = LargeMarginProblem(inputs, signs, limit, self.margin, chosen.penalty, cliques)
         if dual is None or dual.shape != signs.shape:
             dual = chosen.dual
-        else:  # dual variables scale with C
+        else:  # the dual variables of the earlier fit are scaled, because they grow with C
             dual = dual * (chosen.C / mean_weight / self.C_ if columns is not None else 1.0)
 
         def attributes(fitted):

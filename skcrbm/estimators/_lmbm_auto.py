@@ -23,23 +23,29 @@ from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import linear_fields
 
-# Maximum number of labels in a clique, whose weight becomes a table of the factor graph.
+# Maximum number of labels in a clique, because the weight of a clique becomes a table of a factor
+# graph. A larger clique raises a ValueError.
 MAX_ORDER = MAX_TABLE_VARIABLES
-# With fewer rows than this there is no search. C times the total variance of the columns is then
-# _C, and eta / (C N) is _RATIO. With more rows the search for C starts near _C.
+# With fewer labelled rows than this, C and eta (`pairwise_penalty`) are not searched.
 _FEW_ROWS = 50
+# Without a search, C is _C divided by the total variance of the columns, and eta is _RATIO times C
+# times the sum of the row weights. A search for C starts one step below the same value of C.
 _C, _RATIO = 3.0, 3.0
-# Number of folds of the split; the search evaluates folds until they have this many rows in total.
+# The rows are split into _N_FOLDS folds. The search evaluates folds until these have about
+# _FOLD_ROWS rows in total.
 _N_FOLDS, _FOLD_ROWS = 5, 3000
-# The search tries C = centre * _STEP**k, for k between _LIMITS, starting at k = _START. This is one
-# step below the centre, because smaller values of C are usually better.
+# The search tries C = center * _STEP**k for integers k in the range _LIMITS. It starts with
+# k = _START, one step below the centre, because smaller values of C are usually better.
 _STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
-# Values of eta / (C N), tried in order until a value gives worse labels or a slow label search.
+# Values of eta / (C N), where N is the sum of the row weights. The search tries the values in
+# order, until a value gives worse labels or a label search that reaches its limit.
 _RATIOS = (10.0, 3.0, 1.0, 0.3, 0.1)
-# Tolerance and maximum number of passes of fits on folds; the choice needs no precise optimum.
+# Tolerance and maximum number of passes of the fits on folds. They are coarse, because the choice
+# of C and eta needs no precise optimum.
 _TOL, _MAX_ITER = 1e-2, 50
-# Node limit of the label search for each validation row. It is a 50th of the default in prediction,
-# so that models that pass this limit predict quickly and with a proof of optimality.
+# A label search may visit this number of nodes for each validation row; a value of eta that needs
+# more nodes is rejected. The limit is a 50th of the default in prediction, so that chosen models
+# predict quickly and with a proof of optimality.
 _NODES = 1000
 
 
@@ -47,10 +53,10 @@ _NODES = 1000
 
 
 def label_cliques(estimator) -> list[tuple[int, ...]]:
-    """Return the cliques of three and more labels, as tuples of label numbers.
+    """Return the cliques of three or more labels, as tuples of indices of labels.
 
-    Raise a ValueError unless `cliques` is None, a size, or (for a 2-D y only) a list of distinct
-    sets of three to six labels.
+    A ValueError is raised unless the parameter `cliques` of the estimator is None, a size, or a
+    list of distinct sets of three to six labels. Lists are valid only for a 2-D y.
     """
     targets, cliques = estimator._targets, estimator.cliques
     n_labels = targets.n_visible
@@ -79,14 +85,17 @@ def label_cliques(estimator) -> list[tuple[int, ...]]:
             f"{words}, because all pairs have a weight in any case; cliques[{wrong[0]}] is "
             f"{list(found[wrong[0]])}"
         )
-    # Sort labels and cliques that the user gave as sets, because the order of a set of strings
-    # differs between processes.
+    # Labels and cliques that the user gave as sets are sorted, because the order of a set of
+    # strings differs between processes.
     found = [tuple(sorted(c)) if isinstance(g, Set) else c for c, g in zip(found, cliques)]
     return sorted(found) if isinstance(cliques, Set) else found
 
 
 def _label_number(label, names):
-    """Return the number of a label that is given by its number or its name."""
+    """Return the index of a label that the user gave by its index or its name.
+
+    `names` maps the names of labels to their indices. An index is returned unchanged.
+    """
     if isinstance(label, str):
         if label not in names:
             raise ValueError(
@@ -100,7 +109,10 @@ def _label_number(label, names):
 def label_energy(
     coupling: np.ndarray, fields: np.ndarray, cliques=(), weights: np.ndarray | tuple = ()
 ) -> BaseEnergy:
-    """Return the energy with the fields (N, L) of rows, pair weights `coupling` and cliques."""
+    """Return the energy of rows with the given fields (N, L), and weights of pairs and cliques.
+
+    `coupling` (L, L) holds the weights of pairs, and `weights` the weights of `cliques`.
+    """
     if not len(cliques):
         return IsingEnergy(coupling, fields)
     first, second = np.triu_indices(len(coupling), 1)
@@ -115,10 +127,10 @@ def label_energy(
 def weights_of_search(estimator, visible, weight) -> tuple[np.ndarray, float]:
     """Return the row weights, and the mean by which they were divided.
 
-    If C is searched, the weights are divided by their mean and rounded to single precision, so
-    that a constant factor of all weights gives exactly the same fit. If C is given, or there are
-    too few rows for a search, they are returned unchanged, with a mean of 1: a weight of 2 then
-    counts as two copies of a row.
+    If C is searched, the weights are divided by their mean and rounded to single precision. So
+    multiplying all weights by a constant gives exactly the same fit. If C is given, or there are
+    too few rows for a search, the weights are returned unchanged, with a mean of 1. A row of
+    weight 2 then counts as two copies of a row.
     """
     if not is_auto(estimator.C) or _has_few_rows(visible):
         return weight, 1.0
@@ -132,11 +144,11 @@ def _has_few_rows(visible):
 
 
 class ChosenPenalties(NamedTuple):
-    """Values of C and eta; `tried` and `dual` are None without a search."""
+    """Chosen values of C and eta. Without a search, `tried` and `dual` are None."""
 
     C: float
     penalty: float  # eta
-    tried: dict | None = None  # values tried and their scores, the attribute `path_`
+    tried: dict | None = None  # tried values and their scores, for the attribute `path_`
     dual: np.ndarray | None = None  # dual variables (N, L) from which to start the fit
 
 
@@ -145,12 +157,14 @@ def choose_penalties(
 ) -> ChosenPenalties:
     """Return C and eta: the given numbers, or the values that are best in cross-validation.
 
-    X is scaled if C is "auto"; `columns` then has its scales, and otherwise is None. `factors`,
-    (N, L) or (N, 1), are the weights by `class_weight`.
+    If C is "auto", the columns of X must be scaled, and `columns` describes their scales; otherwise
+    `columns` is None. `factors`, of shape (N, L) or (N, 1), holds the weights that `class_weight`
+    gives to the labels.
     """
     one_hot = estimator._targets.one_hot
     C, penalty = estimator.C, estimator.pairwise_penalty
-    # A one-hot label is determined by the other labels, and pair weights would learn only that.
+    # Pairs get no weights if y is one-hot: each label is determined by the other labels, and the
+    # weights would learn only this fact.
     if one_hot or (visible.shape[1] == 1 and is_auto(penalty)):
         penalty = np.inf
     find_C, find_penalty = columns is not None, is_auto(penalty)
@@ -203,9 +217,9 @@ class PenaltySearch:
     """Search for C and eta by cross-validation of the predicted labels.
 
     The best values minimise ``log(Hamming loss) - log(Jaccard index)`` of the test rows. A change
-    of C often improves one of these scores and harms the other; on the logarithmic scale a change
+    of C often improves one of these scores and harms the other. On the logarithmic scale, a change
     of 1 % in either score counts the same. Each fit starts from the dual variables of the previous
-    fit on its fold.
+    fit on the same fold.
     """
 
     X: np.ndarray | sparse.csr_matrix  # (N, D)
@@ -220,18 +234,19 @@ class PenaltySearch:
     rng: np.random.RandomState
     n_jobs: int | None = None
     report: Callable[[dict], None] | None = None  # called with each dict of `tried`
-    # Dicts of the values tried, "C" and "pairwise_penalty" (for all rows), and their scores on the
-    # test rows, "hamming" and "jaccard".
+    # A dict for each pair of tried values: "C" and "pairwise_penalty" (for a fit on all rows), and
+    # the scores "hamming" and "jaccard" of the test rows.
     tried: list = field(default_factory=list)
 
     def __post_init__(self):
-        self._dual: list[Any] = [None] * len(self.folds)  # of each fold, divided by C
+        # Dual variables of the latest fit on each fold, divided by C.
+        self._dual: list[Any] = [None] * len(self.folds)
         tests = np.concatenate([test for _, test in self.folds])
         self._share = self.weight[tests] / self.weight[tests].sum()
         self._errors_without_pairs = {}  # maps C to errors (n, 2) of the test rows
 
     def choose_C(self, center: float, penalty: float = np.inf) -> float:
-        """Return the best C for a given eta, searched in steps of sqrt(10) around `center`."""
+        """Find the best C for a given eta, in steps of a factor of sqrt(10) around `center`."""
         values = {}
 
         def value(step):
@@ -270,9 +285,10 @@ class PenaltySearch:
         return best * C * self.weight.sum()
 
     def mean_dual(self, C: float) -> np.ndarray:
-        """Return the dual variables (N, L) averaged over folds, as a start of the fit on all rows.
+        """Return the mean of the dual variables (N, L) of all folds, to start the fit on all rows.
 
-        This must be the last call, because it overwrites the dual variables to save memory.
+        No method may be called after this method, because it overwrites the dual variables to save
+        memory.
         """
         count = np.zeros(len(self.signs))
         for train, _ in self.folds:
@@ -284,7 +300,10 @@ class PenaltySearch:
         return dual
 
     def _means(self, errors):
-        """Return the Hamming loss and the Jaccard index, raised slightly to make both positive."""
+        """Return the Hamming loss and the Jaccard index, plus small constants.
+
+        The constants make both results positive, so that their logarithms are finite.
+        """
         hamming, jaccard = self._share @ errors
         return hamming + 1.0 / self.signs.size, jaccard + 1.0 / len(self.signs)
 
@@ -293,9 +312,9 @@ class PenaltySearch:
         return np.log(hamming) - np.log(jaccard)
 
     def _gain(self, errors, better):
-        """Return by how much `better` has a smaller value than `errors`, minus a standard error."""
+        """Return the decrease of the score from `errors` to `better`, minus its standard error."""
         hamming, jaccard = self._means(errors)
-        # To first order, the difference is a mean over rows, so its standard error is known.
+        # To first order, the decrease is a mean over rows, which gives its standard error.
         rows = (errors - better) @ [1.0 / hamming, -1.0 / jaccard]
         mean = self._share @ rows
         spread = self._share @ (rows - mean) ** 2
@@ -304,13 +323,13 @@ class PenaltySearch:
     def _errors_of(self, C, penalty, proven):
         """Fit all folds; return the Hamming losses and Jaccard indices (n, 2) of the test rows.
 
-        If `proven` is True, return None as soon as the predicted labels of a test row are not
-        proven to be optimal.
+        If `proven` is True, None is returned as soon as the labels of a test row cannot be proven
+        to be optimal.
         """
         errors = []
         for k, (train, test) in enumerate(self.folds):
-            # A limit of 0 for the dual variables of test rows leaves these rows out of training
-            # without a copy of X (except with cliques).
+            # The dual variables of test rows get a limit of 0, so these rows have no effect on the
+            # fit. This saves a copy of X (but not with cliques).
             limit = C * self.weight[:, None] * self.factors
             limit[test] = 0.0
             problem = LargeMarginProblem(
@@ -346,7 +365,7 @@ class PenaltySearch:
         return errors
 
     def _predict(self, fitted, X):
-        """Return predicted labels (n, L), and True if all of them are proven to be optimal."""
+        """Return predicted labels (n, L), and whether all labels are proven to be optimal."""
         fields = linear_fields(X, fitted.coef, fitted.intercept)
         if self.rule == "one_hot":
             return np.arange(fields.shape[1]) == fields.argmax(axis=1)[:, None], True

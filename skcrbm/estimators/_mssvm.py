@@ -63,10 +63,10 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
 from skcrbm.utils.options import Integer, is_auto, option_name
 
-# Options of message passing if `inference` is a name. Undamped messages would oscillate; damped
-# messages need more iterations.
+# Options of message passing if `inference` is a name. Messages are damped, because they would
+# otherwise oscillate. Damped messages need more iterations, so `max_iter` is given, too.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
-# Penalty for alpha="auto", divided by the total variance of the columns.
+# For alpha="auto", the penalty is this number times the total variance of the columns.
 _RELATIVE_ALPHA = 2e-3
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",
@@ -318,7 +318,7 @@ class MSSVMCRBM(RBMClassifier):
         attributes = bind(self._model_attributes, plan=plan)
         progress = self._progress if resume else None
         fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # thresholds for the previous parameters
+        vars(self).pop("thresholds_", None)  # belong to the previous parameters
         vars(self).update(
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )
@@ -385,9 +385,9 @@ class MSSVMCRBM(RBMClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Return the plan of a fit: methods, objective, solver, coordinates, start and penalty.
+        """Decide everything that a fit needs, such as its objective, solver, start and penalty.
 
-        With `resume` training continues from the fitted model; `partial` is True in `partial_fit`.
+        If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
         """
         n_rows, n_visible = rows.visible.shape
         method, marginals = self._methods(n_visible)
@@ -395,7 +395,7 @@ class MSSVMCRBM(RBMClassifier):
         objective = MARGIN_OBJECTIVES.get(self.hidden)(method, self.n_jobs)
         solver = self._chosen_solver(partial)
 
-        # Coordinates of the training, and the model to start from.
+        # Scale the columns of X, and choose the model from which training starts.
         if partial:
             columns = self._columns.for_rows(rows.X) if resume and self._columns else None
         else:
@@ -454,23 +454,27 @@ class MSSVMCRBM(RBMClassifier):
         if isinstance(chosen, str) and "damping" in vars(method):
             method = method.set_params(**_BY_NAME)
         state_query(method, MARGIN_OBJECTIVES.get(self.hidden).query)
-        # The exact method costs nothing for the classes of a 1-D y, or for a single output.
+        # The exact method is used for the classes of a 1-D y and for a single output, because it
+        # is cheap there.
         if self._targets.one_hot:
             return resolve_method("exact"), resolve_method("exact")
         return resolve_method("exact") if n_visible == 1 else method, marginals
 
     def _chosen_solver(self, partial: bool) -> StochasticSolver:
-        """Return the solver, and choose it if `solver` is "auto"."""
+        """Return the solver of a fit, and choose one if `solver` is "auto"."""
         if not is_auto(self.solver):
             return resolve_solver(self.solver, STOCHASTIC_SOLVERS)
-        # With few outputs the couplings must grow large, which is slow by gradient descent but fast
-        # by the adaptive steps of Adam. `partial_fit` uses Adam as a safe choice.
+        # With few outputs or hidden units the couplings must grow large, which takes many steps of
+        # gradient descent but few adaptive steps of Adam. `partial_fit` uses Adam as a safe choice.
         n_units = min(self._targets.n_visible, self.n_hidden)
         return Adam() if partial or n_units <= AUTO_EXACT_UNITS else AveragedSGD()
 
     @property
     def _margin(self):
-        """Margin objective of the fit; a new value of `hidden` takes effect at the next fit."""
+        """Margin objective of the latest fit.
+
+        If the user changes `hidden` after the fit, the new value takes effect at the next fit.
+        """
         return MARGIN_OBJECTIVES.get(self.hidden_)
 
     def _decoding_rule(self):
@@ -483,9 +487,9 @@ class MSSVMCRBM(RBMClassifier):
         return {"hidden": self.hidden_, "state_methods": {query: self._prediction_method}}
 
     def _label_scores(self, posterior):
-        """Return the change of the score if each output is switched on.
+        """Return by how much the score changes if an output is switched on, for each output.
 
-        It is computed at the predicted outputs, and is inf or -inf for known labels.
+        The other outputs have their predicted values. The change is inf or -inf for known labels.
         """
         scores = posterior.energy.visible_log_odds(self._labels(posterior), self.hidden_)
         if posterior.known is not None:

@@ -22,9 +22,11 @@ from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
 from skcrbm.utils.parallel import linear_fields, one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
-# A method (its name or a configured object), or a list of methods: each query, such as the best
-# labels or the marginals, goes to the first method in the list that can answer it.
+# Type of the parameter `inference`: a method (its name or a configured object), or a list of
+# methods. Each query, such as the best labels or the marginals, goes to the first method in the
+# list that can answer the query.
 InferenceOption: TypeAlias = "str | InferenceMethod | list[str | InferenceMethod]"
+# Names of the methods that can compute marginals of labels.
 MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 
 
@@ -49,25 +51,28 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
     )
     #: Names of the methods that can find the best labels.
     _searches: tuple = ()
-    #: The log-odds of a label are twice its field, because the labels are -1 and +1.
+    #: Factor from the field of a label to its log-odds: 2, because labels are -1 and +1.
     _log_odds_scale = 2.0
 
     def __sklearn_is_fitted__(self):
-        # Not `classes_`, which exists already if the first fit fails or is interrupted.
+        # `classes_` is not used here, because it exists even if the first fit failed.
         return hasattr(self, "visible_coef_")
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights of the inputs on the labels of a model without weights of pairs."""
+        """Coefficients (L, D) of the inputs. They exist only if all weights of pairs are 0."""
         return self._of_linear_model("coef_")
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Biases of the labels of a model without weights of pairs."""
+        """Intercepts (L,) of the labels. They exist only if all weights of pairs are 0."""
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):
-        """Return an attribute by which other libraries recognise a linear model."""
+        """Return `coef_` or `intercept_`, by which other libraries recognise a linear model.
+
+        An AttributeError is raised if the model is not fitted or has weights of pairs.
+        """
         if not self.__sklearn_is_fitted__():
             raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
         if np.any(self.pairwise_coef_) or np.any(getattr(self, "clique_coef_", 0)):
@@ -79,7 +84,7 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         return getattr(self, f"visible_{name}")
 
     def _posterior_of(self, X, known):
-        """Return the `Posterior` of the Boltzmann machines of the rows of X."""
+        """Return the `Posterior` of the rows of X, each of which defines a Boltzmann machine."""
         method = first_that_answers(self.inference, {"marginals"})
         if method is None:
             few = len(self.visible_coef_) <= AUTO_EXACT_LABELS
@@ -111,10 +116,10 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         return {}
 
     def _search_method(self) -> InferenceMethod:
-        """Return the method that finds the best labels: the first such method in `inference`.
+        """Return the first method in `inference` that can find the best labels.
 
-        Return branch and bound if the list `inference` contains only methods for marginals. Raise a
-        ValueError if it contains a method for neither labels nor marginals.
+        If the list `inference` contains only methods for marginals, this is branch and bound. A
+        ValueError is raised if a method can find neither labels nor marginals.
         """
         given = self.inference if isinstance(self.inference, list) else [self.inference]
         methods = [resolve_method(m, valid_names=lambda: [*self._searches]) for m in given]
@@ -144,7 +149,7 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         return 2.0 * (posterior.energy.fields[0] - self.pairwise_coef_.sum(axis=1))
 
     def _labels(self, posterior):
-        """Return 0/1 labels (N, L) of a 2-D y; warn if the search was cut short on some rows."""
+        """Return 0/1 labels (N, L) of a 2-D y. Warn if the search reached its limit on a row."""
         rule = resolve_decoder(self.decode)
         if not rule.certified:
             return rule.decode(posterior)

@@ -1,7 +1,7 @@
-"""Base class of `CRBMClassifier`, `MSSVMCRBM` and `ImageCRBM`: predictions of a conditional RBM.
+"""Base class of `CRBMClassifier`, `MSSVMCRBM` and `ImageCRBM`, which predict by a conditional RBM.
 
-Each of the three classifiers has its own `fit`. The steps that these fits share are the last
-methods of the class and the functions below the class.
+Each of the three classifiers has its own `fit`. The steps that all fits share are the last methods
+of the class and the functions after the class.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ from skcrbm.utils.options import option_name
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
-# Mean absolute error of a marginal above which `fit` warns that belief propagation is unreliable.
+# If the mean absolute error of a marginal is larger than this after `fit`, a warning says that
+# belief propagation is unreliable.
 _TRUSTED_ERROR = 0.1
-# The automatic batch size: each step reads all rows if there are at most _FULL_BATCH_ROWS, else a
-# mini-batch of _BATCH_ROWS rows.
+# If the batch size is automatic, each step reads all rows if there are at most _FULL_BATCH_ROWS
+# rows, and otherwise a mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
-# early_stopping="auto" holds out validation rows if there are at least this many rows. With a
-# solver that averages its iterates the second number applies: the validation scores of averaged
-# iterates are smooth, so that fewer validation rows suffice.
+# early_stopping="auto" holds out validation rows if there are at least this many training rows. The
+# second number is for solvers that average their iterates. Fewer validation rows then suffice,
+# because the validation scores of averaged iterates are smooth.
 _EARLY_STOPPING_ROWS, _AVERAGED_STOPPING_ROWS = 1000, 200
 
 
 class CRBMPlan(NamedTuple):
-    """Everything that is decided before the training of a conditional RBM."""
+    """Result of all decisions that are made before a conditional RBM is trained."""
 
     training: Plan
     data: Rows  # training rows, with X before any scaling
     method: InferenceMethod  # method of training (and, for MSSVMCRBM, of the best labels)
     marginal_method: InferenceMethod  # method of `predict_proba`
-    attributes: dict[str, Any]  # fitted attributes that are known before training, such as alpha_
+    attributes: dict[str, Any]  # attributes of the estimator known before training, e.g. alpha_
 
 
 class RBMClassifier(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, JointClassifier
 ):
-    """Base class of the classifiers that are a conditional RBM; subclasses add `fit`."""
+    """Base class of classifiers that predict by a conditional RBM. Subclasses add `fit`."""
 
     n_hidden: int
     decode: Any
@@ -87,7 +88,7 @@ class RBMClassifier(
     )
 
     def __sklearn_is_fitted__(self):
-        # Not `classes_`, which exists already if the first fit fails or is interrupted.
+        # `classes_` is not used here, because it exists even if the first fit failed.
         return hasattr(self, "visible_coef_")
 
     def __sklearn_tags__(self):
@@ -101,12 +102,12 @@ class RBMClassifier(
 
     @property
     def coef_(self) -> np.ndarray:
-        """Coefficients of the inputs, if the model is linear because it has no hidden units."""
+        """Coefficients of the inputs. They exist only if the model has no hidden units."""
         return self._of_linear_model("coef_")
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Intercepts of the outputs, if the model is linear because it has no hidden units."""
+        """Intercepts of the outputs. They exist only if the model has no hidden units."""
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):
@@ -225,7 +226,7 @@ class RBMClassifier(
     def _label_sets(self, model, method, rows: Rows):
         """Return the distinct label vectors of the rows.
 
-        In rows with some missing labels, these are filled with the predictions of the model.
+        If some labels of a row are missing, they are replaced by the predictions of the model.
         """
         sets = label_sets_of(rows.visible)
         missing = np.isnan(rows.visible)
@@ -248,7 +249,8 @@ class RBMClassifier(
     def _warn_of_strong_couplings(self, rows: Rows) -> bool:
         """Warn if the weights W are so large that belief propagation is inaccurate.
 
-        Return True if the user interrupted this check; the model is trained and can be used.
+        Return True if the user interrupted this check, else False. In both cases the model is
+        trained and can be used.
         """
         if self.inference_ != "sum_product":
             return False
@@ -273,7 +275,10 @@ class RBMClassifier(
         return False
 
     def _joined_attributes(self, new: dict[str, Any], fitted: Fitted) -> dict[str, Any]:
-        """Return the attributes after another `partial_fit`: append curves, merge label sets."""
+        """Join the attributes of earlier calls of `partial_fit` with those of the latest call.
+
+        Curves are appended, and label sets are merged. Other attributes are taken from `new`.
+        """
         sets = np.vstack([self.label_sets_, new["label_sets_"]])
         return {
             **new,
@@ -308,9 +313,9 @@ def check_inference_cost(
 def automatic_batch_size(
     n_rows: int, full_batch_rows: int = _FULL_BATCH_ROWS, partial: bool = False
 ) -> int:
-    """Return the number of rows per step that ``batch_size="auto"`` stands for.
+    """Return the number of rows per step for ``batch_size="auto"``.
 
-    `partial_fit` takes mini-batches of few rows, too: it makes a single pass over them.
+    `partial_fit` uses mini-batches even for few rows, because it passes over the rows only once.
     """
     return n_rows if n_rows <= full_batch_rows and not partial else _BATCH_ROWS
 

@@ -153,7 +153,8 @@ class SSVMClassifier(PairwiseClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches, several=True),
-        # "hinge" assumes training with margins of single labels; "threshold" would need more fits.
+        # "hinge" is left out, because it assumes training with margins of single labels.
+        # "threshold" is left out, because it would need a fit for each fold.
         "decode": decoder_constraint(
             name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")
         ),
@@ -263,7 +264,7 @@ class SSVMClassifier(PairwiseClassifier):
         return self
 
     def _warn_of(self, fitted, method):
-        """Warn if training ended early, or if the label search was cut short."""
+        """Warn if training ended early, or if the label search reached its node limit."""
         state = f"a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g})"
         advice = "Scale X, lower C, or raise tol or max_iter."
         warn_of_early_end(fitted, "iteration", "iterations", self.max_iter, state, advice)

@@ -1,4 +1,4 @@
-"""Plan of a fit to sequences or graphs, which `ChainCRF` and `GraphCRF` share."""
+"""Preparation of a fit to sequences or graphs, for `ChainCRF` and `GraphCRF`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from skcrbm.targets.sequences import MISSING
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.options import is_auto
 
-# Value of alpha="auto" in `partial_fit`, or if there are too few rows for a search.
+# Value of alpha="auto" in `partial_fit`, or if there are too few sequences or graphs for a search.
 _PLAIN_ALPHA = 0.01
-# Advice of the warning about scales.
+# Advice that the warning about columns with different scales gives.
 _SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
-# The search for alpha="auto" holds out this share of the sequences or graphs. It needs at least
-# five of them, and uses no more than 2500: a penalty of the sum of all losses hardly depends on
-# their number.
+# The search for alpha="auto" holds out the share _HELD_OUT of the sequences or graphs. With fewer
+# than _LEAST_ROWS of them there is no search. With more than _MOST_ROWS, a random sample of this
+# size is used, because the best penalty on the sum of all losses hardly depends on their number.
 _HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
 
 
@@ -48,10 +48,11 @@ def structured_plan(
     resume: bool,
     partial: bool = False,
 ) -> tuple[Plan, float]:
-    """Return the plan of a fit (start, objective, penalty, solver), and alpha.
+    """Return the `Plan` of a fit, and alpha.
 
-    `batch` holds all sequences or graphs, and `objective` is a `StructuredObjective`. With
-    `resume`, `model` is the fitted model; `partial` is True in `partial_fit`.
+    `batch` holds all sequences or graphs, and `objective` is a `StructuredObjective`. `resume` is
+    True if training continues from `model`, which an earlier fit returned. `partial` is True in
+    `partial_fit`.
     """
     solver = resolve_solver(estimator.solver)
     if not (resume or issparse(batch.X)):
@@ -91,7 +92,7 @@ def structured_plan(
 
 
 def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
-    """Return the value of alpha="auto"."""
+    """Choose alpha by the loss of held-out sequences or graphs, or return a fixed value."""
     if partial or len(batch) < _LEAST_ROWS:
         return _PLAIN_ALPHA
     some = batch
@@ -103,7 +104,7 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
 
 
 def _mean_square(batch):
-    """Return the mean over rows of the sum of squares of all features."""
+    """Return the sum of squares of all features, divided by the number of sequences or graphs."""
     X = batch.X
     squares = X.multiply(X).sum() if hasattr(X, "multiply") else np.square(X, dtype=float).sum()
     return float(squares) / len(batch)

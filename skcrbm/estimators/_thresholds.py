@@ -17,6 +17,7 @@ from skcrbm.utils.columns import SCALES
 from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.warnings import warn_user
 
+# Default number of folds in the cross-validation of the thresholds.
 _N_FOLDS = 5
 
 
@@ -26,9 +27,9 @@ def update_thresholds(
     """Set `thresholds_` at the end of a fit with ``decode="threshold"``, unless y is 1-D.
 
     `fold_settings` returns the arguments X, `visible` and `changes` of
-    `cross_validated_thresholds`. If the user interrupts this cross-validation, or has interrupted
-    the fit before, the thresholds are 0.5 and a warning says so: the model itself is trained and
-    can predict.
+    `cross_validated_thresholds`. `interrupted` is True if the user interrupted the fit before. In
+    this case, or if the user interrupts the cross-validation, all thresholds are 0.5 and a warning
+    is given, because the model is trained and can predict.
     """
     if not estimator._targets.multilabel:
         return
@@ -55,11 +56,11 @@ def cross_validated_thresholds(
 
     For each fold, a copy of the estimator is fitted without the rows of the fold; the estimator
     itself does not change. `visible` (N, V) contains 0, 1 and NaN for missing labels. `changes`
-    maps names of parameters to other values for these copies, for example ``alpha="auto"`` to the
-    penalty that was found, so that the folds do not search again.
+    maps names of parameters to the values for the copies. For example, it replaces
+    ``alpha="auto"`` by the penalty that was found, so that the copies do not search again.
 
-    Raise a ValueError if fewer rows than folds have an observed label. An interrupt of a copy
-    raises a KeyboardInterrupt here, although an interrupted `fit` otherwise returns a fitted model.
+    A ValueError is raised if fewer rows than folds have an observed label. If the user interrupts
+    the fit of a copy, a KeyboardInterrupt is raised.
     """
     n_folds = int(rule.cv) if isinstance(rule.cv, Integral) else _N_FOLDS
     by_number = rule.cv is None or isinstance(rule.cv, Integral)
@@ -81,8 +82,10 @@ def cross_validated_thresholds(
         "verbose": False,
     }
     kind = type(estimator)
-    fresh = kind(**{**estimator.get_params(deep=False), **changes})  # without callbacks
-    with warnings.catch_warnings():  # the fit on all rows has given these warnings already
+    # The constructor is used instead of `clone`, so that the copy has no callbacks.
+    fresh = kind(**{**estimator.get_params(deep=False), **changes})
+    # Warnings that the fit on all rows has given already are not repeated.
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", SCALES)
         warnings.filterwarnings("ignore", ONE_VALUE)

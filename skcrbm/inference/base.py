@@ -24,6 +24,17 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.pickling import Versioned
 
 
+class ContradictionError(ValueError):
+    """Error raised if no state of a model has a positive weight and agrees with the evidence.
+
+    The attribute `model` is the index of the first such model.
+    """
+
+    def __init__(self, model: int):
+        super().__init__(f"model {model} has no state of positive weight that agrees with clamp")
+        self.model = model
+
+
 class MagnitudeError(ValueError):
     """Raised by `infer` if a field or coupling is too large or not finite."""
 

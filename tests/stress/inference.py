@@ -437,4 +437,4 @@ def run_case(rng, case):
 if __name__ == "__main__":
     poison_memory()
     poison_modules()
-    main("inference", run_case, 2000, __doc__)
+    main("inference", run_case, 1000, __doc__)

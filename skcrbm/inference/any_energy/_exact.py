@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skcrbm.energies.states import unchecked
-from skcrbm.inference.base import empty_result
+from skcrbm.inference.base import ContradictionError, empty_result
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -86,7 +86,7 @@ class _Enumerated:
         log_z: Any = logsumexp(self.score)
         self.log_z = float(log_z)
         if self.log_z == -np.inf:
-            raise ValueError(f"model {n} has no state of positive weight that agrees with clamp")
+            raise ContradictionError(int(n))
         self.probability = np.exp(self.score - self.log_z)
 
     def log_odds(self, reduce, score=None):

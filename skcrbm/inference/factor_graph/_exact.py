@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.states import log_odds_of_weights, strides_of
-from skcrbm.inference.base import empty_result
+from skcrbm.inference.base import ContradictionError, empty_result
 from skcrbm.inference.factor_graph._elimination import (
     LOG_MAX,
     LOG_SUM,
@@ -171,7 +171,7 @@ class _Model:
         total += self.offset
         if (total == -np.inf).any():
             row = self.rows[np.flatnonzero(total == -np.inf)[0]]
-            raise ValueError(f"model {row} has no state of positive weight that agrees with clamp")
+            raise ContradictionError(int(row))
         return total, conditionals
 
     def beliefs(self, conditionals, arithmetic, wanted=False):

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.inference.base import empty_result
+from skcrbm.inference.base import ContradictionError, empty_result
 from skcrbm.inference.factor_graph._buckets import (
     TreeSearch,
     can_eliminate,
@@ -65,9 +65,7 @@ def solve(method, energy, query):
             model = TableModel(own, scopes, tables)
             state, gap[n] = _search(method, model, budget, start[n : n + 1].copy())
         except ImpossibleModelError:
-            raise ValueError(
-                f"model {n} has no state of positive weight that agrees with clamp"
-            ) from None
+            raise ContradictionError(n) from None
         fields["n_iter"][n] = budget.used
         fields["assignment"][n] = state[: energy.n_variables]
 

@@ -1,0 +1,503 @@
+"""Constrained: predict labels that satisfy rules, with any classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logit, logsumexp
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, StrOptions
+
+from skcrbm.constraints._rules import LabelNumbers, Rule, Tables, enumerate_allowed, satisfies
+from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
+from skcrbm.inference import infer, sample
+from skcrbm.inference.base import ContradictionError
+from skcrbm.targets.kinds import label_output, make_targets
+from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
+from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.label_distribution import LabelDistribution
+from skcrbm.utils.labels import in_rows_of, indicator_by_name
+from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
+from skcrbm.utils.options import Integer, tags_of_inner
+from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.validation import check_count, check_same_length, count_rows
+from skcrbm.utils.warnings import warn_user
+
+# Probabilities are clipped to this distance from 0 and 1, so that a classifier that is certain of a
+# label cannot contradict a rule.
+_CLIP = 1e-9
+# Rows whose labels are inferred together.
+_ROWS = 1000
+# Largest number k for which the k most probable labels are a candidate.
+_MOST_TOP = 32
+_METRICS = {"expected_f1": "f1", "expected_jaccard": "jaccard"}
+
+
+class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
+    """Multi-label classifier whose predictions satisfy rules between labels.
+
+    The classifier is fitted without changes. Its distribution of the label vectors of a row is then
+    restricted to the vectors that satisfy all rules: probabilities, best label vectors and samples
+    are computed exactly under the rules, so that no prediction violates a rule.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Multi-label classifier with `predict_proba`. A fitted classifier inside
+        ``sklearn.frozen.FrozenEstimator`` is not fitted again.
+    rules : list of rules
+        Rules from `skcrbm.constraints`, such as ``Implies("beach", "sea")``.
+    decode : {"map", "expected_f1", "expected_jaccard"}, default="map"
+        Choice of the predicted label vector among the allowed vectors: "map" is the most probable
+        vector. The other rules choose the vector with the largest expected F1 or Jaccard index
+        over `n_samples` samples under the rules. The candidates are these samples, the most
+        probable vector, and, if they satisfy the rules, the k most probable labels for k up to 32.
+    n_samples : int, default=200
+        Number of samples of each row for the expected metrics.
+    random_state : int, RandomState or None, default=None
+        Seed of the samples, fixed in `fit`.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Fitted classifier.
+    is_joint_ : bool
+        True if the joint distribution of the classifier is restricted, and False if its
+        probabilities are combined as if the labels were independent without the rules. The joint
+        distribution is used if the classifier has one (`score_label_sets`) and there are at most
+        14 labels.
+    classes_ : ndarray (n_outputs,)
+        Indices of the labels.
+    label_names_ : ndarray of str (n_outputs,)
+        Names of the labels, if y is a data frame with names.
+
+    Notes
+    -----
+    If the joint distribution is not used, the labels are independent without the rules, with one
+    exception: a label with a parent in a `Hierarchy` has the probability
+    ``P(label | parent on) = p_label / p_parent`` (at most 1) from the predicted probabilities p. So
+    probabilities that agree with a tree of labels are kept as they are, and a small probability of
+    a child is not counted twice. If a label has several parents, the first parent counts.
+
+    The rules become tables of a factor graph, with counters
+    for rules about numbers of labels, and variable elimination answers all questions exactly. The
+    time depends on how the rules overlap: it is linear in the number of labels for trees and for
+    counts, and grows exponentially with the width of the graph. A tree of 1000 labels takes less
+    than a millisecond per row.
+
+    `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
+    contradict each other. It warns if labels of y violate the rules.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.multiclass import OneVsRestClassifier
+    >>> from skcrbm.constraints import Between, Constrained, Implies
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> X, Y = make_structured_labels(300, n_labels=4, random_state=0)
+    >>> Y[:, 1] |= Y[:, 0]  # label 0 implies label 1
+    >>> rules = [Implies(0, 1), Between([0, 1, 2, 3], 0, 3)]
+    >>> Y = Y[Y.sum(axis=1) <= 3]
+    >>> model = Constrained(OneVsRestClassifier(LogisticRegression()), rules)
+    >>> labels = model.fit(X[: len(Y)], Y).predict(X)
+    >>> bool((labels[:, 0] <= labels[:, 1]).all())
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit", "predict_proba"])],
+        "rules": [list, tuple],
+        "decode": [StrOptions({"map", *_METRICS})],
+        "n_samples": [Integer(1)],
+        "random_state": ["random_state"],
+    }
+
+    _targets: Any
+    _seed: int
+    is_joint_: bool
+
+    def __init__(
+        self,
+        estimator: Any,
+        rules: Any,
+        *,
+        decode: str = "map",
+        n_samples: int = 200,
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.estimator = estimator
+        self.rules = rules
+        self.decode = decode
+        self.n_samples = n_samples
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        inner = tags_of_inner(self.estimator)
+        if inner is not None:
+            tags.input_tags = inner.input_tags
+        return tags
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, sample_weight=None, **fit_params):
+        """Fit the classifier, and check the rules.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs of the classifier.
+        y : array-like of shape (n_samples, n_outputs)
+            0/1 labels. Missing labels may be NaN if the classifier supports them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for the classifier.
+        **fit_params : dict
+            Further arguments of the classifier's `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If an argument is invalid, or the rules contradict each other.
+        """
+        targets = make_targets(y, estimator=self)
+        targets.require_multilabel(type(self).__name__)
+        check_same_length(X, y, sample_weight)
+        numbers = LabelNumbers(targets.n_visible, targets.names)
+        self._targets = targets
+        self._tables = _compiled(self.rules, numbers)
+        _require_consistent(self.rules, numbers, self._tables)
+        y = targets.for_classifier(y)
+        visible = targets.encode(y)
+        complete = visible[~np.isnan(visible).any(axis=1)]
+        n_violations = int((~satisfies(self._tables, complete)).sum())
+        if n_violations:
+            warn_user(
+                f"{n_violations} of {len(complete)} complete rows of y violate the rules; their "
+                "labels have probability 0 under the fitted model"
+            )
+        if sample_weight is not None:
+            fit_params = {**fit_params, "sample_weight": sample_weight}
+        with explained_fit(self.estimator, y):
+            self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
+        self.classes_ = targets.classes
+        joint = LabelDistribution(self.estimator_, targets.n_visible).is_joint
+        self.is_joint_ = joint and targets.n_visible <= AUTO_ALL_LABEL_SETS
+        self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        for name in ("n_features_in_", "feature_names_in_"):
+            vars(self).pop(name, None)
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    # ----------------------------------------------------------------------------- predictions
+
+    @label_output
+    def predict(self, X, y_known=None):
+        """Predict label vectors that satisfy the rules.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels that are known beforehand, and NaN for the other labels. Data frames are matched
+            to the labels by column name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs)
+
+        Raises
+        ------
+        ValueError
+            If the known labels of a row contradict the rules.
+        """
+        check_outer_fitted(self)
+        self._validate_params()
+        known = self._known(X, y_known)
+        parts = list(self._parts(X, known))
+        best = np.concatenate([part.best() for part in parts])
+        if self.decode == "map":
+            return best
+        proba = np.concatenate([part.marginals() for part in parts])
+        drawn = self._draw(X, known, self.n_samples, self._seed)
+        top = self._allowed_top(proba, best)
+        return _best_of_samples(drawn, top, _METRICS[self.decode])
+
+    @label_output
+    def predict_proba(self, X, y_known=None):
+        """Return the probabilities P(y_i = 1 | x, rules) of shape (n_samples, n_outputs).
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        """
+        check_outer_fitted(self)
+        known = self._known(X, y_known)
+        return np.concatenate([part.marginals() for part in self._parts(X, known)])
+
+    def sample(self, X, n_samples=1, y_known=None, random_state=None):
+        """Draw label vectors (n_samples_of_X, n_samples, n_outputs) that satisfy the rules.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        n_samples : int, default=1
+            Number of draws for each row.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws.
+        """
+        check_outer_fitted(self)
+        n_samples = check_count("n_samples", n_samples)
+        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        return self._draw(X, self._known(X, y_known), n_samples, seed)
+
+    def score_samples(self, X, y):
+        """Return the log-probability (n_samples,) of the label vectors y, -inf if they violate.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs)
+            Complete 0/1 labels.
+        """
+        check_outer_fitted(self)
+        labels = indicator_by_name(y, self._targets.names, self._targets.n_visible)
+        check_same_length(X, labels)
+        if np.isnan(labels).any():
+            raise ValueError("y must be complete: it holds NaN")
+        parts = self._parts(X, None)
+        found = [part.log_proba(labels[part.rows]) for part in parts]
+        return np.where(satisfies(self._tables, labels), np.concatenate(found), -np.inf)
+
+    def satisfies(self, y):
+        """Return True (n_samples,) for the rows of complete 0/1 labels that satisfy the rules."""
+        check_outer_fitted(self)
+        labels = indicator_by_name(y, self._targets.names, self._targets.n_visible)
+        return satisfies(self._tables, labels)
+
+    def _allowed_top(self, proba, best):
+        """Return candidates (N, C, L): `best` (N, L), and the k most probable labels of each row.
+
+        If k labels violate the rules, `best` takes their place.
+        """
+        n_labels = proba.shape[1]
+        rank = np.argsort(np.argsort(-proba, axis=1, kind="stable"), axis=1)
+        found = [best]
+        for k in range(1, min(n_labels, _MOST_TOP) + 1):
+            labels = (rank < k).astype(np.int64)
+            found.append(np.where(satisfies(self._tables, labels)[:, None], labels, best))
+        return np.stack(found, axis=1)
+
+    def _known(self, X, y_known):
+        return self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
+
+    def _parts(self, X, known):
+        """Yield the restricted distributions of blocks of rows."""
+        distribution = LabelDistribution(self.estimator_, self._targets.n_visible)
+        if self.is_joint_:
+            allowed = enumerate_allowed(self._tables)
+            number = allowed @ (1 << np.arange(self._targets.n_visible)[::-1])
+            for rows, log_p in distribution.tables(X, known):
+                held = None if known is None else known[rows]
+                yield _Listed(rows, log_p[:, number], allowed, held)
+            return
+        proba = distribution.marginals(X)
+        for rows in row_chunks(len(proba), _ROWS):
+            held = None if known is None else known[rows]
+            log_odds = _fields(proba[rows], self._tables.parent)
+            yield _Eliminated(rows, self._energy(log_odds), log_odds, held)
+
+    def _draw(self, X, known, n_samples, seed):
+        rng = np.random.RandomState(seed)
+        parts = self._parts(X, known)
+        return np.concatenate([part.draw(n_samples, rng) for part in parts])
+
+    def _energy(self, log_odds):
+        """Return the factor graph of the rules, with the log-odds (n, L) of the labels."""
+        n_states = np.array(self._tables.n_states)
+        by_shape: dict[tuple, list] = {}
+        for scope, table in self._tables.tables:
+            by_shape.setdefault(table.shape, []).append((scope, table))
+        factors = [
+            TableFactors([scope for scope, _ in group], np.stack([table for _, table in group]))
+            for group in by_shape.values()
+        ]
+        if (n_states == 2).all():
+            factors = [
+                TableFactors(f.variables, f.log_potentials.reshape(len(f.variables), -1))
+                for f in factors
+            ]
+            counters = np.zeros((len(log_odds), len(n_states) - log_odds.shape[1]))
+            return FactorGraphEnergy(factors, np.hstack([log_odds, counters]))
+        field = np.zeros((len(log_odds), len(n_states), int(n_states.max())))
+        field[:, : log_odds.shape[1], 1] = log_odds
+        return CategoricalGraphEnergy(factors, field, n_states=n_states)
+
+
+class _Listed:
+    """Distribution of a block of rows over the listed allowed label vectors."""
+
+    def __init__(self, rows, log_p, vectors, known):
+        self.rows, self.vectors = rows, vectors
+        if known is not None:
+            agrees = (np.isnan(known[:, None]) | (known[:, None] == vectors)).all(axis=2)
+            if not agrees.any(axis=1).all():
+                raise _impossible(rows, int(np.flatnonzero(~agrees.any(axis=1))[0]))
+            log_p = np.where(agrees, log_p, -np.inf)
+        # A row may have -inf for all allowed vectors; then all of them are equally probable.
+        lost = ~(log_p > -np.inf).any(axis=1)
+        log_p = np.where(lost[:, None], 0.0, log_p)
+        self.log_p = log_p - logsumexp(log_p, axis=1, keepdims=True)
+
+    def best(self):
+        return self.vectors[self.log_p.argmax(axis=1)].astype(np.int64)
+
+    def marginals(self):
+        return np.exp(self.log_p) @ self.vectors
+
+    def draw(self, n_samples, rng):
+        cumulative = np.exp(self.log_p).cumsum(axis=1)
+        u = rng.random_sample((len(cumulative), n_samples)) * cumulative[:, -1:]
+        index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
+        return self.vectors[np.minimum(index, len(self.vectors) - 1)]
+
+    def log_proba(self, labels):
+        same = (labels[:, None] == self.vectors).all(axis=2)
+        found = np.where(same, self.log_p, -np.inf)
+        return found.max(axis=1, initial=-np.inf)
+
+
+class _Eliminated:
+    """Distribution of a block of rows as a factor graph, answered by variable elimination."""
+
+    def __init__(self, rows, energy, log_odds, known):
+        self.rows, self.energy, self.log_odds = rows, energy, log_odds
+        self.n_labels = log_odds.shape[1]
+        self.clamp = None
+        if known is not None:
+            free = np.full((len(known), energy.n_variables - self.n_labels), np.nan)
+            self.clamp = np.hstack([known, free])
+
+    def _ask(self, returns):
+        try:
+            return infer(self.energy, "exact", returns=returns, clamp=self.clamp)
+        except ContradictionError as error:
+            raise _impossible(self.rows, error.model) from None
+
+    def best(self):
+        found = self._ask("map").assignment
+        return found[:, : self.n_labels].astype(np.int64)
+
+    def marginals(self):
+        found = self._ask("marginals").marginals
+        found = found[..., 1] if found.ndim == 3 else found
+        return found[:, : self.n_labels].astype(np.float64)
+
+    def draw(self, n_samples, rng):
+        seed = rng.randint(np.iinfo(np.int32).max)
+        options = {"n_samples": n_samples, "clamp": self.clamp, "random_state": seed}
+        try:
+            drawn = sample(self.energy, "exact", **options)
+        except ContradictionError as error:
+            raise _impossible(self.rows, error.model) from None
+        return drawn[:, :, : self.n_labels].astype(np.int8)
+
+    def log_proba(self, labels):
+        own = (labels * self.log_odds).sum(axis=1)
+        return own - self._ask("log_partition").log_partition
+
+
+def _fields(proba, parent):
+    """Return the fields (n, L) of labels with probabilities (n, L), given the parents (L,).
+
+    The distribution without rules is a product of P(label), or P(label | parent on) of labels with
+    a parent. If the parent is off, the label is off: so the parent's field has the logarithm of the
+    probability that the label is off although the parent is on.
+    """
+    p = np.clip(proba, _CLIP, 1 - _CLIP)
+    child = np.flatnonzero(parent >= 0)
+    given = p.copy()
+    given[:, child] = np.clip(p[:, child] / p[:, parent[child]], _CLIP, 1 - _CLIP)
+    fields = logit(given)
+    np.add.at(fields, (slice(None), parent[child]), np.log1p(-given[:, child]))
+    return fields
+
+
+def _compiled(rules, numbers) -> Tables:
+    """Return the tables of the rules, or raise a ValueError if a rule is invalid."""
+    tables = Tables(numbers.n_labels)
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise ValueError(
+                f"rules should hold rules of skcrbm.constraints, such as Implies('a', 'b'); got "
+                f"{rule!r}"
+            )
+        rule.add_to(tables, numbers)
+    return tables
+
+
+def _require_consistent(rules, numbers, tables) -> None:
+    """Raise a ValueError if the rules are too wide, or name rules that contradict each other."""
+    try:
+        if _is_possible(tables):
+            return
+    except ValueError as error:
+        raise ValueError(
+            "rules overlap too much for exact answers; leave out rules that share many labels with "
+            f"other rules, or shorten them. Cause: {error}"
+        ) from error
+    kept = list(rules)
+    for rule in list(rules):  # leave out each rule that the contradiction does not need
+        fewer = [r for r in kept if r is not rule]
+        if not _is_possible(_compiled(fewer, numbers)):
+            kept = fewer
+    named = "; ".join(map(repr, kept))
+    raise ValueError(f"rules contradict each other: no label vector satisfies {named}")
+
+
+def _is_possible(tables):
+    probe = Constrained(None, [])
+    probe._tables = tables
+    try:
+        infer(probe._energy(np.zeros((1, tables.n_labels))), "exact", returns="log_partition")
+    except ContradictionError:
+        return False
+    return True
+
+
+def _impossible(rows, index):
+    """Return the error about known labels that contradict the rules; `index` is in the block."""
+    return ValueError(f"y_known contradicts the rules in row {rows.start + index}")
+
+
+def _best_of_samples(drawn, others, metric):
+    """Return the best candidate (N, L), by its mean metric over the samples `drawn` (N, S, L).
+
+    The candidates are `others` (N, C, L) and the samples.
+    """
+    n, n_samples, n_labels = drawn.shape
+    result = np.empty((n, n_labels), np.int64)
+    n_candidates = n_samples + others.shape[1]
+    size = max(1, BLOCK_ENTRIES // (n_candidates * max(n_samples, n_labels)))
+    for rows in row_chunks(n, size):
+        judges = drawn[rows].astype(np.float64)
+        candidates = np.concatenate([others[rows], drawn[rows]], axis=1).astype(np.float64)
+        both = candidates @ judges.transpose(0, 2, 1)
+        sizes = candidates.sum(axis=2)[:, :, None] + judges.sum(axis=2)[:, None, :]
+        whole = sizes / 2 if metric == "f1" else sizes - both
+        value = np.where(sizes > 0, both / np.maximum(whole, 0.5), 0.0).mean(axis=2)
+        chosen = (value >= value.max(axis=1, keepdims=True) - 1e-12).argmax(axis=1)
+        result[rows] = candidates[np.arange(len(chosen)), chosen]
+    return result

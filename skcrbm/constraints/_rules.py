@@ -1,0 +1,365 @@
+"""Rules between labels, and their form as tables of a factor graph."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+# A clause or count over at most this many labels is a single table; longer rules are chains of
+# tables with counters between them.
+_SINGLE_TABLE = 4
+# Largest number of labels of `Allowed`: its table has 2^16 entries.
+_MAX_ALLOWED = 16
+
+
+class Tables:
+    """Tables of a set of rules over L labels and, behind them, variables that count labels.
+
+    Each table has the value 0 for allowed combinations of its variables, and -inf for others.
+    """
+
+    def __init__(self, n_labels: int):
+        self.n_labels = n_labels
+        self.n_states = [2] * n_labels
+        self.tables: list[tuple[tuple[int, ...], np.ndarray]] = []
+        #: First parent (L,) of each label in a `Hierarchy`, -1 without a parent.
+        self.parent = np.full(n_labels, -1)
+
+    def add(self, scope: Iterable[int], allowed: np.ndarray) -> None:
+        """Add a table over the variables of `scope`, with True for allowed combinations."""
+        self.tables.append((tuple(scope), np.where(allowed, 0.0, -np.inf)))
+
+    def add_parent(self, parent: int, child: int) -> None:
+        """Note the parent of a label, unless it has one or is above `parent`."""
+        above = parent
+        while above >= 0 and above != child:
+            above = self.parent[above]
+        if self.parent[child] < 0 and above < 0:
+            self.parent[child] = parent
+
+    def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:
+        """Require that between `low` and `high` of the literals are true.
+
+        Literal j is true if label ``labels[j]`` has the value ``values[j]`` (0 or 1).
+        """
+        n = len(labels)
+        if n <= _SINGLE_TABLE:
+            states = np.indices((2,) * n).reshape(n, -1)
+            count = (states == np.reshape(values, (-1, 1))).sum(axis=0)
+            self.add(labels, ((count >= low) & (count <= high)).reshape((2,) * n))
+            return
+        # Larger counts need not be told apart: up to `top` they count, then they stay.
+        top = high + 1 if high < n else low
+        before = None
+        for label, value in zip(labels, values):
+            counts = np.arange(top + 1)
+            step = np.minimum(counts[:, None] + (np.arange(2) == value), top)
+            allowed = step[:, :, None] == counts
+            self.n_states.append(top + 1)
+            after = len(self.n_states) - 1
+            if before is None:  # nothing has been counted yet
+                self.add((label, after), allowed[0])
+            else:
+                self.add((before, label, after), allowed)
+            before = after
+        counts = np.arange(top + 1)
+        assert before is not None
+        self.add((before,), (counts >= low) & (counts <= high))
+
+
+class Rule(ABC):
+    """Base class of rules. `Constrained` takes a list of them."""
+
+    @abstractmethod
+    def add_to(self, tables: Tables, number_of: LabelNumbers) -> None:
+        """Add the rule to `tables`; `number_of` finds the index of a label."""
+
+
+class LabelNumbers:
+    """Finds the indices of labels that are given by name or by index."""
+
+    def __init__(self, n_labels: int, names: Sequence | None):
+        self.n_labels = n_labels
+        self.by_name = {} if names is None else {name: i for i, name in enumerate(names)}
+
+    def __call__(self, label: Any, rule: Rule) -> int:
+        """Return the index of a label, or raise a ValueError that names the rule."""
+        if label in self.by_name:
+            return self.by_name[label]
+        integer = isinstance(label, (int, np.integer)) and not isinstance(label, (bool, np.bool_))
+        if integer and 0 <= label < self.n_labels:
+            return int(label)
+        known = ", ".join(map(repr, list(self.by_name)[:10])) or "y has no names"
+        raise ValueError(
+            f"rules holds {rule!r}, but {label!r} is not a label; labels are indices from 0 to "
+            f"{self.n_labels - 1} or names: {known}"
+        )
+
+    def all_of(self, labels: Any, rule: Rule) -> list[int]:
+        """Return the indices of several distinct labels."""
+        if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+            raise ValueError(f"rules holds {rule!r}, whose labels should be a list")
+        found = [self(label, rule) for label in labels]
+        if len(set(found)) < len(found):
+            raise ValueError(f"rules holds {rule!r}, which names a label twice")
+        return found
+
+
+@dataclass(frozen=True)
+class Implies(Rule):
+    """If all labels of `given` are on, all labels of `then` are on.
+
+    Parameters
+    ----------
+    given, then : label or list of labels
+        Labels, by name or index.
+
+    Examples
+    --------
+    >>> from skcrbm.constraints import Implies
+    >>> rule = Implies("beach", "sea")
+    >>> rule = Implies(["snow", "person"], "winter sports")
+    """
+
+    given: Any
+    then: Any
+
+    def add_to(self, tables, number_of):
+        """Add a clause for each label of `then`."""
+        given = number_of.all_of(_listed(self.given), self)
+        for label in number_of.all_of(_listed(self.then), self):
+            if label in given:
+                continue
+            values = np.array([0] * len(given) + [1])
+            tables.add_count([*given, label], values, 1, len(values))
+
+
+@dataclass(frozen=True)
+class Clause(Rule):
+    """At least one label of `on` is on, or at least one label of `off` is off.
+
+    Parameters
+    ----------
+    on, off : list of labels, default=()
+        Labels, by name or index.
+
+    Examples
+    --------
+    >>> from skcrbm.constraints import Clause
+    >>> rule = Clause(on=["day", "night"])  # one of them, or both
+    """
+
+    on: Any = ()
+    off: Any = ()
+
+    def add_to(self, tables, number_of):
+        """Add the clause."""
+        on, off = number_of.all_of(self.on, self), number_of.all_of(self.off, self)
+        if set(on) & set(off):
+            return  # always true
+        if not on and not off:
+            raise ValueError("rules holds a Clause without labels, which is never true")
+        values = np.array([1] * len(on) + [0] * len(off))
+        tables.add_count([*on, *off], values, 1, len(values))
+
+
+@dataclass(frozen=True)
+class Between(Rule):
+    """Between `low` and `high` of the labels are on.
+
+    ``Between(labels, 0, k)`` is "at most k", ``Between(labels, k)`` "at least k", and
+    ``Between(labels, k, k)`` "exactly k".
+
+    Parameters
+    ----------
+    labels : list of labels
+        Labels, by name or index.
+    low : int, default=0
+        Smallest number of labels that are on.
+    high : int or None, default=None
+        Largest number of labels that are on. None means no limit.
+
+    Examples
+    --------
+    >>> from skcrbm.constraints import Between
+    >>> rule = Between(["spring", "summer", "autumn", "winter"], 1, 1)  # exactly one season
+    """
+
+    labels: Any
+    low: int = 0
+    high: int | None = None
+
+    def add_to(self, tables, number_of):
+        """Add the counter."""
+        labels = number_of.all_of(self.labels, self)
+        high = len(labels) if self.high is None else min(int(self.high), len(labels))
+        if not 0 <= self.low <= high:
+            raise ValueError(
+                f"rules holds {self!r}, which is never true for {len(labels)} labels; low and high "
+                "must satisfy 0 <= low <= high, and low may not exceed the number of labels"
+            )
+        tables.add_count(labels, np.ones(len(labels), int), int(self.low), high)
+
+
+@dataclass(frozen=True)
+class Excludes(Rule):
+    """At most one of the labels is on.
+
+    Parameters
+    ----------
+    labels : list of labels
+        Labels, by name or index.
+
+    Examples
+    --------
+    >>> from skcrbm.constraints import Excludes
+    >>> rule = Excludes(["indoor", "outdoor"])
+    """
+
+    labels: Any
+
+    def add_to(self, tables, number_of):
+        """Add a counter up to one label."""
+        labels = number_of.all_of(self.labels, self)
+        tables.add_count(labels, np.ones(len(labels), int), 0, min(1, len(labels)))
+
+
+@dataclass(frozen=True)
+class Hierarchy(Rule):
+    """A label is on only if its parents are on, in a tree or any acyclic graph of labels.
+
+    Parameters
+    ----------
+    edges : list of pairs (parent, child), or dict {child: parent}
+        Labels, by name or index. A label may have several parents, all of which must be on.
+
+    Examples
+    --------
+    >>> from skcrbm.constraints import Hierarchy
+    >>> rule = Hierarchy({"dog": "mammal", "cat": "mammal", "mammal": "animal"})
+    """
+
+    edges: Any
+
+    def add_to(self, tables, number_of):
+        """Add a table for each pair of a parent and a child."""
+        edges = self.edges
+        if isinstance(edges, Mapping):
+            edges = [(parent, child) for child, parent in edges.items()]
+        allowed = np.array([[True, False], [True, True]])  # parent, child
+        for edge in edges:
+            if isinstance(edge, (str, bytes)) or len(edge) != 2:
+                raise ValueError(
+                    f"rules holds a Hierarchy with {edge!r} in place of a pair (parent, child)"
+                )
+            parent, child = number_of(edge[0], self), number_of(edge[1], self)
+            if parent == child:
+                raise ValueError(
+                    f"rules holds a Hierarchy with a label as its own parent: {edge!r}"
+                )
+            tables.add((parent, child), allowed)
+            tables.add_parent(parent, child)
+
+
+@dataclass(frozen=True)
+class Forbidden(Rule):
+    """A combination of values of some labels does not occur.
+
+    Parameters
+    ----------
+    values : dict {label: 0 or 1}
+        The forbidden combination; labels by name or index.
+
+    Examples
+    --------
+    >>> from skcrbm.constraints import Forbidden
+    >>> rule = Forbidden({"indoor": 1, "sky": 1, "window": 0})
+    """
+
+    values: Any
+
+    def add_to(self, tables, number_of):
+        """Add the clause that at least one label has another value."""
+        if not isinstance(self.values, Mapping) or not self.values:
+            raise ValueError(
+                f"rules holds {self!r}, whose values should be a dict {{label: 0 or 1}}"
+            )
+        labels = number_of.all_of(list(self.values), self)
+        values = np.array(list(self.values.values()))
+        if not np.isin(values, (0, 1)).all():
+            raise ValueError(f"rules holds {self!r}, whose values should be 0 or 1")
+        tables.add_count(labels, 1 - values.astype(int), 1, len(labels))
+
+
+@dataclass(frozen=True)
+class Allowed(Rule):
+    """Only the listed combinations of values of some labels occur.
+
+    Parameters
+    ----------
+    labels : list of labels
+        Up to 16 labels, by name or index.
+    rows : array-like of shape (n_rows, n_labels)
+        Allowed combinations of 0 and 1, a row each.
+
+    Examples
+    --------
+    >>> from skcrbm.constraints import Allowed
+    >>> rule = Allowed(["low", "middle", "high"], [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    """
+
+    labels: Any
+    rows: Any
+
+    def add_to(self, tables, number_of):
+        """Add the table."""
+        labels = number_of.all_of(self.labels, self)
+        rows = np.atleast_2d(np.asarray(self.rows))
+        if len(labels) > _MAX_ALLOWED:
+            raise ValueError(
+                f"rules holds an Allowed of {len(labels)} labels; the limit is {_MAX_ALLOWED}"
+            )
+        if rows.shape[1:] != (len(labels),) or not np.isin(rows, (0, 1)).all():
+            raise ValueError(
+                f"rules holds an Allowed whose rows should hold 0 and 1 for each of its "
+                f"{len(labels)} labels"
+            )
+        allowed = np.zeros((2,) * len(labels), bool)
+        allowed[tuple(rows.astype(int).T)] = True
+        tables.add(labels, allowed)
+
+
+def _listed(labels):
+    """Return a single label as a list, and a list of labels unchanged."""
+    single = isinstance(labels, (str, bytes)) or not isinstance(labels, (list, tuple, set))
+    return [labels] if single else list(labels)
+
+
+def satisfies(tables: Tables, labels: np.ndarray) -> np.ndarray:
+    """Return True (N,) for the rows of 0/1 labels (N, L) that satisfy all rules.
+
+    Counters have a single possible value for each row, which is computed table by table.
+    """
+    n = len(labels)
+    values = np.zeros((n, len(tables.n_states)), np.int64)
+    values[:, : tables.n_labels] = labels
+    good = np.ones(n, bool)
+    for scope, table in tables.tables:
+        counter = scope[-1]
+        if counter >= tables.n_labels and len(scope) > 1:
+            step = np.argmax(table == 0.0, axis=-1)
+            values[:, counter] = step[tuple(values[:, scope[:-1]].T)]
+        else:
+            good &= table[tuple(values[:, scope].T)] == 0.0
+    return good
+
+
+def enumerate_allowed(tables: Tables) -> np.ndarray:
+    """Return all 0/1 label vectors (n_allowed, L) that satisfy the rules, for few labels."""
+    vectors = np.array(list(product((0, 1), repeat=tables.n_labels)), np.int8)
+    return vectors[satisfies(tables, vectors)]

@@ -1,0 +1,313 @@
+"""Rules between labels: against brute force, and the promises of Constrained."""
+
+import pickle
+import time
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+
+from skcrbm import CRBMClassifier
+from skcrbm.constraints import (
+    Allowed,
+    Between,
+    Clause,
+    Constrained,
+    Excludes,
+    Forbidden,
+    Hierarchy,
+    Implies,
+)
+from skcrbm.constraints._rules import LabelNumbers, Tables, satisfies
+from skcrbm.datasets import make_structured_labels
+
+
+class Given(ClassifierMixin, BaseEstimator):
+    """A classifier whose probabilities are the columns of X."""
+
+    def fit(self, X, y):
+        self.classes_ = np.arange(y.shape[1])
+        return self
+
+    def predict_proba(self, X):
+        return np.asarray(X)
+
+
+def holds(rule, v):
+    """Return whether a label vector satisfies a rule, from the words of its docstring."""
+    if isinstance(rule, Implies):
+        given = rule.given if isinstance(rule.given, list) else [rule.given]
+        then = rule.then if isinstance(rule.then, list) else [rule.then]
+        return not all(v[i] for i in given) or all(v[i] for i in then)
+    if isinstance(rule, Clause):
+        return any(v[i] for i in rule.on) or any(not v[i] for i in rule.off)
+    if isinstance(rule, Between):
+        high = len(rule.labels) if rule.high is None else rule.high
+        return rule.low <= sum(v[i] for i in rule.labels) <= high
+    if isinstance(rule, Excludes):
+        return sum(v[i] for i in rule.labels) <= 1
+    if isinstance(rule, Hierarchy):
+        return all(not v[child] or v[parent] for parent, child in rule.edges)
+    if isinstance(rule, Forbidden):
+        return any(v[i] != value for i, value in rule.values.items())
+    return [v[i] for i in rule.labels] in [list(row) for row in rule.rows]
+
+
+def random_rule(rng, n):
+    def some(least=1, most=None):
+        size = int(rng.integers(least, min(n, most or n) + 1))
+        return [int(i) for i in rng.permutation(n)[:size]]
+
+    kind = rng.integers(7)
+    if kind == 0:
+        labels = some(2)
+        cut = int(rng.integers(1, len(labels)))
+        return Implies(labels[:cut], labels[cut:])
+    if kind == 1:
+        labels = some(1)
+        cut = int(rng.integers(0, len(labels) + 1))
+        return Clause(labels[:cut], labels[cut:])
+    if kind == 2:
+        labels = some(1)
+        low = int(rng.integers(0, len(labels) + 1))
+        high = int(rng.integers(low, len(labels) + 1))
+        return Between(labels, low, high if rng.random() < 0.8 else None)
+    if kind == 3:
+        return Excludes(some(1))
+    if kind == 4:
+        order = some(2)
+        edges = [(order[int(rng.integers(k))], order[k]) for k in range(1, len(order))]
+        return Hierarchy(edges)
+    if kind == 5:
+        return Forbidden({i: int(rng.integers(2)) for i in some(1)})
+    labels = some(1, 4)
+    rows = [r for r in product((0, 1), repeat=len(labels)) if rng.random() < 0.7]
+    return Allowed(labels, [list(r) for r in rows] or [[1] * len(labels)])
+
+
+def base_weights(p, parent, vectors):
+    """Return the probabilities of label vectors without rules, from the words of the Notes."""
+    weight = np.ones(len(vectors))
+    for label, above in enumerate(parent):
+        on = vectors[:, label] == 1
+        if above < 0:
+            weight *= np.where(on, p[label], 1 - p[label])
+        else:
+            given = min(p[label] / p[above], 1 - 1e-9)
+            with_parent = np.where(on, given, 1 - given)
+            weight *= np.where(vectors[:, above] == 1, with_parent, ~on)
+    return weight
+
+
+def check_random_rules(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 9))
+    rules = [random_rule(rng, n) for _ in range(int(rng.integers(1, 5)))]
+    vectors = np.array(list(product((0, 1), repeat=n)))
+    allowed = np.array([all(holds(rule, v) for rule in rules) for v in vectors])
+    tables = Tables(n)
+    for rule in rules:
+        rule.add_to(tables, LabelNumbers(n, None))
+    np.testing.assert_array_equal(satisfies(tables, vectors), allowed)
+    P = rng.random((3, n))
+    model = Constrained(Given(), rules, n_samples=300, random_state=0)
+    if not allowed.any():
+        with pytest.raises(ValueError, match="rules contradict each other"):
+            model.fit(P, np.ones((3, n), int))
+        return
+    Y = vectors[allowed][rng.integers(allowed.sum(), size=3)]
+    model.fit(P, Y)
+    labels, proba = model.predict(P), model.predict_proba(P)
+    drawn, scores = model.sample(P, 5, random_state=0), model.score_samples(P, Y)
+    known = np.where(rng.random((3, n)) < 0.3, Y, np.nan)
+    given = model.predict_proba(P, known)
+    for r in range(3):
+        weight = base_weights(P[r], tables.parent, vectors) * allowed
+        np.testing.assert_allclose(proba[r], weight @ vectors / weight.sum(), atol=1e-8)
+        best = (vectors == labels[r]).all(axis=1)
+        assert weight[best][0] == pytest.approx(weight.max())
+        assert all(any((v == w).all() for w in vectors[allowed]) for v in drawn[r])
+        mine = weight[(vectors == Y[r]).all(axis=1)][0] / weight.sum()
+        assert scores[r] == pytest.approx(np.log(mine), abs=1e-7)
+        agrees = weight * (np.isnan(known[r]) | (vectors == known[r])).all(axis=1)
+        np.testing.assert_allclose(given[r], agrees @ vectors / agrees.sum(), atol=1e-8)
+    if not allowed.all():
+        assert model.score_samples(P[:1], vectors[~allowed][:1])[0] == -np.inf
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_random_rules_against_brute_force(first):
+    for seed in range(first, first + 20):
+        check_random_rules(seed)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(1000, 3000, 500))
+def test_many_random_rules(first):
+    for seed in range(first, first + 500):
+        check_random_rules(seed)
+
+
+def test_probabilities_that_agree_with_a_tree_are_kept():
+    rng = np.random.default_rng(0)
+    parent = [-1, 0, 0, 1, 1, 2, -1, 6]
+    P = rng.random((50, 8))
+    for label, above in enumerate(parent):
+        if above >= 0:
+            P[:, label] *= P[:, above]
+    edges = {label: above for label, above in enumerate(parent) if above >= 0}
+    model = Constrained(Given(), [Hierarchy(edges)]).fit(P, np.zeros((50, 8), int))
+    np.testing.assert_allclose(model.predict_proba(P), P, atol=1e-7)
+    P[:, 3] = 0.9  # more probable than its parent: the parent decides
+    assert (model.predict_proba(P)[:, 3] <= model.predict_proba(P)[:, 1] + 1e-9).all()
+
+
+@pytest.mark.parametrize("metric", ["expected_f1", "expected_jaccard"])
+def test_expected_metrics(metric):
+    rng = np.random.default_rng(0)
+    P = rng.random((4, 5))
+    rules = [Excludes([0, 1, 2]), Implies(3, 4)]
+    vectors = np.array(list(product((0, 1), repeat=5)))
+    allowed = vectors[[all(holds(rule, v) for rule in rules) for v in vectors]]
+    model = Constrained(Given(), rules, decode=metric, n_samples=3000, random_state=0)
+    labels = model.fit(P, allowed[:4]).predict(P)
+    assert model.satisfies(labels).all()
+    both = allowed @ allowed.T
+    sizes = allowed.sum(axis=1)[:, None] + allowed.sum(axis=1)
+    whole = sizes / 2 if metric == "expected_f1" else sizes - both
+    value = np.divide(both, whole, out=np.zeros(both.shape), where=whole > 0)
+    for p, v in zip(P, labels):
+        weight = np.where(allowed == 1, p, 1 - p).prod(axis=1)
+        expected = value @ weight / weight.sum()
+        mine = expected[(allowed == v).all(axis=1)][0]
+        assert mine > expected.max() - 0.02
+
+
+def test_joint_models_keep_their_distribution():
+    X, Y = make_structured_labels(200, n_labels=5, random_state=0)
+    Y[:, 1] |= Y[:, 0]
+    joint = CRBMClassifier(n_hidden=3, alpha=0.01, max_iter=30, random_state=0).fit(X, Y)
+    model = Constrained(FrozenEstimator(joint), [Implies(0, 1), Between(range(5), 1)]).fit(X, Y)
+    assert model.is_joint_
+    vectors = np.array(list(product((0, 1), repeat=5)), np.int8)
+    allowed = (vectors[:, 0] <= vectors[:, 1]) & vectors.any(axis=1)
+    log_p = joint.score_label_sets(X[:20], vectors)
+    weight = np.exp(log_p) * allowed
+    weight /= weight.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X[:20]), weight @ vectors, atol=1e-8)
+    np.testing.assert_array_equal(model.predict(X[:20]), vectors[weight.argmax(axis=1)])
+    share = model.sample(X[:1], 4000, random_state=0)[0].mean(axis=0)
+    np.testing.assert_allclose(share, weight[0] @ vectors, atol=0.04)
+    known = np.full((20, 5), np.nan)
+    known[:, 0] = 1
+    held = weight * vectors[:, 0]
+    expected = held @ vectors / held.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X[:20], known), expected, atol=1e-8)
+
+
+def test_a_tree_of_a_thousand_labels_is_fast():
+    rng = np.random.default_rng(0)
+    parent = [max(0, (i - 1) // 4) for i in range(1, 1000)]
+    rule = Hierarchy([(p, i + 1) for i, p in enumerate(parent)])
+    P = rng.beta(1, 3, (500, 1000))
+    model = Constrained(Given(), [rule]).fit(P[:1], np.zeros((1, 1000), int))
+    model.predict_proba(P[:2])
+    start = time.process_time()
+    proba = model.predict_proba(P)
+    assert (time.process_time() - start) / 500 < 5e-3  # 0.7 ms on an idle machine
+    children = np.arange(1, 1000)
+    assert (proba[:, children] <= proba[:, parent] + 1e-9).all()
+    labels = model.predict(P[:20])
+    assert (labels[:, children] <= labels[:, parent]).all()
+
+
+def test_counts_of_many_labels():
+    """Exactly 3 of 200 labels, against the recursion of the Poisson binomial distribution."""
+    p = np.random.default_rng(0).random((1, 200)) * 0.1
+    model = Constrained(Given(), [Between(range(200), 3, 3)]).fit(p, np.eye(1, 200, dtype=int))
+    proba = model.predict_proba(p)
+    assert proba.sum() == pytest.approx(3)
+    odds = (p / (1 - p))[0]
+
+    def symmetric(values, k):
+        e = np.zeros(k + 1)
+        e[0] = 1
+        for value in values:
+            e[1:] += value * e[:-1]
+        return e[k]
+
+    total = symmetric(odds, 3)
+    for i in (0, 57, 199):
+        expected = odds[i] * symmetric(np.delete(odds, i), 2) / total
+        assert proba[0, i] == pytest.approx(expected)
+    assert model.predict(p).sum() == 3
+    assert set(np.flatnonzero(model.predict(p)[0])) == set(np.argsort(-odds)[:3])
+
+
+def test_contradictions_are_named():
+    rules = [Implies("a", "b"), Clause(on=["a"]), Between(["b", "c"], 0, 1), Forbidden({"b": 1})]
+    Y = pd.DataFrame(np.eye(3, dtype=int), columns=["a", "b", "c"])
+    with pytest.raises(ValueError, match="no label vector satisfies") as error:
+        Constrained(Given(), rules).fit(np.eye(3), Y)
+    text = str(error.value)
+    assert "Implies(given='a'" in text
+    assert "Forbidden" in text
+    assert "Between" not in text
+
+
+def test_names_warnings_and_scikit_learn():
+    X, Y = make_structured_labels(120, n_labels=4, random_state=0)
+    Y = pd.DataFrame(Y, columns=list("abcd"))
+    inner = OneVsRestClassifier(LogisticRegression())
+    model = Constrained(inner, [Hierarchy({"b": "a", "c": "b"})])
+    with pytest.warns(UserWarning, match="complete rows of y violate the rules"):
+        model.fit(X, Y)
+    assert model.label_names_.tolist() == list("abcd")
+    labels = model.set_label_output("pandas").predict(X)
+    assert (labels.b <= labels.a).all()
+    assert (labels.c <= labels.b).all()
+    with pytest.raises(ValueError, match="y_known contradicts the rules in row 1"):
+        model.predict(X[:2], pd.DataFrame({"a": [1, 0], "c": [1, 1]}))
+    copy = pickle.loads(pickle.dumps(model))
+    pd.testing.assert_frame_equal(copy.predict(X), labels)
+    grid = GridSearchCV(clone(model), {"estimator__estimator__C": [0.1, 1.0]}, cv=2)
+    with pytest.warns(UserWarning, match="violate"):
+        grid.fit(X, Y)
+    assert model.score(X, labels) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("a", "rules should hold rules of skcrbm.constraints"),
+        (Implies("x", 1), "'x' is not a label"),
+        (Implies(0, 29), "29 is not a label"),
+        (Excludes("ab"), "whose labels should be a list"),
+        (Excludes([1, 1]), "names a label twice"),
+        (Between([0, 1], 3), "which is never true for 2 labels"),
+        (Clause(), "a Clause without labels"),
+        (Hierarchy([(0, 0)]), "a label as its own parent"),
+        (Hierarchy([(0, 1, 2)]), "in place of a pair"),
+        (Forbidden({0: 2}), "whose values should be 0 or 1"),
+        (Forbidden([0]), "should be a dict"),
+        (Allowed([0, 1], [[1, 0, 1]]), "rows should hold 0 and 1 for each of its 2 labels"),
+        (Allowed(range(17), np.ones((1, 17))), "the limit is 16"),
+    ],
+)
+def test_bad_rules(rule, message):
+    with pytest.raises(ValueError, match=message):
+        Constrained(Given(), [rule]).fit(np.eye(20), np.eye(20, dtype=int))
+
+
+def test_rules_that_are_too_wide():
+    """Exclusions of random large sets overlap too much for elimination."""
+    rng = np.random.default_rng(0)
+    rules = [Between(rng.permutation(60)[:30], 10, 20) for _ in range(12)]
+    with pytest.raises(ValueError, match="rules overlap too much for exact answers"):
+        Constrained(Given(), rules).fit(np.eye(60), np.eye(60, dtype=int))

@@ -1,0 +1,57 @@
+"""The program of the tables of tagged texts, on a few generated rows."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from examples._harness import Rows
+from examples.studies import text_labels
+
+# These tests fit models with the program, which is slow.
+pytestmark = pytest.mark.deep
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    models = {"logistic regression": text_labels.MODELS["logistic regression"]}
+    monkeypatch.setattr(text_labels, "MODELS", models)
+    path = tmp_path / "rows.csv"
+    text_labels.main(["--quick", "--only", "generated", "--results", str(path)])
+    return Rows(path)
+
+
+def test_scores_of_a_cell(rows):
+    (row,) = rows.read().values()
+    X, Y, X_test, Y_test = text_labels.load("generated", quick=True)
+    assert X.shape == (400, 20000)
+    assert Y_test.shape == (200, 60)
+    proba = np.zeros(Y_test.shape)
+    for label in range(60):
+        if Y[:, label].any():
+            model = LogisticRegression(solver="liblinear").fit(X, Y[:, label])
+            proba[:, label] = model.predict_proba(X_test)[:, 1]
+    p = np.clip(proba, 1e-7, 1 - 1e-7)
+    loss = -(Y_test * np.log(p) + (1 - Y_test) * np.log(1 - p)).sum() / p.size
+    assert float(row["log_loss"]) == pytest.approx(loss, abs=6e-5)
+    hits = [y[np.argsort(-q, kind="stable")[:3]].sum() / 3 for y, q in zip(Y_test, proba)]
+    assert float(row["P@3"]) == pytest.approx(np.mean(hits), abs=6e-5)
+    labels = proba >= 0.5
+    both, either = (labels & (Y_test == 1)).sum(axis=1), (labels | (Y_test == 1)).sum(axis=1)
+    jaccard = np.divide(both, either, out=np.zeros(200), where=either > 0).mean()
+    assert float(row["marginal Jaccard"]) == pytest.approx(jaccard, abs=6e-5)
+    assert float(row["marginal empty"]) == pytest.approx((~labels.any(axis=1)).mean(), abs=6e-4)
+    assert float(row["expected_f1 F1"]) > float(row["marginal F1"])
+
+
+def test_the_table_has_a_row_per_model(rows):
+    (row,) = rows.read().values()
+    line = text_labels.report(rows.read()).splitlines()[-1]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[0] == "logistic regression"
+    assert cells[1:] == [row[column] for column in text_labels.COLUMNS.values()]
+
+
+def test_models_of_the_table_are_unfitted():
+    for model in text_labels.MODELS.values():
+        assert not hasattr(clone(model), "n_features_in_")
