@@ -83,11 +83,12 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     probabilities that agree with a tree of labels are kept as they are, and a small probability of
     a child is not counted twice. If a label has several parents, the first parent counts.
 
-    The rules become tables of a factor graph, with counters
-    for rules about numbers of labels, and variable elimination answers all questions exactly. The
-    time depends on how the rules overlap: it is linear in the number of labels for trees and for
-    counts, and grows exponentially with the width of the graph. A tree of 1000 labels takes less
-    than a millisecond per row.
+    The rules become tables of a factor graph, with counters for rules about numbers of labels, and
+    variable elimination answers all questions exactly. The time depends on how the rules overlap.
+    It is linear in the number of labels for trees and for counts, and quadratic in the count: a
+    tree of 1000 labels takes less than a millisecond per row, and "at most 5 of 1000" some 15. It
+    grows exponentially with the width of the graph, so that a tree together with a count of all of
+    its labels is refused.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
     contradict each other. It warns if labels of y violate the rules.
@@ -305,6 +306,8 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _parts(self, X, known):
         """Yield the restricted distributions of blocks of rows."""
+        if count_rows(X) == 0:
+            raise ValueError("X has no rows; at least one row is needed")
         distribution = LabelDistribution(self.estimator_, self._targets.n_visible)
         if self.is_joint_:
             allowed = enumerate_allowed(self._tables)
@@ -356,9 +359,12 @@ class _Listed:
             if not agrees.any(axis=1).all():
                 raise _impossible(rows, int(np.flatnonzero(~agrees.any(axis=1))[0]))
             log_p = np.where(agrees, log_p, -np.inf)
-        # A row may have -inf for all allowed vectors; then all of them are equally probable.
-        lost = ~(log_p > -np.inf).any(axis=1)
-        log_p = np.where(lost[:, None], 0.0, log_p)
+        lost = np.flatnonzero(~(log_p > -np.inf).any(axis=1))
+        if len(lost):
+            raise ValueError(
+                f"row {rows.start + lost[0]}: the classifier gives probability 0 to all label "
+                "vectors that satisfy the rules"
+            )
         self.log_p = log_p - logsumexp(log_p, axis=1, keepdims=True)
 
     def best(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import product
 from typing import Any
 
@@ -109,8 +110,15 @@ class LabelNumbers:
             raise ValueError(f"rules holds {rule!r}, which names a label twice")
         return found
 
+    def some_of(self, labels: Any, rule: Rule) -> list[int]:
+        """Return the indices of one or more distinct labels."""
+        found = self.all_of(labels, rule)
+        if not found:
+            raise ValueError(f"rules holds {rule!r}, which names no label")
+        return found
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Implies(Rule):
     """If all labels of `given` are on, all labels of `then` are on.
 
@@ -139,7 +147,7 @@ class Implies(Rule):
             tables.add_count([*given, label], values, 1, len(values))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Clause(Rule):
     """At least one label of `on` is on, or at least one label of `off` is off.
 
@@ -168,7 +176,7 @@ class Clause(Rule):
         tables.add_count([*on, *off], values, 1, len(values))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Between(Rule):
     """Between `low` and `high` of the labels are on.
 
@@ -196,7 +204,10 @@ class Between(Rule):
 
     def add_to(self, tables, number_of):
         """Add the counter."""
-        labels = number_of.all_of(self.labels, self)
+        labels = number_of.some_of(self.labels, self)
+        for value in (self.low, self.high):
+            if value is not None and not isinstance(value, (int, np.integer)):
+                raise ValueError(f"rules holds {self!r}; low and high should be integers")
         high = len(labels) if self.high is None else min(int(self.high), len(labels))
         if not 0 <= self.low <= high:
             raise ValueError(
@@ -206,7 +217,7 @@ class Between(Rule):
         tables.add_count(labels, np.ones(len(labels), int), int(self.low), high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Excludes(Rule):
     """At most one of the labels is on.
 
@@ -225,11 +236,11 @@ class Excludes(Rule):
 
     def add_to(self, tables, number_of):
         """Add a counter up to one label."""
-        labels = number_of.all_of(self.labels, self)
-        tables.add_count(labels, np.ones(len(labels), int), 0, min(1, len(labels)))
+        labels = number_of.some_of(self.labels, self)
+        tables.add_count(labels, np.ones(len(labels), int), 0, 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hierarchy(Rule):
     """A label is on only if its parents are on, in a tree or any acyclic graph of labels.
 
@@ -252,8 +263,15 @@ class Hierarchy(Rule):
         if isinstance(edges, Mapping):
             edges = [(parent, child) for child, parent in edges.items()]
         allowed = np.array([[True, False], [True, True]])  # parent, child
+        if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
+            raise ValueError(
+                "rules holds a Hierarchy that is neither a list of pairs (parent, child) nor a "
+                f"dict {{child: parent}}: {edges!r}"
+            )
+        pairs = []
         for edge in edges:
-            if isinstance(edge, (str, bytes)) or len(edge) != 2:
+            sized = isinstance(edge, (list, tuple, np.ndarray))
+            if not sized or len(edge) != 2 or any(isinstance(e, (list, tuple)) for e in edge):
                 raise ValueError(
                     f"rules holds a Hierarchy with {edge!r} in place of a pair (parent, child)"
                 )
@@ -262,11 +280,19 @@ class Hierarchy(Rule):
                 raise ValueError(
                     f"rules holds a Hierarchy with a label as its own parent: {edge!r}"
                 )
+            pairs.append((parent, child))
+        try:
+            TopologicalSorter(_children(pairs)).prepare()
+        except CycleError as error:
+            raise ValueError(
+                f"rules holds a Hierarchy with a cycle of the labels {error.args[1]}"
+            ) from None
+        for parent, child in pairs:
             tables.add((parent, child), allowed)
             tables.add_parent(parent, child)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forbidden(Rule):
     """A combination of values of some labels does not occur.
 
@@ -296,7 +322,7 @@ class Forbidden(Rule):
         tables.add_count(labels, 1 - values.astype(int), 1, len(labels))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Allowed(Rule):
     """Only the listed combinations of values of some labels occur.
 
@@ -334,9 +360,17 @@ class Allowed(Rule):
         tables.add(labels, allowed)
 
 
+def _children(pairs):
+    """Return the set of children of each parent."""
+    found: dict[int, set] = {}
+    for parent, child in pairs:
+        found.setdefault(parent, set()).add(child)
+    return found
+
+
 def _listed(labels):
     """Return a single label as a list, and a list of labels unchanged."""
-    single = isinstance(labels, (str, bytes)) or not isinstance(labels, (list, tuple, set))
+    single = isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)
     return [labels] if single else list(labels)
 
 

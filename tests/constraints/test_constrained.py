@@ -294,6 +294,13 @@ def test_names_warnings_and_scikit_learn():
         (Clause(), "a Clause without labels"),
         (Hierarchy([(0, 0)]), "a label as its own parent"),
         (Hierarchy([(0, 1, 2)]), "in place of a pair"),
+        (Hierarchy([(0, [1])]), "in place of a pair"),
+        (Hierarchy(3), "neither a list of pairs"),
+        (Hierarchy([(0, 1), (1, 2), (2, 0)]), "with a cycle of the labels"),
+        (Excludes([]), "which names no label"),
+        (Between([], 0), "which names no label"),
+        (Between([0, 1], 0, 1.5), "low and high should be integers"),
+        (Between([0, 1], "1"), "low and high should be integers"),
         (Forbidden({0: 2}), "whose values should be 0 or 1"),
         (Forbidden([0]), "should be a dict"),
         (Allowed([0, 1], [[1, 0, 1]]), "rows should hold 0 and 1 for each of its 2 labels"),
@@ -303,6 +310,21 @@ def test_names_warnings_and_scikit_learn():
 def test_bad_rules(rule, message):
     with pytest.raises(ValueError, match=message):
         Constrained(Given(), [rule]).fit(np.eye(20), np.eye(20, dtype=int))
+
+
+def test_containers_of_labels():
+    """Arrays and ranges are lists of labels; rules are compared by identity."""
+    Y = np.ones((4, 4), int)
+    rules = [Implies(np.array([0, 1]), 2), Implies(range(2), 3), Hierarchy(np.array([[2, 3]]))]
+    model = Constrained(Given(), rules).fit(np.full((4, 4), 0.6), Y)
+    assert model.satisfies([[1, 1, 0, 0], [1, 1, 1, 1], [0, 1, 0, 0]]).tolist() == [
+        False,
+        True,
+        True,
+    ]
+    assert len(set(rules)) == 3
+    with pytest.raises(ValueError, match="X has no rows"):
+        model.predict(np.empty((0, 4)))
 
 
 def test_rules_that_are_too_wide():
