@@ -247,9 +247,11 @@ def checked_n_states(n_states: ArrayLike) -> np.ndarray:
         raise ValueError(f"n_states must be integers of shape (n,): {error}") from error
     if values.size == 0 and values.ndim == 1:
         return np.zeros(0, np.int64)
-    if values.dtype.kind not in "iu" or values.ndim != 1 or values.min() < 1:
+    if values.dtype.kind not in "iu" or values.ndim != 1:
         raise ValueError(
-            "n_states must be integers of shape (n,), the number of states of each variable, at "
-            f"least 1; got {values.dtype} of shape {values.shape}"
+            "n_states must be integers of shape (n,), with the number of states of each variable; "
+            f"got {values.dtype} of shape {values.shape}"
         )
+    if values.min() < 1:
+        raise ValueError(f"n_states must be at least 1 for each variable, got {values.min()}")
     return values.astype(np.int64)

@@ -124,8 +124,8 @@ class GraphSums(NamedTuple):
     statistics: np.ndarray  # (1 or N, n_entries) output, added to
 
 
-# Positions are unsigned integers in graphs of variables with any number of states: a test for a
-# sign costs time in inner loops.
+# 0 and 1 as unsigned integers. The kernels of categorical graphs index arrays by unsigned integers,
+# because Numba tests signed indices for negative values, which costs time in inner loops.
 ZERO, ONE = np.uintp(0), np.uintp(1)
 # Kinds of edges, by the table of the factor.
 PAIR, POTTS, TABLE = 0, 1, 2

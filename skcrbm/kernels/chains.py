@@ -157,11 +157,12 @@ def _exponentials(row):
 
 @jit
 def _forward(begin, end, scores, factors, first, last, alpha):
-    """Fill alpha (T, K) with the filtered probabilities of a chain; return log Z, or NaN.
+    """Write the filtered probabilities of a chain to `alpha` (T, K), and return its log Z.
 
-    scores are replaced by exponentials, each row divided by the normaliser of its position. log Z
-    leaves out the maxima that were subtracted from the log-weights of the pairs. It is NaN if the
-    numbers underflow, or if no state is possible.
+    The chain has the positions `begin` to ``end - 1``. Each row of `scores` is overwritten by its
+    exponentials, divided by the normaliser of its position. The log Z lacks the log-maxima by which
+    the caller has divided `factors`, `first` and `last`. It is NaN if numbers underflow, or if no
+    path is possible.
     """
     log_z = 0.0
     several = factors.shape[0] > 1

@@ -218,10 +218,12 @@ def _hinge_bound(
 
 @jit(allocates=False)
 def _score_bound(d, v, n_missing, score, places, pull, pull_too, coupling, coupling_too, rest):
-    """Return an upper bound of the score if the variable at place d takes the value v.
+    """Return an upper bound of the score below a child of a node of depth d.
 
-    score : score of the node of depth d
-    rest : largest contribution of undecided cliques to the score of the child
+    In the child, the variable at place d has the value v.
+
+    score, pull, coupling : values of the node; the child adds v times `pull_too` and `coupling_too`
+    rest : largest contribution to the score of cliques with three or more undecided variables
     """
     missing, first_couple = places.missing, places.first_couple
     total = score + v * pull[missing[d]] + rest

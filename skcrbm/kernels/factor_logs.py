@@ -6,20 +6,23 @@ tree-reweighted messages. Messages are clipped to ±limit, which is far larger t
 fields and finite log-weights. So no message is infinite, and an impossible state costs about
 `limit`. A held variable sends ±limit.
 
-OR factors take time linear in their inputs. Let a_i be the log-odds from input i, b the log-odds
-from the output, and Q_i the probability that all inputs but i are off:
+The message mu_{a->i} of factor a to variable i is the log-odds of x_i under
+``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)``, summed or maximised over the other variables. Here
+phi_a are the weights of the factor, and rho_a is its appearance probability (1 unless messages are
+tree-reweighted). The message of variable j to the factor is ``c_j = theta_j - mu_{a->j}``, with
+``theta_j = field_j + sum_a rho_a mu_{a->j}``.
 
-    sum, to the output    log (1 - Q) / Q
+OR factors take time linear in their inputs. Let a_i be the log-odds from input i, b the log-odds
+from the output, Q the probability that all inputs are off, and Q_i that all inputs but i are off:
+
+    sum, to the output    log((1 - Q) / Q)
     sum, to input i       -log((1 - Q_i) + Q_i e^-b)
     max, to the output    sum_j relu(a_j) + min(0, max_j a_j)
     max, to input i       min(b + sum_(j != i) relu(a_j), relu(-max_(j != i) a_j))
 
-Sums over all inputs but i add a sum from the front and a sum from behind: a difference would lose
-small terms beside large terms. An AND is an OR of all variables negated.
-
-With theta_i = field_i + sum_a rho_a mu_{a->i} and c = theta_i - mu_{a->i}, the message a -> i is
-the log-odds of x_i under ``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)``, summed or maximised over
-the other variables (rho = 1 unless messages are tree-reweighted).
+A sum over all inputs but i is the sum over the inputs before i plus the sum over the inputs after
+i; subtracting a_i from the total would lose small terms. An AND is an OR of the negated inputs with
+a negated output.
 """
 
 import math

@@ -369,10 +369,11 @@ def _start(f, held, y):
 
 @jit
 def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
-    """Flip single labels of y (L,), except held labels, as long as a flip lowers the value.
+    """Flip free labels of `y` (L,) until no flip improves y, or for `max_sweeps` sweeps.
 
-    With HINGE, a flip that keeps the loss is made if it raises the score. `field` (L,) is scratch
-    space. Return the number of sweeps, and True if the last sweep flipped a label.
+    With MAP a flip must raise the score. With HINGE it must lower the loss, or keep the loss and
+    raise the score. `field` (L,) is scratch space. Return the number of sweeps, and True if the
+    last sweep flipped a label.
     """
     n_labels = y.shape[0]
     tie = TIE_SHARE * scale

@@ -1,4 +1,4 @@
-"""Distances between samples drawn from a model and data."""
+"""Distances between data and samples drawn from a model."""
 
 from __future__ import annotations
 

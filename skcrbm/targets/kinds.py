@@ -159,7 +159,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def labels(self, scores: np.ndarray) -> np.ndarray:
-        """Return the labels with scores of at least 0, or the class with the highest score."""
+        """Predict from scores (N, V): 0/1 labels (1 for scores >= 0), or the best class."""
 
     def decision(self, scores: np.ndarray) -> np.ndarray:
         """Return decision scores (N, V) in the shape of `decision_function`."""

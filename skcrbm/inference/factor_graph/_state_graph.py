@@ -128,9 +128,10 @@ class StateGraph:
 
     @cached_property
     def edges(self):
-        """Dict of the edge arrays of `CategoricalGraph`, and the factor of each edge.
+        """Pair of a dict of arrays and an array (E,) with the factor of each edge.
 
-        Edges are ordered by variable. The key "variables" has the variable of each edge.
+        The dict has the arrays of `CategoricalGraph` that do not depend on the tables, and
+        "variables" (E,), the variable of each edge. Edges are sorted by variable.
         """
         n_states = self.energy.n_states
         variables = np.concatenate(

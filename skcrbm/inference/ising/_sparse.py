@@ -18,7 +18,11 @@ from skcrbm.utils.validation import kernel_array
 
 
 class _Kernel(OddsKernel):
-    """Calls the kernel for messages of edges as odds, with models in the innermost loop."""
+    """Passes messages on sparse Ising models.
+
+    The kernel stores messages as odds, and reads one coupling per edge instead of a table. Its
+    innermost loop runs over the models.
+    """
 
     #: A product of messages may take this share of the range of the dtype, see `fits_odds`. It is a
     #: quarter because two messages share a division, whose denominator is a product of up to four
