@@ -23,6 +23,8 @@ _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.
 _MOSTLY_ZERO = 0.1
+# Largest number of entries of an array (128 MB) that replaces a CSR matrix with few filled entries.
+_MOST_DENSE = 2**24
 # Beginning of the warning about columns on different scales.
 SCALES = "The columns of X are not on one scale, or far from standard deviation 1"
 # `warn_of_scales` warns if the largest standard deviation of a column is outside of _LEAST_SD to
@@ -152,17 +154,26 @@ def in_faster_storage(X: Any) -> Any:
     """Return X (N, D) as a CSR matrix if few entries differ from 0, else as an ndarray.
 
     The result does not depend on how X was stored, so a fit to a dense array and a fit to the same
-    values in a CSR matrix do the same computations.
+    values in a CSR matrix do the same computations. If a column has more values than zeros, the
+    result is an ndarray, because such a column must be centred. But a CSR matrix with few filled
+    entries stays a CSR matrix if the array would have more than `_MOST_DENSE` entries.
     """
+    n_rows, n_columns = X.shape
     if sparse.issparse(X):
-        n_filled = np.count_nonzero(X.data)
+        filled = np.bincount(X.indices[X.data != 0], minlength=n_columns)
     else:
-        n_filled = sum(int(np.count_nonzero(X[rows])) for rows in dense_chunks(X))
-    if n_filled >= _MOSTLY_ZERO * X.shape[0] * X.shape[1]:
+        filled = np.zeros(n_columns, np.int64)
+        for rows in dense_chunks(X):
+            filled += np.count_nonzero(X[rows], axis=0)
+    few = filled.sum() < _MOSTLY_ZERO * n_rows * n_columns
+    centred = 2 * filled.max(initial=0) > n_rows
+    if sparse.issparse(X) and centred and n_rows * n_columns > _MOST_DENSE:
+        centred = False
+    if not few or centred:
         return X.toarray() if sparse.issparse(X) else X
     if not sparse.issparse(X):
         return sparse.csr_matrix(X)
-    if n_filled < X.nnz or not X.has_sorted_indices:
+    if filled.sum() < X.nnz or not X.has_sorted_indices:
         X = X.copy()
         X.eliminate_zeros()
         X.sort_indices()

@@ -211,3 +211,15 @@ def test_dense_and_sparse_fits_are_equal(model, density):
     for p in proba[1:]:
         np.testing.assert_allclose(p, proba[0], atol=1e-9)
     np.testing.assert_array_equal(found.predict(X), dense.predict(X.toarray()))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("name", ["crbm", "lmbm"])
+def test_a_filled_column_far_from_0_among_zeros(name, kind):
+    """The origin of a column such as a year does not matter, also beside many columns of zeros."""
+    rng = np.random.default_rng(0)
+    city, year = np.eye(30)[rng.integers(0, 30, 300)], rng.normal(2000, 5, 300)
+    Y = np.column_stack([year > 2000, year > 1997]).astype(int)
+    model = {"crbm": CRBMClassifier(n_hidden=0, random_state=0), "lmbm": MODELS["lmbm"]}[name]
+    X = kind(np.column_stack([city, year]))
+    assert (clone(model).fit(X, Y).predict(X) == Y).mean() > 0.95
