@@ -274,10 +274,8 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
             Complete 0/1 labels.
         """
         check_outer_fitted(self)
-        labels = indicator_by_name(y, self._targets.names, self._targets.n_visible)
+        labels = self._complete(y)
         check_same_length(X, labels)
-        if np.isnan(labels).any():
-            raise ValueError("y must be complete: it holds NaN")
         parts = self._parts(X, None)
         found = [part.log_proba(labels[part.rows]) for part in parts]
         return np.where(satisfies(self._tables, labels), np.concatenate(found), -np.inf)
@@ -285,8 +283,17 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     def satisfies(self, y):
         """Return True (n_samples,) for the rows of complete 0/1 labels that satisfy the rules."""
         check_outer_fitted(self)
-        labels = indicator_by_name(y, self._targets.names, self._targets.n_visible)
-        return satisfies(self._tables, labels)
+        return satisfies(self._tables, self._complete(y))
+
+    def _complete(self, y):
+        """Validate y, and return it as 0/1 labels (N, L) without missing labels."""
+        n_labels = self._targets.n_visible
+        labels = indicator_by_name(y, self._targets.names, n_labels)
+        if labels.ndim != 2 or labels.shape[1] != n_labels:
+            raise ValueError(f"y must have shape (n_samples, {n_labels}), got {labels.shape}")
+        if np.isnan(labels).any():
+            raise ValueError("y must be complete: it holds NaN, or lacks columns of labels")
+        return labels
 
     def _allowed_top(self, proba, best):
         """Return candidates (N, C, L): `best` (N, L), and the k most probable labels of each row.

@@ -127,6 +127,7 @@ def _packed(first, labels, n_outputs):
 
 def _csr(X):
     """Return the arrays of a CSR matrix in the types for which the kernels are compiled."""
+    X = X if issparse(X) else csr_matrix(X)
     data = X.data.astype(np.float64, copy=False)
     return data, X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
 

@@ -323,6 +323,9 @@ def test_containers_of_labels():
         True,
     ]
     assert len(set(rules)) == 3
+    for bad, message in (([[1], [0]], "y must have shape"), ([[1, np.nan, 0, 0]], "complete")):
+        with pytest.raises(ValueError, match=message):
+            model.satisfies(bad)
     with pytest.raises(ValueError, match="X has no rows"):
         model.predict(np.empty((0, 4)))
 

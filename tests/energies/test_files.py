@@ -219,7 +219,7 @@ def test_evidence_that_cannot_be_written():
 
 def test_n_states_is_checked():
     for bad in ([2, 0], [2.0, 3.0], 3, [[2, 2]], [[2], [2, 2]]):
-        with pytest.raises(ValueError, match="n_states must be (integers|at least 1)"):
+        with pytest.raises(ValueError, match=r"n_states must be (integers|at least 1)"):
             read_uai_evidence("0", bad)
     assert read_uai_evidence("0", []).shape == (1, 0)
 

@@ -262,6 +262,12 @@ def test_dicts_and_sparse_nodes():
     assert sparse.issparse(model.coef_)
 
 
+def test_dense_nodes_after_a_fit_on_sparse_nodes():
+    X, y = random_graphs(12)
+    model = GraphCRF(alpha=0.1).fit([g._replace(nodes=sparse.csr_matrix(g.nodes)) for g in X], y)
+    assert model.score(X, y) > 0.3
+
+
 def test_samples():
     X, y = random_graphs(10)
     model = GraphCRF(alpha=0.1).fit(X, y)
