@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.estimators._structured import share_of_right_labels
 from skcrbm.inference.chains import (
     ImpossiblePathError,
     best_paths,
@@ -31,7 +32,7 @@ from skcrbm.targets.sequences import (
 )
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
-from skcrbm.utils.validation import check_count, check_sample_weight
+from skcrbm.utils.validation import check_count
 
 
 class TopPaths(NamedTuple):
@@ -188,12 +189,7 @@ class ChainAnswers(BaseEstimator):
             Weights of the sequences.
         """
         batch = self._given(X, y, "y")
-        predicted = codes_of(flatten(labels.tolist() for labels in self.predict(X)), self.classes_)
-        weight = check_sample_weight(sample_weight, batch.start[1:, None])
-        weight = np.repeat(weight, np.diff(batch.start)) * (batch.path != MISSING)
-        if not weight.any():
-            raise ValueError("y holds no observed label in a sequence of positive weight")
-        return float(weight @ (predicted == batch.path) / weight.sum())
+        return share_of_right_labels(self, batch, X, sample_weight)
 
     def factor_graph(self, sequence: Any) -> FactorGraphEnergy:
         """Return the distribution of the labels of one sequence as a factor graph.

@@ -14,7 +14,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
-from skcrbm.estimators._structured import require_labels_of, structured_plan
+from skcrbm.estimators._structured import (
+    require_labels_of,
+    require_stochastic,
+    structured_plan,
+)
 from skcrbm.inference.chains import (
     ImpossiblePathError,
     best_paths,
@@ -24,11 +28,8 @@ from skcrbm.learning.chains import SequenceBatch, clamped
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
-    LBFGS,
     LossPlateau,
     Solver,
-    refuse_held_out_rows,
-    resolve_solver,
     solver_constraint,
     stopping_constraint,
 )
@@ -299,13 +300,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         resume = hasattr(self, "classes_")
         if resume:
             self._validate_params()
-        refuse_held_out_rows(self.early_stopping)
-        solver = resolve_solver(self.solver)
-        if isinstance(solver, LBFGS):
-            raise ValueError(
-                "partial_fit needs a stochastic solver, for example solver='adam'; 'lbfgs' needs "
-                "all sequences at once"
-            )
+        require_stochastic(self, "sequences")
         sequences = self._training_sequences(X, y, sample_weight, resume, classes)
         if self._rows.index is not None:
             raise ValueError(

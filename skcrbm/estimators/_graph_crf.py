@@ -15,7 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
-from skcrbm.estimators._structured import require_labels_of, structured_plan
+from skcrbm.estimators._structured import (
+    require_labels_of,
+    require_stochastic,
+    share_of_right_labels,
+    structured_plan,
+)
 from skcrbm.inference import InferenceMethod, infer, sample
 from skcrbm.inference.base import methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint
@@ -24,11 +29,8 @@ from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, war
 from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams, evidence_of
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
-    LBFGS,
     LossPlateau,
     Solver,
-    refuse_held_out_rows,
-    resolve_solver,
     solver_constraint,
     stopping_constraint,
 )
@@ -39,7 +41,6 @@ from skcrbm.targets.sequences import (
     codes_of,
     find_classes,
     flat_labels,
-    flatten,
     split_rows,
 )
 from skcrbm.utils.fitting import (
@@ -308,12 +309,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         resume = hasattr(self, "classes_")
         if resume:
             self._validate_params()
-        refuse_held_out_rows(self.early_stopping)
-        if isinstance(resolve_solver(self.solver), LBFGS):
-            raise ValueError(
-                "partial_fit needs a stochastic solver, for example solver='adam'; 'lbfgs' needs "
-                "all graphs at once"
-            )
+        require_stochastic(self, "graphs")
         graphs = self._training_graphs(X, y, sample_weight, resume, classes)
         if self._rows.nodes.index is not None:
             raise ValueError(
@@ -516,12 +512,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
             Weights of the graphs.
         """
         batch = self._given(X, y, "y")
-        predicted = codes_of(flatten(labels.tolist() for labels in self.predict(X)), self.classes_)
-        weight = check_sample_weight(sample_weight, batch.start[1:, None])
-        weight = weight[batch.graph_of_nodes()] * (batch.path != MISSING)
-        if not weight.any():
-            raise ValueError("y holds no observed label in a graph of positive weight")
-        return float(weight @ (predicted == batch.path) / weight.sum())
+        return share_of_right_labels(self, batch, X, sample_weight)
 
     def factor_graph(self, graph: Any) -> FactorGraphEnergy:
         """Return the distribution of the labels of one graph as a factor graph.

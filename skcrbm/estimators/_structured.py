@@ -10,15 +10,21 @@ from scipy.sparse import issparse
 from skcrbm.learning.data import Design
 from skcrbm.learning.fit import Plan
 from skcrbm.learning.rules import LearningRule
-from skcrbm.learning.solvers import resolve_solver, resolve_stopping
+from skcrbm.learning.solvers import (
+    LBFGS,
+    refuse_held_out_rows,
+    resolve_solver,
+    resolve_stopping,
+)
 from skcrbm.learning.structured import (
     StructureSource,
     choose_alpha,
     structured_penalty,
 )
-from skcrbm.targets.sequences import MISSING
+from skcrbm.targets.sequences import MISSING, codes_of, flatten
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.options import is_auto
+from skcrbm.utils.validation import check_sample_weight
 
 # Value of alpha="auto" in `partial_fit`, or if there are too few sequences or graphs for a search.
 _PLAIN_ALPHA = 0.01
@@ -37,6 +43,30 @@ def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
             f"learning={rule.name!r} needs complete labels, but y has missing labels; "
             "learning='mle' supports them"
         )
+
+
+def require_stochastic(estimator: Any, rows: str) -> None:
+    """Raise a ValueError if `partial_fit` cannot use the solver; `rows` is the word for the rows."""
+    refuse_held_out_rows(estimator.early_stopping)
+    if isinstance(resolve_solver(estimator.solver), LBFGS):
+        raise ValueError(
+            "partial_fit needs a stochastic solver, for example solver='adam'; 'lbfgs' needs all "
+            f"{rows} at once"
+        )
+
+
+def share_of_right_labels(estimator: Any, batch: Any, X: Any, sample_weight: Any) -> float:
+    """Return the share of right labels in the predictions for X, over all observed labels.
+
+    `batch` holds the sequences or graphs of X with their labels, and `sample_weight` their weights.
+    """
+    labels = flatten(part.tolist() for part in estimator.predict(X))
+    predicted = codes_of(labels, estimator.classes_)
+    weight = check_sample_weight(sample_weight, batch.start[1:, None])
+    weight = np.repeat(weight, np.diff(batch.start)) * (batch.path != MISSING)
+    if not weight.any():
+        raise ValueError("y holds no observed label with a positive weight")
+    return float(weight @ (predicted == batch.path) / weight.sum())
 
 
 def structured_plan(
