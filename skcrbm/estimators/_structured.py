@@ -46,7 +46,7 @@ def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
 
 
 def require_stochastic(estimator: Any, rows: str) -> None:
-    """Raise a ValueError if `partial_fit` cannot use the solver; `rows` is the word for the rows."""
+    """Raise a ValueError if `partial_fit` cannot use the solver; `rows` names the rows."""
     refuse_held_out_rows(estimator.early_stopping)
     if isinstance(resolve_solver(estimator.solver), LBFGS):
         raise ValueError(
