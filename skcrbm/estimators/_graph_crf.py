@@ -351,6 +351,11 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         rule = resolve_rule(self.learning, "graph")
         require_labels_of(rule, graphs.path)
         model = self._model if resume else self._first_model(graphs, partial)
+        if model.directed != self.directed:
+            raise ValueError(
+                f"directed={self.directed} differs from the fitted model, which was fitted with "
+                f"directed={model.directed}; set warm_start=False to start again"
+            )
         trained = True, True, True, bool(graphs.arrays.Z.shape[1])
         objective = rule.graph(trained, self._method(), self.n_jobs)
         return structured_plan(self, model, graphs, objective, rng, resume, partial)

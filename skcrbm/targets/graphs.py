@@ -190,7 +190,9 @@ def grid_graph(
             "image should have the shape (height, width) or (height, width, n_channels), got "
             f"{np.shape(image)}"
         )
-    if neighbours not in _STEPS:
+    if not np.isfinite(pixels).all():
+        raise ValueError("image contains NaN or infinity")
+    if not isinstance(neighbours, int) or neighbours not in _STEPS:
         raise ValueError(f"neighbours must be 4 or 8, got {neighbours!r}")
     height, width = pixels.shape[:2]
     number = np.arange(height * width).reshape(height, width)
@@ -205,7 +207,8 @@ def grid_graph(
     flat = pixels.reshape(height * width, -1)
     columns = []
     if contrast:
-        squared = ((flat[edges[:, 0]] - flat[edges[:, 1]]) ** 2).sum(axis=1)
+        scaled = flat / max(np.abs(flat).max(), np.finfo(float).tiny)  # squares do not overflow
+        squared = ((scaled[edges[:, 0]] - scaled[edges[:, 1]]) ** 2).sum(axis=1)
         mean = squared.mean() if len(squared) else 0.0
         columns.append(np.exp(-squared / mean) if mean > 0 else np.ones(len(edges)))
     if directions:

@@ -330,6 +330,14 @@ def test_containers_of_labels():
         model.predict(np.empty((0, 4)))
 
 
+def test_a_frozen_classifier_of_other_labels():
+    X, Y = make_structured_labels(60, n_labels=5, random_state=0)
+    fitted = OneVsRestClassifier(LogisticRegression()).fit(X, Y[:, :3])
+    model = Constrained(FrozenEstimator(fitted), []).fit(X, Y)
+    with pytest.raises(ValueError, match="estimator predicts 3 labels, but y in fit has 5"):
+        model.predict(X)
+
+
 def test_rules_that_are_too_wide():
     """Exclusions of random large sets overlap too much for elimination."""
     rng = np.random.default_rng(0)

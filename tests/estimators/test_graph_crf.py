@@ -249,6 +249,8 @@ def test_warm_start_and_search_of_alpha():
     first = model.n_iter_
     model.fit(X, y)
     assert model.n_iter_ < first
+    with pytest.raises(ValueError, match="directed=True differs from the fitted model"):
+        model.set_params(directed=True).fit(X, y)
 
 
 def test_dicts_and_sparse_nodes():
@@ -351,3 +353,7 @@ def test_bad_input_of_a_fitted_model():
             grid_graph(np.zeros((2, 2)), **bad)
     with pytest.raises(ValueError, match="image should have the shape"):
         grid_graph(np.zeros(4))
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="image contains NaN or infinity"):
+            grid_graph([[0.0, bad]])
+    assert np.isfinite(grid_graph([[0, 1e200], [1e200, 0]]).edge_features).all()
