@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import product
@@ -75,6 +75,12 @@ class Tables:
 
 class Rule(ABC):
     """Base class of rules. `Constrained` takes a list of them."""
+
+    def __post_init__(self):
+        """Turn iterators into lists, because a rule is read at each fit."""
+        for name, value in vars(self).items():
+            if isinstance(value, Iterator):
+                object.__setattr__(self, name, list(value))
 
     @abstractmethod
     def add_to(self, tables: Tables, number_of: LabelNumbers) -> None:

@@ -123,11 +123,13 @@ def structured_plan(
 
 def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     """Choose alpha by the loss of held-out sequences or graphs, or return a fixed value."""
-    if partial or len(batch) < _LEAST_ROWS:
+    observed = np.add.reduceat(batch.path != MISSING, batch.start[:-1])
+    labelled = np.flatnonzero(observed)  # a row without labels cannot judge a penalty
+    if partial or len(labelled) < _LEAST_ROWS:
         return _PLAIN_ALPHA
-    some = batch
-    if len(batch) > _MOST_ROWS:
-        some = batch.take(np.sort(rng.permutation(len(batch))[:_MOST_ROWS]))
+    some = batch if len(labelled) == len(batch) else batch.take(labelled)
+    if len(some) > _MOST_ROWS:
+        some = some.take(np.sort(rng.permutation(len(some))[:_MOST_ROWS]))
     rest, held_out = StructureSource(some).split(_HELD_OUT, rng)
     total = choose_alpha(model, rest.all, held_out, objective, l1_ratio)
     return total / batch.weight.sum()

@@ -323,6 +323,10 @@ def test_containers_of_labels():
         True,
     ]
     assert len(set(rules)) == 3
+    model = Constrained(Given(), [Hierarchy(zip([0, 1], [1, 2]))])
+    for _ in range(2):  # an iterator is read once, a rule at each fit
+        model.fit(np.full((4, 4), 0.6), Y)
+        assert not model.satisfies([[0, 1, 0, 0]])[0]
     for bad, message in (([[1], [0]], "y must have shape"), ([[1, np.nan, 0, 0]], "complete")):
         with pytest.raises(ValueError, match=message):
             model.satisfies(bad)

@@ -253,6 +253,14 @@ def test_warm_start_and_search_of_alpha():
         model.set_params(directed=True).fit(X, y)
 
 
+def test_alpha_is_judged_by_graphs_with_labels():
+    X, y = random_graphs(13, n_graphs=40)
+    few = GraphCRF(random_state=0).fit(X, [*y[:4], *[None] * 36])
+    assert few.alpha_ == 0.01
+    some = [GraphCRF(random_state=s).fit(X, [*y[:20], *[None] * 20]) for s in range(3)]
+    assert all(model.alpha_ * 40 < 100 for model in some)
+
+
 def test_dicts_and_sparse_nodes():
     words = [[{"w": "a"}, {"w": "b"}], [{"w": "b"}, {"w": "a"}, {"w": "a"}]] * 4
     X = [(nodes, [[t, t + 1] for t in range(len(nodes) - 1)]) for nodes in words]
