@@ -21,7 +21,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
 # A cache file is written under a temporary name, then renamed. If a temporary file is older than
-# this, the process that wrote the file was killed.
+# this, the process that wrote the file was killed, and the file is removed.
 _SECONDS_TO_WRITE = 3600
 
 
@@ -243,8 +243,8 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     # With NUMBA_DISABLE_JIT=1 functions are plain Python and have no such attribute.
     if hasattr(dispatcher, "py_func"):
-        # Other kernels include a second version of the function, which has no machine code of its
-        # own and no wrapper for Python: both together would take a third of the compile time.
+        # Other kernels include a second version of the function, for which no machine code and no
+        # Python wrapper is generated. Generating both would take a third of the compile time.
         inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
             function
         )
