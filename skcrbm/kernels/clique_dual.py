@@ -211,7 +211,7 @@ def clique_margins(signs, features, weight, margins):
 def clique_sums(signs, features, alpha, penalty, total, weight):
     """Add `alpha` (N, V) times the gradients of the margins to `total` (T,), and update `weight`.
 
-    The entries of `weight` (T,) are those of `total`, moved towards 0 by the penalty.
+    `weight` (T,) is `total` moved towards 0 by the penalty.
     """
     start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)

@@ -127,7 +127,7 @@ def _finish(graph, work, p, m, size, count, at):
 
 @jit
 def _next_variable(graph, work, m, seed):
-    """Return a waiting neighbour of the frontier; -1 if there is none.
+    """Return an unvisited neighbour of the frontier, or -1 if all neighbours have been visited.
 
     The members with the fewest open factors come first, so that they are finished soon.
     """

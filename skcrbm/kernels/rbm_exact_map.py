@@ -43,7 +43,7 @@ def best_states(
     kind, enumerated, other, free, coupling, log_gain,
     state, log_odds,
 ):  # fmt: skip
-    """Find the best state of each of N rows; of several best states, the first in binary order.
+    """Find the best state of each of N rows; among several, the first in binary order.
 
     Parameters
     ----------
