@@ -87,7 +87,7 @@ def _fold(edges, coupling, field, offset, values, free):
     `values` (N, n) are the clamped values, and 0 for free variables.
     """
     folded, total = field.copy(), offset + (field * values).sum(axis=1)
-    for n in range(len(field)):  # model by model, because a model needs arrays of E numbers
+    for n in range(len(field)):  # one model at a time, because each model needs arrays of length E
         left, right = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 for free variables
         np.add.at(folded[n], edges[:, 0], coupling * right)
         np.add.at(folded[n], edges[:, 1], coupling * left)

@@ -35,8 +35,8 @@ _SAMPLES = 4096
 # solved together, and clamped variables stay axes of the tables. For small tables this is faster
 # than a separate plan for each set of clamped variables.
 _TOGETHER = 2**10
-# Log-odds beyond ±600 may be wrong because weights underflowed. Such models are solved again with
-# logarithms.
+# Log-odds beyond ±600 may be wrong because weights underflowed. Models with such log-odds are
+# solved again with logarithms.
 _EXTREME = 600.0
 
 
