@@ -96,7 +96,7 @@ class BaseEnergy(Versioned, ABC):
         """Return a bool array (N, n_variables) that is True for dominant fields.
 
         A field is dominant if it is so large that rounding loses the other terms of a sum. `infer`
-        raises an error about a dominant field, unless it determines the value of its variable.
+        raises an error about a dominant field, unless the field determines its variable's value.
         By default no field is reported, because solvers keep large fields out of their sums, or
         round relative to couplings of the same size.
         """
