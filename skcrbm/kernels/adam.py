@@ -54,8 +54,8 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     """Make up the steps without a gradient that some rows have missed, up to step `now`.
 
     After j missed steps the denominator of Adam is ``sqrt(s) / grown[j] + epsilon``. The sum over j
-    uses a single denominator, with a mean of `grown`; its relative error is below
-    1e-4 * epsilon / sqrt(s).
+    uses a single denominator, with a mean of `grown`. The relative error of this approximation is
+    below 1e-4 * epsilon / sqrt(s).
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ class GraphAnswers(NamedTuple):
 
 
 class GraphSums(NamedTuple):
-    """Request and arrays for log Z and statistics, which are computed from the final messages."""
+    """Sums to compute from the final messages (log Z, statistics), and arrays for the results."""
 
     weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
     want_log_partition: bool

@@ -16,7 +16,8 @@ from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill
 
-# exp(-700) is the smallest number that the vectorised exponential returns; smaller weights are 0.
+# Log-weights below this are raised to it, because the vectorised exponential returns no smaller
+# number than exp(-700). The resulting weights are then set to 0.
 _LEAST = -700.0
 # If the marginals of a position sum to 1 up to this error, they are valid.
 _ERROR = 1e-8
@@ -160,9 +161,9 @@ def _forward(begin, end, scores, factors, first, last, alpha):
     """Write the filtered probabilities of a chain to `alpha` (T, K), and return its log Z.
 
     The chain has the positions `begin` to ``end - 1``. Each row of `scores` is overwritten by its
-    exponentials, divided by the normaliser of its position. The log Z lacks the log-maxima by which
-    the caller has divided `factors`, `first` and `last`. It is NaN if numbers underflow, or if no
-    path is possible.
+    exponentials, divided by the normaliser of its position. log Z does not include the maxima by
+    which the caller has divided `factors`, `first` and `last`. log Z is NaN if numbers underflow,
+    or if no path is possible.
     """
     log_z = 0.0
     several = factors.shape[0] > 1
@@ -389,7 +390,7 @@ def best_paths(start, scores, pairs, first, last, path, value):
 
 @jit
 def k_best_paths(scores, pairs, first, last, paths, values):
-    """Find the paths with the k largest log-weights of a single chain; return how many exist.
+    """Find the paths with the k largest log-weights of a single chain; return how many were found.
 
     The states are written to `paths` (k, T) and the log-weights to `values` (k,), in descending
     order of the log-weights, up to the number of possible paths.

@@ -3,7 +3,7 @@
 Cliques are lists of variables. The feature of a clique is the product of the -1/+1 values of its
 variables, or 0 if a value is not observed. The margin of a variable may also have a linear part:
 the value of the variable times a weighted sum of the inputs of the row. The values of row n are
-signs[n]; signs is (N, V) float64 in {-1, 0, +1}.
+``signs[n]``, where `signs` is (N, V) float64 in {-1, 0, +1} and 0 stands for a missing value.
 """
 
 from typing import NamedTuple

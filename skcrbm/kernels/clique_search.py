@@ -4,9 +4,9 @@ Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k i
 the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
 branch and bound decides the missing variables one by one. The place of a variable is its position
 in this order. A node of the search tree stores the pull on each variable: its field, plus the
-cliques whose other variables are decided. The node also stores the coupling of each pair: the
-cliques whose other variables are decided. For cliques with more undecided variables, the bounds use
-the largest possible contribution.
+products of cliques whose other variables are decided. The node also stores the coupling of each
+pair: the products of cliques in which all variables except the pair are decided. For cliques with
+more undecided variables, the bounds use the largest possible contribution.
 
 Cliques are stored as in `clique_dual`. For each row, the kernel finds the places of the last three
 missing variables of each clique, with -1 if a clique has fewer. A couple is a pair of variables
@@ -153,7 +153,7 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
         if before[j] >= 0:
             one, two = missing[last[j]], missing[before[j]]
             coupling_too[couple_of[j]] += _product(j, state, start, members, weight, one, two)
-        elif last[j] >= 0:  # happens at the root only
+        elif last[j] >= 0:  # a single variable is missing, which happens at the root only
             one = missing[last[j]]
             pull[one] += _product(j, state, start, members, weight, one, one)
     if kind == HINGE:  # scores need no pull on decided variables

@@ -41,7 +41,7 @@ def _root(parent, v):
 
 @jit
 def count_forest(variables, edge_start, order, n_variables, count):
-    """Choose an acyclic set of factors greedily, and add 1 to the `count` (F,) of each of them.
+    """Choose an acyclic set of factors greedily, and add 1 to `count` (F,) for each chosen factor.
 
     Factors are tried in `order` (F,). A factor is chosen if its variables all lie in different
     connected components of the factors chosen before. The factor then joins these components.

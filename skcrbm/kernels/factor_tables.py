@@ -210,10 +210,10 @@ def _ratio(half, a, b, sent, n_lanes):
 
 @jit(fastmath={"contract"})
 def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
-    """Write the odds that a table of variable j and another variable sends to the latter to `sent`.
+    """Write the odds that a table of two variables sends to one of them to `sent`.
 
-    In `half`, the rows for the values of variable j are `other_step` apart, and the rows for the
-    values of the other variable are `step` apart.
+    The sum (or maximum) runs over the values of the other variable, j, whose rows in `half` are
+    `other_step` apart. The rows for the values of the receiving variable are `step` apart.
     """
     zero, first, second = np.uintp(0), np.uintp(2 * j), np.uintp(2 * j + 1)
     b, c = np.uintp(other_step), np.uintp(step)

@@ -129,7 +129,7 @@ def _finish(graph, work, p, m, size, count, at):
 def _next_variable(graph, work, m, seed):
     """Return an unvisited neighbour of the frontier, or -1 if all neighbours have been visited.
 
-    The members with the fewest open factors come first, so that they are finished soon.
+    The neighbour belongs to the member with the fewest open factors, which is then finished soon.
     """
     least, chosen = 1 << 60, -1
     shift = int(_uniform(seed) * m)

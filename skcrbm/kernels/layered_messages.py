@@ -124,7 +124,7 @@ def _expect(table, pair, first, last, cavity, out, n):
     base = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
         p = np.uintp(pair[e])
-        if n < two:  # few rows: loop over the states of the target
+        if n < two:  # with a single row, loop over the states of the target
             for y in range(columns):
                 out[start + y] = table[p, 0, y] * cavity[base]
             for x in range(one, rows):

@@ -81,7 +81,7 @@ def _score(edges, coupling, field, free, belief):
 def pair_dual(
     edges, coupling, field, free, max_iter, tol, state, dual, magnitude, n_iter, converged
 ):
-    """Sweep over the edges of each of N models until a sweep lowers its dual by at most `tol`.
+    """Sweep over the edges of each of N models, until a sweep lowers the dual by at most `tol`.
 
     Parameters
     ----------

@@ -413,7 +413,7 @@ def pass_factors(
     Parameters
     ----------
     graph : tuple, see `factor_logs.send_factor`
-    order : (F - n_tables,) int64, OR and AND factors by the level of `relay_order`
+    order : (F - n_tables,) int64, OR and AND factors, sorted by the level from `relay_order`
     relay : (n,) bool
     field : (K, n), fields as log-odds
     held : (K or 0, n) int8, value 0 or 1 of a clamped variable, -1 if free; no rows if all are free

@@ -13,7 +13,7 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import softplus
 
 # After _PATIENCE iterations without progress, the targeted decrease of the bound is multiplied by
-# _LESS. Progress is a decrease of the bound by at least _PROGRESS times the target.
+# _LESS. Progress is a decrease of the bound by at least _PROGRESS times the targeted decrease.
 _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
 # Every _ROUND_EVERY iterations the average state of the parts is rounded to find a better state.
 # The newest iteration has the weight _NEWEST in the average.

@@ -209,7 +209,7 @@ def shifted_fields(state, n_low, coupling, enumerated, summed, field):
 
 @jit
 def low_fields(offset, enumerated, out):
-    """Write `offset` plus the fields of the units that are on to `out` (S,), for each low state."""
+    """Write the offset plus the fields of the units that are on, for each low state, to `out`."""
     out[0] = offset
     bit, length = 0, 1
     while length < out.shape[0]:
