@@ -11,7 +11,8 @@ from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_gradients import ising_gradients
 from skcrbm.utils.validation import kernel_array
 
-# Log-odds of a flip out of an impossible state. A flip into an impossible state has minus this.
+# Log-odds of a flip out of an impossible state. A flip into an impossible state has the negative
+# log-odds.
 _IMPOSSIBLE = 1e6
 
 

@@ -264,8 +264,9 @@ class _Moments:
     """Adds up probabilities over the sweeps after burn-in, for a block of models.
 
     ``on`` and ``off`` (2, N, C, n_variables) are the sums of P(unit = 1) and P(unit = 0), and
-    ``squares`` the sums of P(unit = 1)^2. The first axis is the first and the second half of the
-    sweeps. For categorical variables the arrays have a last axis (..., K) for the states.
+    ``squares`` the sums of P(unit = 1)^2. On the first axis, index 0 has the sums over the first
+    half of the sweeps, and index 1 the sums over the second half. For categorical variables the
+    arrays have a last axis (..., K) for the states.
     """
 
     def __init__(self, energy, n_chains, n_sweeps, weight, statistics):

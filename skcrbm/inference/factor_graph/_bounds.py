@@ -173,9 +173,9 @@ class _Solution(NamedTuple):
 class _Program:
     """Linear program of a model: maximise ``c'z`` over z in [0, 1] with ``A z <= b``.
 
-    z has an entry for each free variable, then an entry for each edge. For an edge with positive
-    coupling the only constraints that can be active are ``z_e <= x_i`` and ``z_e <= x_k``; for an
-    edge with negative coupling it is ``z_e >= x_i + x_k - 1``.
+    z has an entry for each free variable, then an entry for each edge. The program has only the
+    constraints that can be active: ``z_e <= x_i`` and ``z_e <= x_k`` for an edge with positive
+    coupling, and ``z_e >= x_i + x_k - 1`` for an edge with negative coupling.
     """
 
     def __init__(self, model, row):

@@ -350,8 +350,8 @@ def _draw(energy, query, chunks, key):
 def _drawn(model, arithmetic, conditionals, r, key, step, part):
     """Draw S samples of model r of a chunk, and return them with their log-probabilities (S,).
 
-    The samples are (n_variables, S). `part` is a slice of the samples; its number `step` selects
-    the random numbers.
+    The samples are (n_variables, S). `part` is a slice of the samples, and `step` the index of the
+    slice, which selects the random numbers.
     """
     plan, n_samples = model.plan, part.stop - part.start
     u = uniforms(key, [model.rows[r]], step, n_samples * plan.n_variables)

@@ -104,7 +104,7 @@ class Lanes:
             self._work = self._work_for(n)
 
     def reset(self):
-        """Reset all messages, and release all clamped variables except those of the evidence."""
+        """Reset all messages, and release all clamped variables that are not in the evidence."""
         self.held = self._evidence.copy()
         if self._dtype is not None:
             _, self._on, self._off, _ = field_weights(self._field, self.held, self._dtype)

@@ -34,7 +34,8 @@ _BLOCK_UNITS = 2**20
 # Target size of a chunk of rows: the number of rows, times the number of states, times the number
 # of summed units. A chunk takes a few milliseconds, much longer than the overhead of a call.
 _CHUNK_WORK = 2**23
-# Estimated number of temporary values for each variable of each row, besides the answer.
+# Estimated number of temporary values for each variable of each row. Rows are cut into blocks that
+# have at most `BLOCK_ENTRIES` temporary values.
 _NUMBERS = 8
 # Smallest number of rows in a block. Smaller blocks would be slow, because each block recomputes
 # the tables of the couplings.
@@ -284,7 +285,7 @@ def _log_sum(log_weight):
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Draw independent samples of the enumerated layer, then of the other layer given these."""
+    """Draw samples of the enumerated layer, then samples of the other layer given these samples."""
     n, n_samples = energy.n_models, query.n_samples
     layers = _Layers(energy, energy.n_visible < energy.n_hidden)
     coupling = layers.coupling
