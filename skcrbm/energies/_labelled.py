@@ -1,4 +1,4 @@
-"""Conversion of Ising models of other packages, whose variables have labels, to arrays.
+"""Convert Ising models of other packages, whose variables have labels, to arrays.
 
 The other packages are not imported. They minimise an energy
 E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset of spins s of -1/+1. Scores in this package

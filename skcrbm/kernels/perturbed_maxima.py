@@ -193,10 +193,10 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 
 @jit
 def relay_order(graph, n):
-    """Return the order in which OR and AND factors relay messages: from inputs to outputs.
+    """Find the variables that relay messages, and the order in which OR and AND factors send.
 
     A variable is a relay if it is the output of exactly one OR or AND. If factors form a cycle, an
-    output in the cycle is no relay.
+    output in the cycle is no relay. Factors send messages to relays in the order of their levels.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def relay_order(graph, n):
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
-    gate = np.full(n, -1)  # factor whose output each variable is; -1: no factor, -2: several
+    gate = np.full(n, -1)  # for each variable, the factor that outputs it; -1: none, -2: several
     for f in range(n_tables, n_tables + n_logic):
         v = variables[edge_start[f + 1] - 1]
         gate[v] = f - n_tables if gate[v] == -1 else -2

@@ -226,7 +226,10 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 
 @jit
 def _next_unit(weight, average):
-    """Return the unit with the largest disagreement of the parts times the sum of |couplings|."""
+    """Return the unit on which the parts disagree most.
+
+    The disagreement about a unit is multiplied by the sum of the |couplings| of the unit.
+    """
     best, chosen = -1.0, np.int64(0)
     for i in range(len(average)):
         size = 0.0
