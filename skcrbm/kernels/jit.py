@@ -197,7 +197,10 @@ def _compile_whole(dispatcher):
 
 
 def _choose_by_precision(dispatcher, single, double):
-    """Make kernels that call `dispatcher` call `single` or `double`, by the first array's dtype."""
+    """Compile calls of `dispatcher` in kernels as calls of `single` (float32) or `double`.
+
+    The dtype of the first argument decides.
+    """
 
     def chosen(args):
         return single if args[0].dtype == numba.float32 else double

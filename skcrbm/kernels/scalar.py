@@ -143,9 +143,9 @@ def odds_from_beliefs(odds, t, u, on, off, message):
 def max_message_from_beliefs(w, theta_i, theta_j):
     """Return the message visible i -> hidden j at a max-product fixed point with given beliefs.
 
-    The messages a and b of an edge solve a = f(w, theta_j - b) and b = f(w, theta_i - a), where
-    f(w, x) = relu(w + x) - relu(x). The message of the unit with the stronger belief is at its
-    limit, 0 or w.
+    Let b be this message, and a the message hidden j -> visible i. They solve a = f(w, theta_j - b)
+    and b = f(w, theta_i - a), where f(w, x) = relu(w + x) - relu(x). The message of the unit with
+    the stronger belief is at its limit, 0 or w.
     """
     zero = w - w
     b = min(w, zero)
@@ -209,7 +209,10 @@ def shifted_fields(state, n_low, coupling, enumerated, summed, field):
 
 @jit
 def low_fields(offset, enumerated, out):
-    """Write the offset plus the fields of the units that are on, for each low state, to `out`."""
+    """Write `offset` plus the fields of the units that are on to `out` (S,), for each state.
+
+    The states are the states of the low units.
+    """
     out[0] = offset
     bit, length = 0, 1
     while length < out.shape[0]:
