@@ -137,7 +137,7 @@ PAIR, POTTS, TABLE = 0, 1, 2
 class CategoricalModels(NamedTuple):
     """N models on one graph.
 
-    The states of all variables number S, and the messages in one direction have M entries in all.
+    All variables together have S states, and all messages in one direction have M entries.
     """
 
     held: np.ndarray  # (N, n) bool, True for clamped variables
