@@ -57,7 +57,7 @@ class BaseEnergy(Versioned, ABC):
 
     #: Queries that this class supports.
     queries: ClassVar[frozenset[str]] = QUERIES
-    #: True if exactly one visible variable is on, so that they represent a categorical variable.
+    #: True if the visible variables represent a categorical variable: exactly one of them is on.
     categorical: ClassVar[bool] = False
     evidence: np.ndarray | None = None
 
