@@ -162,7 +162,7 @@ intersphinx_mapping = {name: (site, inventory(name)) for name, site in SITES.ite
 
 # --- gallery -----------------------------------------------------------------------------------
 
-QUICK = r"plot_(which_labels|bounds_on_log_z|pictures_of_a_fit)"
+QUICK = r"plot_(which_labels|bounds_on_log_z|pictures_of_a_fit|segment_image)"
 quick_gallery = os.environ.get("SKCRBM_GALLERY", "all") == "quick"
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
@@ -183,6 +183,8 @@ sphinx_gallery_conf = {
             "plot_denoise_digits.py",
             "plot_which_labels.py",
             "plot_known_labels.py",
+            "plot_segment_image.py",
+            "plot_transitions.py",
             "plot_label_dependency.py",
             "plot_pictures_of_a_fit.py",
             "plot_fill_in_digits.py",

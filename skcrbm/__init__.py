@@ -18,6 +18,7 @@ __all__ = [
     "SSVMClassifier",
     "__version__",
     "grid_graph",
+    "region_graph",
 ]
 
 

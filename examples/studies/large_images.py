@@ -23,6 +23,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skcrbm import GridCRF, ImageCRBM
 from skcrbm.datasets import flip_pixels, load_mnist
+from skcrbm.learning import Adam
 
 SIGMA = 14.0  # width of the blobs, in pixels
 UNLABELLED = 11  # class of CamVid that stands for a missing label
@@ -77,9 +78,9 @@ def _windows(image):
     return np.concatenate(parts, axis=2).reshape(height * width, -1)
 
 
-def hidden(n_hidden, **options):
+def hidden(n_hidden, solver="adam", **options):
     """Return a `GridCRF` that is trained by Adam, with hidden variables at each pixel."""
-    return GridCRF(n_hidden=n_hidden, solver="adam", max_iter=6, random_state=0, **options)
+    return GridCRF(n_hidden=n_hidden, solver=solver, max_iter=6, random_state=0, **options)
 
 
 def with_position(images):
@@ -120,6 +121,8 @@ def road_data():
     return with_position(X), y, with_position(test_X), test_y
 
 
+# Smaller steps than the default, because colours of many images have several channels and classes.
+SLOW = Adam(learning_rate=0.01, batch_size=10)
 REGRESSION = "logistic regression of 5 x 5 windows"
 BLOBS = {
     "median filter, 3 x 3": Median(),
@@ -149,9 +152,9 @@ TASKS = {
             "boosted trees of 5 x 5 windows": Windows(
                 HistGradientBoostingClassifier(random_state=0), 100_000
             ),
-            "`GridCRF(pair_window=1)`, without neighbours": hidden(0, pair_window=1),
-            "`GridCRF()` by Adam": hidden(0),
-            "`GridCRF(n_hidden=8)` by Adam": hidden(8),
+            "`GridCRF(pair_window=1)`, without neighbours": hidden(0, SLOW, pair_window=1),
+            "`GridCRF()` by Adam": hidden(0, SLOW),
+            "`GridCRF(n_hidden=8)` by Adam": hidden(8, SLOW),
         },
     ),
 }

@@ -10,7 +10,7 @@ from skcrbm.estimators._layered_gm import LayeredGMClassifier
 from skcrbm.estimators._lmbm import LMBMClassifier
 from skcrbm.estimators._mssvm import MSSVMCRBM
 from skcrbm.estimators._ssvm import SSVMClassifier
-from skcrbm.targets.graphs import Graph, grid_graph
+from skcrbm.targets.graphs import Graph, grid_graph, region_graph
 
 __all__ = [
     "MSSVMCRBM",
@@ -25,4 +25,5 @@ __all__ = [
     "LayeredGMClassifier",
     "SSVMClassifier",
     "grid_graph",
+    "region_graph",
 ]

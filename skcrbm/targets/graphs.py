@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,8 +133,13 @@ def _edges_of(graph, i, n_nodes):
 
 # -------------------------------------------------------------------------------- images
 
-# Steps to half of the neighbours in an image, the edges of each node to later nodes.
-_STEPS = {4: ((0, 1), (1, 0)), 8: ((0, 1), (1, 0), (1, 1), (1, -1))}
+# Steps to half of the neighbours in an image or a volume, the edges of each node to later nodes.
+_STEPS = {
+    4: ((0, 1), (1, 0)),
+    8: ((0, 1), (1, 0), (1, 1), (1, -1)),
+    6: ((0, 0, 1), (0, 1, 0), (1, 0, 0)),
+    26: tuple(step for step in product((-1, 0, 1), repeat=3) if step > (0, 0, 0)),
+}
 
 
 def grid_graph(
@@ -145,34 +150,38 @@ def grid_graph(
     directions: bool = False,
     features: ArrayLike | None = None,
 ) -> Graph:
-    """Return the graph of an image, with a node per pixel and edges between neighbouring pixels.
+    """Return the graph of an image or a volume, with a node per pixel and edges between neighbours.
 
     Parameters
     ----------
     image : array-like (height, width) or (height, width, n_channels)
-        Values of the pixels.
-    neighbours : {4, 8}, default=4
-        Number of neighbours of a pixel: 8 adds the diagonals.
+        Values of the pixels. If `neighbours` is 6 or 26, it is a volume of the shape (depth,
+        height, width) or (depth, height, width, n_channels).
+    neighbours : {4, 8, 6, 26}, default=4
+        Number of neighbours of a pixel: 8 adds the diagonals. In a volume, 6 stands for neighbours
+        along the axes, and 26 adds all diagonals.
     contrast : bool, default=True
         If True, each edge has the feature ``exp(-d / m)``, where d is the squared difference of the
         two pixels and m the mean of d over the image. It is near 0 at borders, so that a model can
         learn that neighbours across a border need not agree.
     directions : bool, default=False
         If True, each edge has one more feature per direction, which is 1 for the edge's direction:
-        to the right, down, and with 8 neighbours down to the right and down to the left.
+        to the right, down, and with 8 neighbours down to the right and down to the left. In a
+        volume the directions are the steps to later pixels, the smallest step first.
     features : array-like (height, width, n_features), default=None
-        Features of the nodes. None takes the values of the pixels.
+        Features of the nodes; with a depth in front for a volume. None takes the values of the
+        pixels.
 
     Returns
     -------
     Graph
-        Node ``r * width + c`` is the pixel in row r and column c, so that ``labels.ravel()`` are
-        the labels of the nodes.
+        Nodes are the pixels in the order of ``labels.ravel()``: node ``r * width + c`` is the
+        pixel in row r and column c of an image.
 
     Raises
     ------
     ValueError
-        If an array has a wrong shape, or `neighbours` is neither 4 nor 8.
+        If an array has a wrong shape, or `neighbours` is not 4, 8, 6 or 26.
 
     Examples
     --------
@@ -182,43 +191,133 @@ def grid_graph(
     >>> graph.nodes.shape, graph.edges.shape, graph.edge_features.shape
     ((9, 1), (12, 2), (12, 1))
     """
-    pixels = np.asarray(image, np.float64)
-    if pixels.ndim == 2:
-        pixels = pixels[..., None]
-    if pixels.ndim != 3 or 0 in pixels.shape:
-        raise ValueError(
-            "image should have the shape (height, width) or (height, width, n_channels), got "
-            f"{np.shape(image)}"
-        )
-    if not np.isfinite(pixels).all():
-        raise ValueError("image contains NaN or infinity")
     if not isinstance(neighbours, int) or neighbours not in _STEPS:
-        raise ValueError(f"neighbours must be 4 or 8, got {neighbours!r}")
-    height, width = pixels.shape[:2]
-    number = np.arange(height * width).reshape(height, width)
+        raise ValueError(f"neighbours must be 4 or 8, or 6 or 26 for a volume, got {neighbours!r}")
+    steps = _STEPS[neighbours]
+    n_axes = len(steps[0])
+    axes = ("depth, height, width", "height, width")[n_axes == 2]
+    pixels = _checked_pixels(image, n_axes, axes)
+    shape = pixels.shape[:n_axes]
+    number = np.arange(np.prod(shape)).reshape(shape)
     edges, kinds = [], []
-    for kind, (down, right) in enumerate(_STEPS[neighbours]):
-        left, stop = max(0, -right), width - max(0, right)
-        begin = number[: height - down, left:stop]
-        end = number[down:, left + right : stop + right]
+    for kind, step in enumerate(steps):
+        begin = number[tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(step, shape))]
+        end = number[tuple(slice(max(0, s), n + min(0, s)) for s, n in zip(step, shape))]
         edges.append(np.column_stack([begin.ravel(), end.ravel()]))
         kinds.append(np.full(begin.size, kind))
     edges, kinds = np.concatenate(edges), np.concatenate(kinds)
-    flat = pixels.reshape(height * width, -1)
-    columns = []
-    if contrast:
-        scaled = flat / max(np.abs(flat).max(), np.finfo(float).tiny)  # squares do not overflow
-        squared = ((scaled[edges[:, 0]] - scaled[edges[:, 1]]) ** 2).sum(axis=1)
-        mean = squared.mean() if len(squared) else 0.0
-        columns.append(np.exp(-squared / mean) if mean > 0 else np.ones(len(edges)))
+    flat = pixels.reshape(number.size, -1)
+    columns = [_contrast(flat, edges)] if contrast else []
     if directions:
-        columns += [(kinds == kind).astype(np.float64) for kind in range(len(_STEPS[neighbours]))]
+        columns += [(kinds == kind).astype(np.float64) for kind in range(len(steps))]
     nodes = flat
     if features is not None:
         given = np.asarray(features, np.float64)
-        if given.ndim != 3 or given.shape[:2] != (height, width):
+        if given.ndim != n_axes + 1 or given.shape[:n_axes] != shape:
+            wanted = ", ".join(map(str, shape))
             raise ValueError(
-                f"features should have the shape ({height}, {width}, n_features), got {given.shape}"
+                f"features should have the shape ({wanted}, n_features), got {given.shape}"
             )
-        nodes = given.reshape(height * width, -1)
+        nodes = given.reshape(number.size, -1)
     return Graph(nodes, edges, np.column_stack(columns) if columns else None)
+
+
+def _checked_pixels(image, n_axes, axes):
+    """Return an image or volume as an array with a last axis for the channels."""
+    pixels = np.asarray(image, np.float64)
+    if pixels.ndim == n_axes:
+        pixels = pixels[..., None]
+    if pixels.ndim != n_axes + 1 or 0 in pixels.shape:
+        raise ValueError(
+            f"image should have the shape ({axes}) or ({axes}, n_channels), got {np.shape(image)}"
+        )
+    if not np.isfinite(pixels).all():
+        raise ValueError("image contains NaN or infinity")
+    return pixels
+
+
+def _contrast(flat, edges):
+    """Return ``exp(-d / m)`` for each edge, where d is the squared difference of its two nodes."""
+    scaled = flat / max(np.abs(flat).max(), np.finfo(float).tiny)  # squares do not overflow
+    squared = ((scaled[edges[:, 0]] - scaled[edges[:, 1]]) ** 2).sum(axis=1)
+    mean = squared.mean() if len(squared) else 0.0
+    return np.exp(-squared / mean) if mean > 0 else np.ones(len(edges))
+
+
+def region_graph(
+    image: ArrayLike,
+    regions: ArrayLike,
+    *,
+    features: ArrayLike | None = None,
+) -> Graph:
+    """Return the graph of the regions (superpixels) of an image, with edges where regions touch.
+
+    Parameters
+    ----------
+    image : array-like (height, width) or (height, width, n_channels)
+        Values of the pixels.
+    regions : array-like of int (height, width)
+        Number of the region of each pixel, for example from ``skimage.segmentation.slic``. Regions
+        are the nodes in the order of ``numpy.unique(regions)``.
+    features : array-like (n_regions, n_features), default=None
+        Features of the nodes. None takes the mean and the standard deviation of each channel in the
+        region, the place of its centre in rows and columns between 0 and 1, and its share of the
+        pixels.
+
+    Returns
+    -------
+    Graph
+        Graph with an edge for each pair of regions with neighbouring pixels (of 4 neighbours).
+        Edges have two features: the contrast ``exp(-d / m)`` of the mean values of the two regions,
+        as in `grid_graph`, and the number of neighbouring pixels between them, divided by the mean
+        number of all edges.
+
+    Raises
+    ------
+    ValueError
+        If an array has a wrong shape, or `regions` does not hold integers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm import region_graph
+    >>> regions = np.repeat([[0, 1], [2, 2]], 3, axis=1)
+    >>> graph = region_graph(np.arange(12.0).reshape(2, 6), regions)
+    >>> graph.edges.tolist(), graph.nodes.shape
+    ([[0, 1], [0, 2], [1, 2]], (3, 5))
+    """
+    pixels = _checked_pixels(image, 2, "height, width")
+    given = np.asarray(regions)
+    if given.shape != pixels.shape[:2] or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"regions should hold integers of the shape {pixels.shape[:2]} of the image, got "
+            f"{given.dtype} of shape {given.shape}"
+        )
+    names, region = np.unique(given, return_inverse=True)
+    region = region.reshape(given.shape)
+    count = np.bincount(region.ravel()).astype(np.float64)
+
+    def mean(values):
+        return np.bincount(region.ravel(), values.ravel()) / count
+
+    means = np.column_stack([mean(channel) for channel in np.moveaxis(pixels, 2, 0)])
+    pairs = [(region[:, :-1], region[:, 1:]), (region[:-1], region[1:])]
+    touching = np.concatenate([np.column_stack([a.ravel(), b.ravel()]) for a, b in pairs])
+    touching = np.sort(touching[touching[:, 0] != touching[:, 1]], axis=1)
+    edges, length = np.unique(touching.reshape(-1, 2), axis=0, return_counts=True)
+    borders = length / length.mean() if len(length) else np.empty(0)
+    if features is None:
+        away = pixels - means[region]
+        spread = [np.sqrt(mean(channel)) for channel in np.moveaxis(away**2, 2, 0)]
+        rows, columns = np.indices(region.shape)
+        height, width = region.shape
+        place = [mean(rows / max(height - 1, 1)), mean(columns / max(width - 1, 1))]
+        nodes = np.column_stack([means, *spread, *place, count / region.size])
+    else:
+        nodes = np.asarray(features, np.float64)
+        if nodes.ndim != 2 or len(nodes) != len(names):
+            raise ValueError(
+                f"features should have the shape ({len(names)}, n_features), a row for each "
+                f"region, got {nodes.shape}"
+            )
+    return Graph(nodes, edges, np.column_stack([_contrast(means, edges), borders]))

@@ -355,7 +355,7 @@ def test_bad_input_of_a_fitted_model():
     with pytest.raises(ValueError, match="partial_fit needs a stochastic solver"):
         model.partial_fit(X, y)
     for bad, message in (
-        ({"neighbours": 6}, "neighbours must be 4 or 8"),
+        ({"neighbours": 5}, "neighbours must be 4 or 8, or 6 or 26 for a volume"),
         ({"features": np.zeros((3, 2, 1))}, "features should have the shape"),
     ):
         with pytest.raises(ValueError, match=message):
