@@ -13,6 +13,7 @@ __all__ = [
     "GraphCRF",
     "ImageCRBM",
     "LMBMClassifier",
+    "LabelGraphCRF",
     "LayeredGMClassifier",
     "SSVMClassifier",
     "__version__",
