@@ -14,6 +14,7 @@ from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors, TopLa
 from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.multioutput import seems_multiclass
 from skcrbm.utils.labels import (
     in_rows_of,
     may_be_empty,
@@ -140,7 +141,15 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
-        return make_targets(y, classes, self)
+        try:
+            return make_targets(y, classes, self)
+        except ValueError as error:
+            if not seems_multiclass(y):
+                raise
+            raise ValueError(
+                f"{error}. If each column of y holds the classes of an output, use "
+                "skcrbm.LabelGraphCRF"
+            ) from error
 
     def _validate_X(self, X, reset, as_rows=None):
         return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)

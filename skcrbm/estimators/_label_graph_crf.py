@@ -49,7 +49,7 @@ from skcrbm.utils.fitting import (
     forget,
     with_callbacks,
 )
-from skcrbm.utils.labels import label_sets_of
+from skcrbm.utils.labels import label_sets_of, require_two_classes
 from skcrbm.utils.limits import ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
@@ -309,6 +309,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         """
         forget(self, self._state)
         rows = training_rows(self, X, y, sample_weight, reset=True)
+        if not self._targets.multilabel:
+            require_two_classes(self.classes_)
         self._checked_rule()
         rng = check_random_state(self.random_state)
         choices = self._plan(rows)
@@ -423,7 +425,9 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
     def _checked_edges(self, n_outputs):
         """Return the edges of an array or list `graph`, sorted, each once."""
-        names = {name: i for i, name in enumerate(np.asarray(self._targets.visible_names()).tolist())}
+        names = {
+            name: i for i, name in enumerate(np.asarray(self._targets.visible_names()).tolist())
+        }
         wanted = (
             "graph should be 'auto', 'full', 'tree' or an array of pairs of outputs, of shape "
             "(n_edges, 2)"
@@ -481,8 +485,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         p, graph = model.params, choices.graph
         shapes = [tuple(graph.n_classes[edge]) for edge in graph.edges]
         tables = [
-            p.pairs[i:j].reshape(shape)
-            for i, j, shape in zip(graph.start, graph.start[1:], shapes)
+            p.pairs[i:j].reshape(shape) for i, j, shape in zip(graph.start, graph.start[1:], shapes)
         ]
         coef: Any = p.coef
         intercept: Any = p.intercept

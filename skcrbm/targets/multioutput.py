@@ -20,20 +20,42 @@ from skcrbm.utils.labels import (
     with_dimensions,
     without_known,
 )
+from skcrbm.utils.validation import hold_dates
 
 
 def holds_classes(y: Any) -> bool:
-    """Return True if y is a matrix of two or more columns with entries other than 0, 1 and NaN."""
+    """Return True if the columns of y, two or more, seem to hold classes instead of 0, 1 and NaN.
+
+    Classes are strings, integers or other objects, but no fractions, infinities or dates.
+    """
     if y is None or sparse.issparse(y):
         return False
-    shape = np.shape(y) if is_frame(y) else np.shape(_as_array(y, "y"))
-    if len(shape) != 2 or shape[1] < 2 or shape[0] == 0:
+    try:
+        shape = y.shape if is_frame(y) else _as_array(y, "y").shape
+        if len(shape) != 2 or shape[1] < 2 or shape[0] == 0 or hold_dates(y):
+            return False
+    except ValueError:
         return False
     try:
         indicator_with_nan(y)
     except ValueError:
-        return True
-    return False
+        pass
+    else:
+        return False
+    try:
+        for column in _columns(y, "y"):
+            if any(value is not None for value in column):
+                find_classes(column)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def seems_multiclass(y: Any) -> bool:
+    """Return True if the columns of y seem to hold classes, with three or more in total."""
+    if not holds_classes(y):
+        return False
+    return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
 
 
 def _as_array(y, name):

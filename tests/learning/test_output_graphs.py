@@ -132,9 +132,7 @@ def check_gradient(model, batch, gradient, loss):
         values = [
             loss(
                 model._replace(
-                    params=OutputParams(
-                        *(p + h * d for p, d in zip(model.params, direction))
-                    )
+                    params=OutputParams(*(p + h * d for p, d in zip(model.params, direction)))
                 ),
                 batch,
             )
@@ -190,9 +188,7 @@ def test_dependence_is_the_mutual_information_of_the_classes():
         joint = np.zeros((graph.n_classes[a], graph.n_classes[b]))
         np.add.at(joint, (batch.codes[:, a], batch.codes[:, b]), weight)
         outer = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-        information = sum(
-            j * np.log(j / o) for j, o in zip(joint.ravel(), outer.ravel()) if j > 0
-        )
+        information = sum(j * np.log(j / o) for j, o in zip(joint.ravel(), outer.ravel()) if j > 0)
         np.testing.assert_allclose(shared[a, b], batch.weight.sum() * information)
 
 
