@@ -56,7 +56,7 @@ class OutputGraph:
         )
 
     def _states_of(self, output):
-        return np.arange(self.first[output], self.first[output + 1])
+        return np.arange(int(self.first[output]), int(self.first[output + 1]))
 
     @property
     def n_states(self) -> int:

@@ -18,6 +18,7 @@ from skcrbm.inference import available_methods, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
+from skcrbm.targets.multioutput import MultioutputTargets
 from skcrbm.utils.labels import all_label_vectors, distinct_rows, indicator_by_name, is_frame
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import is_auto
@@ -166,6 +167,8 @@ class LabelVectors(NamedTuple):
 class OutputVectors(LabelVectors):
     """Distribution p(y | x) of a 2-D y whose columns hold classes, encoded as codes."""
 
+    targets: MultioutputTargets
+
     def top(self, k, candidates, method, random_state):
         """Return the k most probable candidates of each row, as `TopLabelSets`."""
         energy, known = self.posterior.energy, self.posterior.known
@@ -175,9 +178,10 @@ class OutputVectors(LabelVectors):
         log_p = np.empty((self.n_rows, k))
         for rows in row_chunks(self.n_rows, max(1, BLOCK_ENTRIES // len(sets))):
             value = energy.rows(rows).log_weight_of_sets(sets).astype(np.float64)
-            for i in range(sets.shape[1]) if known is not None else ():
-                given = known[rows][:, [i]]
-                value[~np.isnan(given) & (given != sets[:, i])] = -np.inf
+            if known is not None:
+                for i, states in enumerate(sets.T):
+                    given = known[rows][:, [i]]
+                    value[~np.isnan(given) & (given != states)] = -np.inf
             best[rows] = np.argsort(-value, axis=1, kind="stable")[:, :k]
             log_p[rows] = np.take_along_axis(value, best[rows], axis=1)
         few = np.flatnonzero(np.isneginf(log_p[:, -1]))
@@ -205,7 +209,7 @@ class OutputVectors(LabelVectors):
                 "candidates must be 'auto', 'all' (up to 2^20 vectors of classes), 'label_sets' or "
                 f"an array of vectors of classes, got {candidates!r}"
             )
-        return np.stack([part.ravel() for part in np.indices(n_classes)], axis=1)
+        return np.stack([part.ravel() for part in np.indices(n_classes.tolist())], axis=1)
 
 
 class Classes(NamedTuple):

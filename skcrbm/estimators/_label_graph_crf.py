@@ -224,6 +224,9 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     n_jobs: int | None
     label_sets_: np.ndarray
     convergence_curve_: list[float]
+    alpha_: float
+    alpha_pairs_: float
+    edges_: np.ndarray
     _model: OutputModel
     _method: InferenceMethod
     _columns: Columns | None
