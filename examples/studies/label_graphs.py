@@ -7,8 +7,8 @@ weights of LMBMClassifier are trained for a margin, so that its likelihood is lo
 several decoders of the same fit (subset accuracy and Hamming loss by "map", Jaccard and F1 by
 the largest expected Jaccard index and F1), and the processor seconds of the second of two fits, and
 of the predictions by "map". A second table has outputs with classes: each row of the digits of
-scikit-learn hides 4 of 8 coarse pixels of the image and is to predict their grey level (four
-classes) and the digit.
+scikit-learn, in 4 x 4 coarse pixels, hides the four pixels in the middle; the outputs are their grey
+levels (four classes each) and the digit.
 
     python -m examples.studies.label_graphs
 """
@@ -106,7 +106,7 @@ def digits(step):
     known[:, -1] = y[test, -1]
     models = {
         "`LabelGraphCRF()`": LabelGraphCRF(decode="map"),
-        '`LabelGraphCRF(graph="full")`': LabelGraphCRF(graph="full", decode="map"),
+        '`LabelGraphCRF(graph="tree")`': LabelGraphCRF(graph="tree", decode="map"),
         "`LabelGraphCRF(graph=[])`": LabelGraphCRF(graph=[], decode="map"),
         "`MultiOutputClassifier(LogisticRegression())`": MultiOutputClassifier(
             LogisticRegression(max_iter=1000)

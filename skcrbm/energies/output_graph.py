@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,7 @@ from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
 from skcrbm.energies._ising import IsingEnergy
+from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ENUMERATED
 
 # If all outputs have two classes, all their states are enumerated up to _FEW outputs, because this
@@ -81,28 +83,28 @@ class OutputGraph:
         return self.output * most + place
 
     @cached_property
-    def narrow(self) -> bool:
-        """True if exact inference by elimination or enumeration is cheap."""
-        if self.binary and len(self.n_classes) <= AUTO_EXACT_LABELS:
-            return True
-        return self._table_size <= 2.0**_NARROW
+    def _log_size(self) -> float:
+        """Binary logarithm of the number of entries of the largest table of elimination."""
+        counts = self.n_classes.tolist()
+        found = min_fill(self.edges.tolist(), range(len(counts)), counts)
+        if not found.complete:
+            return np.inf
+        scopes = ({v, *near} for v, near in zip(found.order, found.neighbours))
+        return max((sum(math.log2(counts[v]) for v in scope) for scope in scopes), default=0.0)
 
     @cached_property
-    def _table_size(self):
-        """Upper bound of the number of entries of the largest table of elimination."""
-        energy = self._factor_graph(np.zeros((1, self.n_states)), np.zeros(self.n_entries))
-        return float(self.n_classes.max(initial=1)) ** (energy.graph.elimination.width + 1)
+    def narrow(self) -> bool:
+        """True if exact inference by elimination or enumeration is cheap."""
+        few = self.binary and len(self.n_classes) <= AUTO_EXACT_LABELS
+        return few or self._log_size <= _NARROW
 
     @cached_property
     def enumerated(self) -> bool:
         """True if the energies are Ising models, which enumerate all states."""
         if not self.binary:
             return False
-        if len(self.n_classes) <= _FEW:
-            return True
-        return self._table_size > 2.0**_NARROW or (
-            self._table_size > 2.0**_FEW and len(self.n_classes) <= MAX_ENUMERATED
-        )
+        n = len(self.n_classes)
+        return n <= _FEW or self._log_size > (_FEW if n <= MAX_ENUMERATED else _NARROW)
 
     @property
     def energy_type(self) -> type:

@@ -50,7 +50,7 @@ from skcrbm.utils.fitting import (
     with_callbacks,
 )
 from skcrbm.utils.labels import label_sets_of, require_two_classes
-from skcrbm.utils.limits import ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
+from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 
@@ -110,8 +110,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
           classes [2]_;
         - an array or list of pairs of outputs: indices, or names of the columns if y is a data
           frame. An empty list makes the outputs independent;
-        - "auto": "full" up to 14 labels, or with classes if all outputs have few joint states,
-          otherwise "tree". The limit is lower for many rows, so that a fit takes minutes at most.
+        - "auto": "full" up to 14 labels, or up to 4096 vectors of classes, otherwise "tree". The
+          limit is lower for many rows, so that a fit takes minutes at most.
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean over rows of the loss, which is summed over outputs,
         plus ``alpha / 2 |coef|^2``. A number applies to the coefficients of the given columns of X.
@@ -421,7 +421,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         if is_auto(self.graph):
             states = np.prod(n_classes, dtype=float)
             binary = (n_classes == 2).all()
-            few = states <= 2.0 ** (14 if binary else 10)
+            few = states <= 2.0 ** (AUTO_EXACT_LABELS if binary else 12)
             if not few or states * n_rows > (_BINARY_STATES if binary else _CATEGORICAL_STATES):
                 return None
         return np.column_stack(np.triu_indices(n_outputs, 1))
