@@ -7,8 +7,8 @@ weights of LMBMClassifier are trained for a margin, so that its likelihood is lo
 several decoders of the same fit (subset accuracy and Hamming loss by "map", Jaccard and F1 by
 the largest expected Jaccard index and F1), and the processor seconds of the second of two fits, and
 of the predictions by "map". A second table has outputs with classes: each row of the digits of
-scikit-learn, in 4 x 4 coarse pixels, hides the four pixels in the middle; the outputs are their grey
-levels (four classes each) and the digit.
+scikit-learn, in 4 x 4 coarse pixels, hides the four pixels in the middle; the outputs are their
+grey levels (four classes each) and the digit.
 
     python -m examples.studies.label_graphs
 """

@@ -32,7 +32,7 @@ from skcrbm.learning.output_graphs import (
     OutputPseudoLikelihood,
     dependence,
     first_model,
-    output_penalty,
+    make_penalty,
     spanning_tree,
 )
 from skcrbm.learning.rules import Likelihood
@@ -380,12 +380,14 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             objective = OutputLikelihood(method, self.n_jobs)
         else:
             objective = OutputPseudoLikelihood(self.n_jobs)
+        model = first_model(graph, batch)
+        penalty = make_penalty(model, batch, columns is not None)
         plan = Plan(
-            model=first_model(graph, batch),
+            model=model,
             design=design,  # pyright: ignore[reportArgumentType]  # has the method `outer`
             rows=StructureSource(batch),
             objective=objective,
-            penalty=output_penalty(float(alpha), float(pairs)),
+            penalty=penalty(float(alpha), float(pairs)),
             solver=LBFGS(),
             max_iter=self.max_iter,
             verbose=int(self.verbose),

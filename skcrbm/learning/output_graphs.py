@@ -21,11 +21,12 @@ from scipy.special import log_softmax, xlogy
 
 from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.inference import InferenceMethod, infer
+from skcrbm.learning.data import RowSpace
 from skcrbm.learning.lbfgs import column_moments, descend
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.structured import Residuals, StructuredObjective
 from skcrbm.utils.columns import Columns
-from skcrbm.utils.limits import ESTIMATOR_TOL
+from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.parallel import linear_fields, row_chunks
 
 MISSING = -1  # code of an output that is not observed
@@ -33,6 +34,8 @@ MISSING = -1  # code of an output that is not observed
 _PART_ENTRIES = 2**19
 # Number added to the variance of each class, because a class may occur in all rows or in no row.
 _LEAST = 1e-3
+# Strength of the weak pull of intercepts, in units of the loss of a row.
+_WEAK = 0.1
 
 
 class OutputParams(NamedTuple):
@@ -292,9 +295,37 @@ def _log_chances(graph, scores):
     return logs.reshape(len(scores), -1)[:, graph.padded]
 
 
-def output_penalty(alpha: float, pairs: float) -> L2:
-    """Return the L2 penalty with the factors `alpha` of coefficients and `pairs` of tables."""
-    return L2(OutputParams(alpha, 0.0, pairs))
+class OutputPenalty(NamedTuple):
+    """Maker of L2 penalties with a weak pull of intercepts to the frequencies of the classes."""
+
+    pull: np.ndarray  # (U,) factors of the intercepts
+    centre: np.ndarray  # (U,) intercepts with the smoothed frequencies of the classes
+
+    def __call__(self, alpha: float, pairs: float, scale: float = 1.0) -> L2:
+        """Return the penalty with the factors `alpha` of coefficients and `pairs` of tables.
+
+        `scale` multiplies the pull of the intercepts.
+        """
+        factors = OutputParams(alpha, scale * self.pull, pairs)
+        return L2(factors, OutputParams(None, self.centre, None))
+
+
+def make_penalty(model: OutputModel, batch: OutputBatch, every_intercept: bool) -> OutputPenalty:
+    """Return the penalties of a model from `first_model`.
+
+    If `every_intercept` is True, all intercepts are pulled weakly. Otherwise only intercepts of
+    classes that are observed in all rows or in no row, because these would become infinite.
+    """
+    graph = model.graph
+    one_hot = batch.one_hot(graph)
+    seen = one_hot.any(axis=0)
+    others = np.add.reduceat(seen, graph.first[:-1])[graph.output] - seen
+    varying = (seen & (others > 0))[graph.scored]
+    n_rows = len(batch) if every_intercept else float(batch.weight.sum())
+    weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
+    return OutputPenalty(
+        np.where(varying, weak if every_intercept else 0.0, weak), model.params.intercept
+    )
 
 
 def first_model(graph: OutputGraph, batch: OutputBatch) -> OutputModel:
@@ -348,6 +379,7 @@ class IndependentSearch:
         self.parts = [(batch.take(train), batch.take(held)) for train, held in folds]
         self.rows = np.concatenate([held for _, held in folds])
         self.total = batch.weight.sum()
+        self.penalty = make_penalty(first_model(self.graph, batch), batch, True)
 
     def best(self, variance: float) -> tuple[float, HeldOut]:
         """Return alpha with the least loss of held-out rows, and its predictions for these rows."""
@@ -375,7 +407,8 @@ class IndependentSearch:
         """Return the loss of all held-out rows with the penalty alpha, and the fitted models."""
         loss, fitted = 0.0, []
         for (train, held), model in zip(self.parts, models):
-            penalty = output_penalty(alpha * self.total / train.weight.sum(), 0.0)
+            scale = self.total / train.weight.sum()
+            penalty = self.penalty(alpha * scale, 0.0, scale)
             steps = descend(model, train, self.objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
             for function, minimizer, _ in steps:
                 reached = function.coordinates.params(minimizer.x)
@@ -430,17 +463,24 @@ def spanning_tree(shared: np.ndarray) -> np.ndarray:
 
 
 class OutputDesign:
-    """Scales the columns of X for training, and converts a model to the X of the user."""
+    """Scales the columns of X for training, and converts a model to the X of the user.
+
+    If there are more columns than rows, the training rows are coordinates in their `RowSpace`.
+    """
 
     def __init__(self, X: Any, columns: Columns | None):
         self.columns = columns
         X = X.astype(np.float64) if columns is None else columns.transform(X)
-        self.X = X
+        self.space = None
+        if X.shape[0] < X.shape[1] and X.shape[0] <= ROTATED_ROWS:
+            self.space = RowSpace(X)
+        self.X = X if self.space is None else self.space.X
 
     def outer(self, model: OutputModel) -> OutputModel:
         """Return the model for the X of the user."""
-        if self.columns is None:
-            return model
         p = model.params
-        coef, intercept = self.columns.as_given(p.coef, p.intercept)
+        coef = p.coef if self.space is None else self.space.spread(p.coef)
+        intercept = p.intercept
+        if self.columns is not None:
+            coef, intercept = self.columns.as_given(coef, intercept)
         return model._replace(params=p._replace(coef=coef, intercept=intercept))

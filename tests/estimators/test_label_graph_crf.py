@@ -387,6 +387,30 @@ def test_sparse_inputs_and_threads_change_nothing():
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+def test_more_columns_than_rows_give_the_best_penalised_likelihood():
+    X, y = chain_data(n=40)
+    X = np.hstack([X, np.random.default_rng(2).normal(size=(40, 60))])
+    model = LabelGraphCRF(alpha=0.1, alpha_pairs=0.01, max_iter=1000).fit(X, y)
+    assert [part.shape for part in model.visible_coef_] == [(3, 63), (1, 63), (4, 63)]
+
+    def objective(model):
+        squares = sum((part**2).sum() for part in model.visible_coef_)
+        tables = sum((part**2).sum() for part in model.pair_coef_)
+        return -model.score_samples(X, y).mean() + 0.05 * squares + 0.005 * tables
+
+    np.testing.assert_allclose(objective(model), model.loss_curve_[-1], rtol=1e-8)
+    # No direction of the coefficients of the given columns lowers the objective.
+    rng = np.random.default_rng(3)
+    best = objective(model)
+    params = model._model.params
+    for _ in range(5):
+        step = 1e-2 * rng.normal(size=params.coef.shape)
+        near = pickle.loads(pickle.dumps(model))
+        near._model = model._model._replace(params=params._replace(coef=params.coef + step))
+        near.visible_coef_ = [near._model.params.coef]
+        assert objective(near) > best
+
+
 @pytest.mark.compiled
 @parametrize_with_checks([LabelGraphCRF(alpha=1e-3)])
 def test_estimator(estimator, check):

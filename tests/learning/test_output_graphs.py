@@ -18,7 +18,7 @@ from skcrbm.learning.output_graphs import (
     OutputPseudoLikelihood,
     dependence,
     first_model,
-    output_penalty,
+    make_penalty,
     spanning_tree,
 )
 
@@ -145,7 +145,7 @@ def check_gradient(model, batch, gradient, loss):
 @pytest.mark.parametrize("case", ["mixed_cycle", "binary_full", "single_class"])
 def test_coordinates_are_a_linear_bijection_with_their_gradient(case):
     model, batch = make(case)
-    coordinates = CentredOutputs(model, batch, output_penalty(0.1, 0.01))
+    coordinates = CentredOutputs(model, batch, make_penalty(model, batch, True)(0.1, 0.01))
     vector = coordinates.vector(model.params)
     for p, q in zip(coordinates.params(vector), model.params):
         np.testing.assert_allclose(p, q, atol=1e-10)
