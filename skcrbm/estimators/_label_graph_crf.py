@@ -116,8 +116,9 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         L2 penalty: the objective is the mean over rows of the loss, which is summed over outputs,
         plus ``alpha / 2 |coef|^2``. A number applies to the coefficients of the given columns of X.
         "auto" finds the penalty of independent outputs by cross-validation, for columns that are
-        scaled internally as in `CRBMClassifier`. With fewer than 40 rows it is 0.003 times the
-        total variance of the scaled columns.
+        scaled internally as in `CRBMClassifier`, and pulls all intercepts weakly to the frequencies
+        of the classes. With fewer than 40 rows it is 0.003 times the total variance of the scaled
+        columns.
     alpha_pairs : float or "auto", default="auto"
         L2 penalty of the entries of the tables. "auto" is ``0.3 / max(n, 40)``, with n the sum of
         the weights of the rows.
@@ -273,6 +274,11 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def __sklearn_is_fitted__(self):
         return "_model" in vars(self)

@@ -213,7 +213,8 @@ class OutputLikelihood(_OutputObjective):
     """
 
     def __init__(self, inference: InferenceMethod, n_jobs: int | None = None):
-        super().__init__(n_jobs)
+        super().__init__()  # the threads share the rows of a part, in `infer`
+        self.infer_jobs = n_jobs
         self.inference = inference.with_defaults(tol=ESTIMATOR_TOL)
 
     def _residuals(self, model, piece):
@@ -241,6 +242,7 @@ class OutputLikelihood(_OutputObjective):
             returns=("log_partition", "marginals", "statistics"),
             clamp=clamp,
             sample_weight=weight,
+            n_jobs=self.infer_jobs,
         )
         log_z = np.asarray(found.log_partition, np.float64)
         states = graph.state_chances(found)
