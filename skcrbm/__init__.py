@@ -14,6 +14,7 @@ __all__ = [
     "GridCRF",
     "ImageCRBM",
     "LMBMClassifier",
+    "LabelGraphCRF",
     "LayeredGMClassifier",
     "SSVMClassifier",
     "__version__",

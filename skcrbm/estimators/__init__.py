@@ -6,6 +6,7 @@ from skcrbm.estimators._decoded import DecodedClassifier
 from skcrbm.estimators._graph_crf import GraphCRF
 from skcrbm.estimators._grid_crf import GridCRF
 from skcrbm.estimators._image_crbm import ImageCRBM
+from skcrbm.estimators._label_graph_crf import LabelGraphCRF
 from skcrbm.estimators._layered_gm import LayeredGMClassifier
 from skcrbm.estimators._lmbm import LMBMClassifier
 from skcrbm.estimators._mssvm import MSSVMCRBM
@@ -22,6 +23,7 @@ __all__ = [
     "GridCRF",
     "ImageCRBM",
     "LMBMClassifier",
+    "LabelGraphCRF",
     "LayeredGMClassifier",
     "SSVMClassifier",
     "grid_graph",

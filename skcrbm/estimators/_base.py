@@ -10,10 +10,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import Posterior
-from skcrbm.estimators._joint import Classes, LabelVectors, TopLabelSets
+from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors, TopLabelSets
 from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.multioutput import seems_multiclass
 from skcrbm.utils.labels import (
     in_rows_of,
     may_be_empty,
@@ -140,7 +141,15 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
-        return make_targets(y, classes, self)
+        try:
+            return make_targets(y, classes, self)
+        except ValueError as error:
+            if not seems_multiclass(y):
+                raise
+            raise ValueError(
+                f"{error}. If each column of y holds the classes of an output, use "
+                "skcrbm.LabelGraphCRF"
+            ) from error
 
     def _validate_X(self, X, reset, as_rows=None):
         return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)
@@ -172,7 +181,8 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         """Return p(y | x) for the rows of X, as `LabelVectors` or, for a 1-D y, as `Classes`."""
         posterior = self._posterior(X, y_known)
         if self._targets.multilabel:
-            return LabelVectors(self._targets, posterior)
+            kind = LabelVectors if self._targets.indicator else OutputVectors
+            return kind(self._targets, posterior)
         log_odds = self._targets.log_odds(self, posterior).astype(posterior.energy.dtype)
         return Classes(self._targets, self._targets.log_proba(log_odds.astype(np.float64)))
 
@@ -502,8 +512,8 @@ def training_rows(
     require_observed(~np.isnan(visible))
     if not partial:
         targets.warn_of_one_value(visible)
-    empty = not targets.multilabel or may_be_empty(visible)
-    unseen = unseen_share(visible) if targets.multilabel else 1.0
+    empty = not targets.indicator or may_be_empty(visible)
+    unseen = unseen_share(visible) if targets.indicator else 1.0
     if reset:
         model._targets = targets
         model.classes_ = targets.classes

@@ -18,9 +18,11 @@ from skcrbm.inference import available_methods, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
+from skcrbm.targets.multioutput import MultioutputTargets
 from skcrbm.utils.labels import all_label_vectors, distinct_rows, indicator_by_name, is_frame
-from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
+from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import is_auto
+from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_float_array, check_count
 
 
@@ -83,7 +85,8 @@ class LabelVectors(NamedTuple):
             part = self.posterior._replace(energy=energy.rows(partly), known=state[partly])
             log_p[partly] = _log_partition(part, method, seed)
         log_p -= _log_partition(self.posterior, method, seed)
-        log_p[(visible + known == 1).any(axis=1)] = -np.inf  # y contradicts a known label
+        wrong = ~np.isnan(visible) & ~np.isnan(known) & (visible != known)
+        log_p[wrong.any(axis=1)] = -np.inf  # y contradicts a known label
         return log_p
 
     def log_proba_of_sets(self, label_sets, method, random_state):
@@ -159,6 +162,54 @@ class LabelVectors(NamedTuple):
                 f"{MAX_ALL_LABEL_SETS} outputs. Use 'label_sets' or an array of label vectors"
             )
         return all_label_vectors(n_labels)
+
+
+class OutputVectors(LabelVectors):
+    """Distribution p(y | x) of a 2-D y whose columns hold classes, encoded as codes."""
+
+    targets: MultioutputTargets
+
+    def top(self, k, candidates, method, random_state):
+        """Return the k most probable candidates of each row, as `TopLabelSets`."""
+        energy, known = self.posterior.energy, self.posterior.known
+        sets = self._candidates(candidates)
+        _check_enough(k, len(sets), "candidates")
+        best = np.empty((self.n_rows, k), np.int64)
+        log_p = np.empty((self.n_rows, k))
+        for rows in row_chunks(self.n_rows, max(1, BLOCK_ENTRIES // len(sets))):
+            value = energy.rows(rows).log_weight_of_sets(sets).astype(np.float64)
+            if known is not None:
+                for i, states in enumerate(sets.T):
+                    given = known[rows][:, [i]]
+                    value[~np.isnan(given) & (given != states)] = -np.inf
+            best[rows] = np.argsort(-value, axis=1, kind="stable")[:, :k]
+            log_p[rows] = np.take_along_axis(value, best[rows], axis=1)
+        few = np.flatnonzero(np.isneginf(log_p[:, -1]))
+        if len(few):
+            raise ValueError(
+                f"fewer than k={k} candidates agree with the known classes of row {few[0]}; use a "
+                "smaller k, or candidates='all'"
+            )
+        seed = check_random_state(random_state).randint(2**31 - 1)
+        log_p -= _log_partition(self.posterior, method, seed)[:, None]
+        return TopLabelSets(self.targets.decode(sets[best]), np.exp(log_p))
+
+    def _candidates(self, candidates):
+        """Return the codes (K, L) for the argument `candidates` of `predict_topk`."""
+        n_classes = self.targets.n_classes
+        n_all = np.prod(n_classes, dtype=float)
+        if is_auto(candidates):
+            candidates = "all" if n_all <= 2**AUTO_ALL_LABEL_SETS else "label_sets"
+        if not isinstance(candidates, str):
+            return np.unique(self.targets.encode(candidates, name="candidates"), axis=0).astype(int)
+        if candidates == "label_sets":
+            return self.posterior.label_sets
+        if candidates != "all" or n_all > 2**MAX_ALL_LABEL_SETS:
+            raise ValueError(
+                "candidates must be 'auto', 'all' (up to 2^20 vectors of classes), 'label_sets' or "
+                f"an array of vectors of classes, got {candidates!r}"
+            )
+        return np.stack([part.ravel() for part in np.indices(n_classes.tolist())], axis=1)
 
 
 class Classes(NamedTuple):

@@ -83,7 +83,8 @@ def cross_validated_thresholds(
     }
     kind = type(estimator)
     # The constructor is used instead of `clone`, so that the copy has no callbacks.
-    fresh = kind(**{**estimator.get_params(deep=False), **changes})
+    given = estimator.get_params(deep=False)
+    fresh = kind(**{**given, **{name: v for name, v in changes.items() if name in given}})
     # Warnings that the fit on all rows has given already are not repeated.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

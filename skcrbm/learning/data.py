@@ -280,8 +280,8 @@ class RowSpace:
     def outer(self, params):
         """Convert parameters for the coordinates to parameters for z."""
         return params._replace(
-            visible_coef=self._spread(params.visible_coef),
-            hidden_coef=self._spread(params.hidden_coef),
+            visible_coef=self.spread(params.visible_coef),
+            hidden_coef=self.spread(params.hidden_coef),
         )
 
     def _project(self, coef):
@@ -292,7 +292,8 @@ class RowSpace:
             return right
         return solve_triangular(self._corner, right, lower=True, trans=trans)
 
-    def _spread(self, coef):
+    def spread(self, coef: np.ndarray) -> np.ndarray:
+        """Convert coefficients (K, rank) for the coordinates to coefficients (K, D) for z."""
         weights = self._solve(coef.T, "T")
         return np.ascontiguousarray(np.asarray(self._rows.T @ weights).T)
 

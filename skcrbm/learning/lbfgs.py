@@ -320,7 +320,7 @@ class CenteredCoordinates:
         self.shapes = [p.shape for p in model.params]
         self.ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
         weight = batch.weight / batch.weight.sum()
-        self.x_mean, x_variance = _column_moments(batch.X, weight)
+        self.x_mean, x_variance = column_moments(batch.X, weight)
         on, observed = observed_weight(batch.visible, weight)
         share = np.divide(on, observed, out=np.full(len(on), 0.5), where=observed > 0)
         self.v_mean = share
@@ -384,7 +384,7 @@ def _scales(curvature):
     return np.sqrt(np.where(curvature > 0, curvature, 1.0))
 
 
-def _column_moments(X, weight):
+def column_moments(X, weight):
     """Return the weighted mean (D,) and variance (D,) of the columns."""
     if issparse(X):
         mean = np.asarray(weight @ X).ravel()

@@ -90,8 +90,8 @@ class Targets(Versioned, ABC):
     names: np.ndarray | None = None
     #: True if y is 2-D, which means that decoding rules and known labels are supported.
     multilabel: ClassVar[bool] = False
-    #: True if the visible units are the states of a single categorical output.
-    one_hot: ClassVar[bool] = False
+    indicator: ClassVar[bool] = False  #: True if y is a 2-D matrix of 0/1 labels
+    one_hot: ClassVar[bool] = False  #: True if the visible units are states of one output
 
     # ------------------------------------------------------------- y and visible units
 
@@ -205,7 +205,7 @@ class Targets(Versioned, ABC):
 class MultilabelTargets(Targets):
     """Targets of a 2-D y: a matrix of L 0/1 labels, with NaN for missing labels."""
 
-    multilabel = True
+    multilabel = indicator = True
 
     def __init__(self, n_outputs: int, names: np.ndarray | None = None):
         self.n_visible = n_outputs

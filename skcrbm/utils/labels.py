@@ -136,9 +136,8 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     if np.isin(observed, (-1, 1)).all():
         raise ValueError(f"{prefix}; it holds -1 and +1: convert it with (y + 1) / 2")
     if np.isin(observed, (0, 1, 2)).all():
-        advice = ". Multiclass-multioutput targets are not supported; if y went through "
-        advice += "cross_val_predict of scikit-learn, NaN was turned into 2 there: use "
-        advice += "skcrbm.model_selection.cross_val_predict instead"
+        advice = ". If y went through cross_val_predict of scikit-learn, NaN was turned into 2 "
+        advice += "there: use skcrbm.model_selection.cross_val_predict instead"
         raise ValueError(f"{prefix}; it holds a 2{advice if name == 'y' else ''}")
     if np.isinf(observed).any():
         raise ValueError(f"{prefix}; it holds infinity")

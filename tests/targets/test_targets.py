@@ -71,7 +71,7 @@ BAD_INDICATORS = {
     ),
     "digits": ([["1", "0"], ["1", "1"]], "strings: convert it with y == '1'$"),
     "yes_frame": (pd.DataFrame([["yes", "no"], ["no", "no"]]), "convert it with y == 'yes'$"),
-    "words_frame": (pd.DataFrame([["m", "yes"], ["f", "no"]]), r"as in y\[column\] == 'yes'$"),
+    "words_frame": (pd.DataFrame([["m", "yes"], ["f", "no"]]), r"as in y\[column\] == 'yes'"),
     "pairs_of_labels": ([("sun", "sea"), ("sea", "wind")], r"y = MultiLabelBinarizer\(\)"),
     "objects": (np.array([["a", 1], [0, 1]], dtype=object), "holds strings"),
     "sets": ([{"sun"}, {"sea", "sun"}], LISTED),

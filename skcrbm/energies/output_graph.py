@@ -1,0 +1,172 @@
+"""Pairwise models of a few outputs, each with its own number of classes, for every row of X."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.energies._factor_graph import FactorGraphEnergy
+from skcrbm.energies._factors import TableFactors
+from skcrbm.energies._ising import IsingEnergy
+from skcrbm.utils.graphs import min_fill
+from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ENUMERATED
+
+# If all outputs have two classes, all their states are enumerated up to _FEW outputs, because this
+# costs less than elimination. A graph is narrow if the largest table of elimination has at most
+# 2^_NARROW entries.
+_FEW, _NARROW = 10, 12
+
+
+class OutputGraph:
+    """Outputs with their numbers of classes, and the edges between them.
+
+    The states of all outputs are stored side by side in C columns, the *states*: first the classes
+    of output 0, then the classes of output 1, and so on. The tables of all edges are stored as one
+    array of P entries; the entry (k, l) of an edge (a, b) belongs to class k of a and l of b.
+
+    Parameters
+    ----------
+    n_classes : ndarray of int (L,)
+        Number of classes of each output.
+    edges : ndarray of int (E, 2)
+        Pairs a < b of outputs.
+    """
+
+    def __init__(self, n_classes: np.ndarray, edges: np.ndarray):
+        self.n_classes = np.asarray(n_classes, np.int64)
+        self.edges = np.asarray(edges, np.int64).reshape(-1, 2)
+        self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,)
+        self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)  # (C,)
+        # An output of two classes has a score for its second class only, as in logistic regression.
+        place = np.arange(self.first[-1]) - self.first[:-1][self.output]
+        size = self.n_classes[self.output]
+        self.scored = np.flatnonzero((size > 2) | ((size == 2) & (place == 1)))  # (U,)
+        sizes = [self.n_classes[a] * self.n_classes[b] for a, b in self.edges]
+        self.start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])  # (E + 1,)
+        grids = [
+            np.meshgrid(self._states_of(a), self._states_of(b), indexing="ij")
+            for a, b in self.edges
+        ]
+        # States (P,) of the first and the second output of each entry of a table.
+        self.rows, self.columns = (
+            np.concatenate([np.empty(0, np.int64), *(grid[side].ravel() for grid in grids)])
+            for side in (0, 1)
+        )
+
+    def _states_of(self, output):
+        return np.arange(int(self.first[output]), int(self.first[output + 1]))
+
+    @property
+    def n_states(self) -> int:
+        """Number of states of all outputs, C."""
+        return int(self.first[-1])
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries of all tables, P."""
+        return len(self.rows)
+
+    @property
+    def binary(self) -> bool:
+        """True if all outputs have two classes."""
+        return bool((self.n_classes == 2).all())
+
+    @cached_property
+    def padded(self) -> np.ndarray:
+        """Index (C,) of each state in a flattened array (L, K), with K the most classes."""
+        most = int(self.n_classes.max(initial=1))
+        place = np.arange(self.n_states) - self.first[:-1][self.output]
+        return self.output * most + place
+
+    @cached_property
+    def _log_size(self) -> float:
+        """Binary logarithm of the number of entries of the largest table of elimination."""
+        counts = self.n_classes.tolist()
+        found = min_fill(self.edges.tolist(), range(len(counts)), counts)
+        if not found.complete:
+            return np.inf
+        scopes = ({v, *near} for v, near in zip(found.order, found.neighbours))
+        return max((sum(math.log2(counts[v]) for v in scope) for scope in scopes), default=0.0)
+
+    @cached_property
+    def narrow(self) -> bool:
+        """True if exact inference by elimination or enumeration is cheap."""
+        few = self.binary and len(self.n_classes) <= AUTO_EXACT_LABELS
+        return few or self._log_size <= _NARROW
+
+    @cached_property
+    def enumerated(self) -> bool:
+        """True if the energies are Ising models, which enumerate all states."""
+        if not self.binary:
+            return False
+        n = len(self.n_classes)
+        return n <= _FEW or self._log_size > (_FEW if n <= MAX_ENUMERATED else _NARROW)
+
+    @property
+    def energy_type(self) -> type:
+        """Class of the energies that `energy` returns."""
+        if not self.binary:
+            return CategoricalGraphEnergy
+        return IsingEnergy if self.enumerated else FactorGraphEnergy
+
+    # ---------------------------------------------------------------- energies and their answers
+
+    def scores(self, fields: np.ndarray) -> np.ndarray:
+        """Return log-weights (N, C) of all states for the scores (N, U) of the scored states."""
+        scores = np.zeros((len(fields), self.n_states))
+        scores[:, self.scored] = fields
+        return scores
+
+    def energy(self, scores: np.ndarray, pairs: np.ndarray) -> Any:
+        """Return the models of N rows for log-weights (N, C) of states and (P,) of pairs."""
+        if not self.enumerated:
+            return self._factor_graph(scores, pairs)
+        n = len(self.n_classes)
+        tables = pairs.reshape(-1, 2, 2)
+        a, b = self.edges.T
+        quarter = (tables[:, 0, 0] + tables[:, 1, 1] - tables[:, 0, 1] - tables[:, 1, 0]) / 4
+        coupling, shift = np.zeros((n, n)), np.zeros(n)
+        coupling[a, b] = coupling[b, a] = quarter
+        np.add.at(shift, a, (tables[:, 1, 0] - tables[:, 0, 0]) / 2 + quarter)
+        np.add.at(shift, b, (tables[:, 0, 1] - tables[:, 0, 0]) / 2 + quarter)
+        return IsingEnergy(coupling, 0.5 * (scores[:, 1::2] - scores[:, ::2]) + shift)
+
+    def _factor_graph(self, scores, pairs):
+        factors = [
+            TableFactors(self.edges[[e]], pairs[i:j].reshape(1, *self.n_classes[self.edges[e]]))
+            for e, (i, j) in enumerate(zip(self.start, self.start[1:]))
+        ]
+        n = len(self.n_classes)
+        if self.binary:
+            return FactorGraphEnergy(factors, scores[:, 1::2] - scores[:, ::2], n_variables=n)
+        most = int(self.n_classes.max(initial=1))
+        field = np.zeros((len(scores), n * most))
+        field[:, self.padded] = scores
+        field = field.reshape(-1, n, most)
+        return CategoricalGraphEnergy(factors, field, n_states=self.n_classes)
+
+    def state_chances(self, found: Any) -> np.ndarray:
+        """Return the probabilities (N, C) of all states from the result of `infer`."""
+        marginals = np.asarray(found.marginals, np.float64)
+        if self.binary:
+            return np.stack([1.0 - marginals, marginals], axis=2).reshape(len(marginals), -1)
+        return marginals.reshape(len(marginals), -1)[:, self.padded]
+
+    def pair_chances(self, found: Any, weight: np.ndarray) -> np.ndarray:
+        """Return the weighted sums (P,) of the probabilities of all entries of the tables.
+
+        `found` is the result of `infer` with "marginals", and with "statistics" that are summed
+        with the weights (N,) of the rows.
+        """
+        (statistics,) = found.statistics
+        if not self.enumerated:
+            return np.asarray(statistics, np.float64)
+        a, b = self.edges.T
+        both = np.asarray(statistics, np.float64)[a, b]
+        mean = weight @ np.asarray(found.marginals, np.float64)
+        rest = weight.sum() - mean[a] - mean[b] + both
+        return np.stack([rest, mean[b] - both, mean[a] - both, both], axis=1).ravel()

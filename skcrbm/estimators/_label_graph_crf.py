@@ -1,0 +1,588 @@
+"""LabelGraphCRF: conditional random field over the labels, or the outputs, of each row."""
+
+from __future__ import annotations
+
+from functools import partial as bind
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skcrbm.decoding.posterior import Posterior
+from skcrbm.decoding.rules import DecodingRule, decoder_constraint, resolve_decoder
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies.output_graph import OutputGraph
+from skcrbm.estimators._base import JointClassifier, Rows, training_rows
+from skcrbm.estimators._thresholds import update_thresholds
+from skcrbm.inference import InferenceMethod
+from skcrbm.inference.base import methods_for, resolve_method
+from skcrbm.inference.choice import method_constraint
+from skcrbm.learning.fit import Plan, fit, warn_of_convergence
+from skcrbm.learning.output_graphs import (
+    MISSING,
+    IndependentSearch,
+    OutputBatch,
+    OutputDesign,
+    OutputLikelihood,
+    OutputModel,
+    OutputPseudoLikelihood,
+    dependence,
+    first_model,
+    make_penalty,
+    spanning_tree,
+)
+from skcrbm.learning.rules import Likelihood
+from skcrbm.learning.solvers import LBFGS
+from skcrbm.learning.structured import StructureSource
+from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.targets.kinds import make_targets
+from skcrbm.targets.multioutput import MultioutputTargets, holds_classes
+from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
+from skcrbm.utils.fitting import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    all_or_nothing,
+    forget,
+    with_callbacks,
+)
+from skcrbm.utils.labels import label_sets_of, require_two_classes
+from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
+from skcrbm.utils.options import Integer, is_auto, option_name
+from skcrbm.utils.parallel import one_blas_thread
+
+_N_FOLDS = 5
+# The search for alpha and for the tree evaluates folds until these have about this many rows.
+_SEARCH_ROWS = 3000
+# Penalty of the tables with alpha_pairs="auto", in units of the loss of a row.
+_WEAK = 0.3
+# alpha="auto" without a search, as a multiple of the total variance of the columns.
+_FEW_ROWS_ALPHA = 3e-3
+# graph="auto" takes all pairs if exact inference visits at most this number of joint states of all
+# rows. Enumeration of 0/1 labels takes about a nanosecond per state, elimination ten times as long.
+_BINARY_STATES, _CATEGORICAL_STATES = 2.0**27, 2.0**23
+_RULES = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", "map")
+_RULES_OF_CLASSES = ("marginal", "map")
+_UNCONVERGED = ("the gradient and the probabilities may be off",)
+
+
+class _Choices(NamedTuple):
+    """Decisions made before a fit."""
+
+    training: Plan
+    graph: OutputGraph
+    alpha: float
+    alpha_pairs: float
+    learning: str
+    method: InferenceMethod
+
+
+class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
+    """Conditional random field over the labels of a row, or over outputs with classes.
+
+    The model is ``p(y | x) = exp F(x, y) / Z(x)`` with
+
+    ``F = sum_a (coef x + intercept)[y_a] + sum_(a, b) table_ab[y_a, y_b]``
+
+    for the outputs a of a row x and the edges (a, b) of a graph over the outputs [1]_. The tables
+    do not depend on x. Without edges the model is a logistic regression for each output.
+
+    y may be an indicator matrix of 0/1 labels, or a matrix whose columns hold classes
+    ("multiclass-multioutput"), such as the colour and the make of a car. Columns may have different
+    numbers of classes, which are strings, integers or other sortable values. Missing entries of a
+    2-D y, NaN or None, are summed out. A 1-D y of classes is a single output.
+
+    With the default parameters, `fit` scales the columns of X internally, finds the penalty by
+    cross-validation, and joins all pairs of outputs if exact inference is cheap, otherwise a tree.
+
+    Parameters
+    ----------
+    graph : {"auto", "full", "tree"} or array-like of shape (n_edges, 2), default="auto"
+        Edges between the outputs:
+
+        - "full": all pairs;
+        - "tree": the spanning tree with the most information. The information of a pair is
+          measured on held-out rows: how much the classes of the two outputs depend on each other
+          beyond their dependence on x. With fewer than 40 rows it is the mutual information of the
+          classes [2]_;
+        - an array or list of pairs of outputs: indices, or names of the columns if y is a data
+          frame. An empty list makes the outputs independent;
+        - "auto": "full" up to 14 labels, or up to 4096 vectors of classes, otherwise "tree". The
+          limit is lower for many rows, so that a fit takes minutes at most.
+    alpha : float or "auto", default="auto"
+        L2 penalty: the objective is the mean over rows of the loss, which is summed over outputs,
+        plus ``alpha / 2 |coef|^2``. A number applies to the coefficients of the given columns of X.
+        "auto" finds the penalty of independent outputs by cross-validation, for columns that are
+        scaled internally as in `CRBMClassifier`, and pulls all intercepts weakly to the frequencies
+        of the classes. With fewer than 40 rows it is 0.003 times the total variance of the scaled
+        columns.
+    alpha_pairs : float or "auto", default="auto"
+        L2 penalty of the entries of the tables. "auto" is ``0.3 / max(n, 40)``, with n the sum of
+        the weights of the rows.
+    learning : {"auto", "mle", "pseudo_likelihood"}, default="auto"
+        Objective: "mle", maximum likelihood with the probabilities of `inference`, or
+        "pseudo_likelihood", the sum of the log-probabilities of each output given x and all
+        neighbours, which needs no inference and complete labels. "auto" is
+        "pseudo_likelihood" if `inference` is "auto", exact inference is expensive and y is
+        complete, otherwise "mle".
+    inference : str or object, default="auto"
+        Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
+        "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
+        if exact inference is cheap, as it is for trees and up to 14 labels, else "sum_product".
+    decode : str or object, default="marginal"
+        Rule by which `predict` chooses labels: "marginal", "label_set", "expected_jaccard",
+        "expected_f1", "threshold" or "map", or a rule from `skcrbm.decoding`, as in
+        `CRBMClassifier`. If the columns of y hold classes: "marginal", the most probable class of
+        each output, or "map", the most probable vector of classes.
+    max_iter : int, default=200
+        Maximum number of iterations of L-BFGS.
+    n_jobs : int, default=None
+        Number of threads, which share the rows. Results do not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds of ``decode="threshold"``.
+    verbose : bool or int, default=False
+        1 prints a live line, 2 prints a line for each iteration.
+
+    Attributes
+    ----------
+    edges_ : ndarray of int (n_edges, 2)
+        Edges (a, b) between outputs, a < b.
+    pair_coef_ : list of ndarray (n_classes_a, n_classes_b)
+        Table of each edge.
+    log_odds_ratios_ : ndarray (n_outputs, n_outputs)
+        For a 0/1 indicator y: log-odds ratio of each pair of labels given x and all other labels,
+        ``t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0]`` for the table t; 0 without an edge.
+    visible_coef_ : ndarray (n_outputs, n_features), or list of ndarray
+        Coefficients of the inputs, with a single row for a binary 1-D y and a row per class for a
+        multiclass y. If the columns of y hold classes, a list with an array for each output, which
+        has one row for two classes and a row per class for more classes.
+    visible_intercept_ : ndarray (n_outputs,), or list of ndarray
+        Intercepts, in the same form.
+    classes_ : ndarray (n_outputs,) or (n_classes,), or list of ndarray
+        Numbers 0, ..., n_outputs - 1 of the labels, or the classes of a 1-D y. If the columns of y
+        hold classes, a list with the sorted classes of each output.
+    label_names_ : ndarray of str (n_outputs,)
+        Names of the outputs if y is a data frame, see `set_label_output`.
+    label_sets_ : ndarray (n_sets, n_outputs)
+        Distinct complete rows of y; if the columns of y hold classes, as indices of classes.
+    allow_empty_, unseen_share_
+        As in `CRBMClassifier`.
+    thresholds_ : ndarray (n_outputs,)
+        Thresholds if ``decode="threshold"`` and y is an indicator matrix.
+    alpha_, alpha_pairs_ : float
+        Penalties of the fit.
+    learning_, inference_ : str
+        Names of the objective and of the inference method in use.
+    loss_curve_, convergence_curve_ : list of float
+        Training loss, and share of rows for which inference converged, for each iteration.
+    n_iter_ : int
+        Number of iterations.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    CRBMClassifier : Joins the labels by hidden units instead of pairs.
+    GraphCRF : For rows that are graphs, whose nodes have the same classes.
+
+    Notes
+    -----
+    If the columns of y hold classes, `predict_proba` returns a list with an array
+    (n_samples, n_classes) for each output, as scikit-learn's forests do, `score` is the share of
+    rows in which all outputs are right, and `decision_function`, `score_label_sets` and
+    `predict_pairwise_proba` raise an error.
+
+    References
+    ----------
+    .. [1] Ghamrawi and McCallum (2005). Collective multi-label classification. CIKM.
+    .. [2] Chow and Liu (1968). Approximating discrete probability distributions with dependence
+       trees. IEEE Transactions on Information Theory 14.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm import LabelGraphCRF
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> colour = np.where(X[:, 0] + rng.normal(size=300) > 0, "red", "blue")
+    >>> size = rng.integers(0, 3, size=300)
+    >>> size[colour == "red"] = 2  # red things are large
+    >>> y = np.column_stack([colour.astype(object), size])
+    >>> model = LabelGraphCRF().fit(X, y)
+    >>> [proba.shape for proba in model.predict_proba(X)]
+    [(300, 2), (300, 3)]
+    >>> known = np.array([["red", None], [None, 0]], dtype=object)
+    >>> model.predict(X[:2], y_known=known)
+    array([['red', 2],
+           ['blue', 0]], dtype=object)
+    """
+
+    graph: Any
+    decode: Any
+    n_jobs: int | None
+    label_sets_: np.ndarray
+    convergence_curve_: list[float]
+    alpha_: float
+    alpha_pairs_: float
+    edges_: np.ndarray
+    _model: OutputModel
+    _method: InferenceMethod
+    _columns: Columns | None
+
+    _saved = ("n_features_in_", "classes_", "_targets", "_model")
+    _state = ("_targets", "_model", "_progress")
+
+    _parameter_constraints: dict = {
+        "graph": [StrOptions({"auto", "full", "tree"}), "array-like"],
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "alpha_pairs": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "learning": [StrOptions({"auto", "mle", "pseudo_likelihood"})],
+        "inference": method_constraint(
+            methods_for(FactorGraphEnergy, Likelihood.conditional_answers), auto=True
+        ),
+        "decode": decoder_constraint(_RULES),
+        "max_iter": [Integer(1)],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        graph: Any = "auto",
+        alpha: float | str = "auto",
+        alpha_pairs: float | str = "auto",
+        learning: str = "auto",
+        inference: str | InferenceMethod = "auto",
+        decode: str | DecodingRule = "marginal",
+        max_iter: int = 200,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
+    ):
+        self.graph = graph
+        self.alpha = alpha
+        self.alpha_pairs = alpha_pairs
+        self.learning = learning
+        self.inference = inference
+        self.decode = decode
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def __sklearn_is_fitted__(self):
+        return "_model" in vars(self)
+
+    # ---------------------------------------------------------------- fitting
+
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            0/1 indicator matrix, or classes of each output, with NaN or None for missing entries;
+            or the classes of a single output.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative weights; a row of weight k counts as k copies of the row. If
+            ``alpha="auto"``, only the ratios of the weights count in the search for alpha.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X, y, a weight or a hyperparameter is invalid, or `inference` is "exact" and the
+            graph is too wide for it.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If approximate inference converged for less than 90 % of the rows in the last iteration.
+        """
+        forget(self, self._state)
+        rows = training_rows(self, X, y, sample_weight, reset=True)
+        if not self._targets.multilabel:
+            require_two_classes(self.classes_)
+        self._checked_rule()
+        rng = check_random_state(self.random_state)
+        choices = self._plan(rows)
+        label_sets = self._label_sets(rows)
+        plan = choices.training
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        attributes = bind(self._model_attributes, choices=choices, label_sets=label_sets)
+        fitted = fit(plan, rng, None, callbacks, lambda model, epoch: attributes(model))
+        vars(self).pop("thresholds_", None)  # belong to an earlier fit
+        vars(self).pop("log_odds_ratios_", None)
+        vars(self).update({**attributes(fitted.model), **fitted.attributes})
+        if choices.learning == "mle":
+            warn_of_convergence(self.convergence_curve_[-1], choices.method, *_UNCONVERGED)
+        if option_name(self.decode) == "threshold" and self._targets.indicator:
+            folds = bind(self._fold_settings, rows)
+            update_thresholds(self, folds, rows.weight, rng, fitted.interrupted)
+        callbacks.end()
+        return self
+
+    def _make_targets(self, y, classes):
+        return MultioutputTargets(y) if holds_classes(y) else make_targets(y, classes, self)
+
+    def _codes(self, visible):
+        """Return the codes (N, L) of the classes of all outputs, and their numbers (L,)."""
+        targets = self._targets
+        if targets.one_hot:
+            return visible.argmax(axis=1)[:, None], np.array([targets.n_visible])
+        n_classes = np.full(visible.shape[1], 2)
+        if targets.multilabel and not targets.indicator:
+            n_classes = targets.n_classes
+        return np.where(np.isnan(visible), MISSING, visible).astype(np.int64), n_classes
+
+    def _plan(self, rows: Rows) -> _Choices:
+        """Decide everything that a fit needs, such as the graph, the penalty and the objective."""
+        codes, n_classes = self._codes(rows.visible)
+        X, columns = rows.X, None
+        if is_auto(self.alpha):
+            X = in_faster_storage(X)
+            columns = Columns(X, rows.weight)
+        else:
+            warn_of_scales(X, rows.weight, type(self).__name__)
+        self._columns = columns
+        design = OutputDesign(X, columns)
+        batch = OutputBatch(design.X, codes, rows.weight)
+        edges = self._given_edges(n_classes, len(codes))
+        alpha: Any = self.alpha
+        held_out = None
+        search = self._search(batch, n_classes) if edges is None or columns is not None else None
+        with one_blas_thread():
+            if columns is not None and search is None:
+                alpha = _FEW_ROWS_ALPHA * (columns.variance or 1.0)
+            elif columns is not None and search is not None:
+                alpha, held_out = search.best(columns.variance)
+            elif search is not None:
+                held_out = search.first_fit(alpha)
+            if edges is None:
+                edges = _tree(batch, n_classes, held_out)
+        graph = OutputGraph(n_classes, edges)
+        method, learning = self._method_and_learning(graph, batch)
+        pairs: Any = self.alpha_pairs
+        if is_auto(pairs):
+            pairs = _WEAK / max(float(rows.weight.sum()), MIN_SEARCH_ROWS)
+        if learning == "mle":
+            objective = OutputLikelihood(method, self.n_jobs)
+        else:
+            objective = OutputPseudoLikelihood(self.n_jobs)
+        model = first_model(graph, batch)
+        penalty = make_penalty(model, batch, columns is not None)
+        plan = Plan(
+            model=model,
+            design=design,  # pyright: ignore[reportArgumentType]  # has the method `outer`
+            rows=StructureSource(batch),
+            objective=objective,
+            penalty=penalty(float(alpha), float(pairs)),
+            solver=LBFGS(),
+            max_iter=self.max_iter,
+            verbose=int(self.verbose),
+        )
+        return _Choices(plan, graph, float(alpha), float(pairs), learning, method)
+
+    def _search(self, batch, n_classes):
+        """Return the search on folds of the rows, or None if there are too few rows."""
+        observed = np.flatnonzero((batch.codes != MISSING).any(axis=1))
+        if len(observed) < MIN_SEARCH_ROWS:
+            return None
+        graph = OutputGraph(n_classes, np.empty((0, 2)))
+        states = batch.one_hot(graph)[:, graph.scored]
+        states[(batch.codes == MISSING)[:, graph.output[graph.scored]]] = np.nan
+        if not states.shape[1]:
+            return None
+        states = states[observed]
+        splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
+        n_folds = int(np.clip(_SEARCH_ROWS // len(observed), 1, _N_FOLDS))
+        folds = list(splitter.split(states, states))[:n_folds]
+        folds = [(observed[train], observed[held]) for train, held in folds]
+        return IndependentSearch(batch, n_classes, folds, self.n_jobs)
+
+    def _given_edges(self, n_classes, n_rows):
+        """Return the edges (E, 2) of the parameter `graph`, or None for a tree."""
+        n_outputs = len(n_classes)
+        if not isinstance(self.graph, str):
+            return self._checked_edges(n_outputs)
+        if n_outputs < 2:
+            return np.empty((0, 2), np.int64)
+        if self.graph == "tree":
+            return None
+        if is_auto(self.graph):
+            states = np.prod(n_classes, dtype=float)
+            binary = (n_classes == 2).all()
+            few = states <= 2.0 ** (AUTO_EXACT_LABELS if binary else 12)
+            if not few or states * n_rows > (_BINARY_STATES if binary else _CATEGORICAL_STATES):
+                return None
+        return np.column_stack(np.triu_indices(n_outputs, 1))
+
+    def _checked_edges(self, n_outputs):
+        """Return the edges of an array or list `graph`, sorted, each once."""
+        names = {
+            name: i for i, name in enumerate(np.asarray(self._targets.visible_names()).tolist())
+        }
+        wanted = (
+            "graph should be 'auto', 'full', 'tree' or an array of pairs of outputs, of shape "
+            "(n_edges, 2)"
+        )
+        try:
+            pairs = [tuple(pair) for pair in np.asarray(self.graph, dtype=object).tolist()]
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{wanted}: {error}") from error
+        edges = set()
+        for pair in pairs:
+            if len(pair) != 2:
+                raise ValueError(f"{wanted}, got the entry {pair!r}")
+            found = []
+            for item in pair:
+                index = names.get(item, item) if isinstance(item, str) else item
+                if isinstance(index, bool) or not isinstance(index, int):
+                    raise ValueError(f"{wanted}; {item!r} is not an index or name of an output")
+                if not 0 <= index < n_outputs:
+                    raise ValueError(
+                        f"graph joins the outputs {pair!r}, but y has the outputs 0 to "
+                        f"{n_outputs - 1}"
+                    )
+                found.append(index)
+            if found[0] == found[1]:
+                raise ValueError(f"graph joins output {pair[0]!r} with itself")
+            edges.add((min(found), max(found)))
+        return np.array(sorted(edges), np.int64).reshape(-1, 2)
+
+    def _method_and_learning(self, graph, batch):
+        """Return the inference method, and the name of the objective."""
+        automatic = is_auto(self.inference)
+        name = ("exact" if graph.narrow else "sum_product") if automatic else self.inference
+        possible = bind(methods_for, graph.energy_type, Likelihood.conditional_answers)
+        method = resolve_method(name, valid_names=possible)
+        learning = self.learning
+        if learning == "auto":
+            wide = automatic and not graph.narrow and batch.complete
+            learning = "pseudo_likelihood" if wide else "mle"
+        if learning == "pseudo_likelihood" and not batch.complete:
+            raise ValueError(
+                "learning='pseudo_likelihood' needs complete labels, but y has missing labels; "
+                "learning='mle' supports them"
+            )
+        return method.with_defaults(tol=ESTIMATOR_TOL), learning
+
+    def _label_sets(self, rows):
+        """Return the distinct complete label vectors, or vectors of codes, of the rows."""
+        if self._targets.multilabel and not self._targets.indicator:
+            complete = rows.visible[~np.isnan(rows.visible).any(axis=1)]
+            return np.unique(complete, axis=0).astype(np.int64)
+        return label_sets_of(rows.visible)
+
+    def _model_attributes(self, model, choices, label_sets) -> dict[str, Any]:
+        """Return the fitted attributes for a model whose coefficients apply to X as given."""
+        p, graph = model.params, choices.graph
+        shapes = [tuple(graph.n_classes[edge]) for edge in graph.edges]
+        tables = [
+            p.pairs[i:j].reshape(shape) for i, j, shape in zip(graph.start, graph.start[1:], shapes)
+        ]
+        coef: Any = p.coef
+        intercept: Any = p.intercept
+        found = {}
+        if self._targets.indicator:
+            ratios = np.zeros((len(graph.n_classes),) * 2)
+            for (a, b), t in zip(graph.edges, tables):
+                ratios[a, b] = ratios[b, a] = t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0]
+            found["log_odds_ratios_"] = ratios
+        elif self._targets.multilabel:
+            output = graph.output[graph.scored]
+            own = [output == a for a in range(len(graph.n_classes))]
+            coef, intercept = [coef[part] for part in own], [intercept[part] for part in own]
+        return {
+            **found,
+            "_model": model,
+            "_method": choices.method,
+            "visible_coef_": coef,
+            "visible_intercept_": intercept,
+            "edges_": graph.edges,
+            "pair_coef_": tables,
+            "alpha_": choices.alpha,
+            "alpha_pairs_": choices.alpha_pairs,
+            "learning_": choices.learning,
+            "inference_": choices.method.name,
+            "label_sets_": label_sets,
+        }
+
+    def _fold_settings(self, rows: Rows):
+        """Return X, y and the hyperparameters to change, for fits on folds of the rows."""
+        changes = {"alpha": self.alpha_, "alpha_pairs": self.alpha_pairs_, "graph": self.edges_}
+        X = rows.X
+        if self._columns is not None:
+            X = in_faster_storage(X)
+            X = self._columns.for_rows(X).transform(X)
+        return X, rows.visible, changes
+
+    # ---------------------------------------------------------------- predictions
+
+    def _checked_rule(self) -> DecodingRule:
+        """Return the decoding rule; raise a ValueError if it is not possible for this y."""
+        classes = self._targets.multilabel and not self._targets.indicator
+        return resolve_decoder(self.decode, possible=_RULES_OF_CLASSES if classes else _RULES)
+
+    def _posterior_of(self, X, known):
+        graph = self._model.graph
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            scores = self._model.scores(X)
+        if not np.abs(scores).max(initial=0) <= MAX_MAGNITUDE:  # also raises if it is NaN
+            raise ValueError("X times visible_coef_ is too large; scale the columns of X")
+        best = "exact" if graph.narrow else "map_search"
+        return Posterior(
+            graph.energy(scores, self._model.params.pairs),
+            self._method,
+            known,
+            self.label_sets_,
+            self.n_jobs,
+            state_methods={"map": resolve_method(best)},
+            allow_empty=self.allow_empty_,
+            unseen_share=self.unseen_share_,
+            thresholds=getattr(self, "thresholds_", None),
+        )
+
+    def _label_scores(self, posterior):
+        return posterior.log_odds()
+
+    def _binary_scores(self, posterior):
+        return posterior.log_odds()
+
+    def _class_scores(self, posterior):
+        """Return the log-weights (N, K) of the classes of a 1-D y."""
+        return posterior.energy.log_fields()[:, 0]
+
+    def _labels(self, posterior):
+        return self._checked_rule().decode(posterior)
+
+
+def _tree(batch, n_classes, held_out):
+    """Return the edges of the tree with the most information on held-out rows.
+
+    Without held-out rows, the information is the mutual information of the classes.
+    """
+    graph = OutputGraph(n_classes, np.empty((0, 2)))
+    if held_out is not None:
+        return spanning_tree(dependence(batch.take(held_out.rows), graph, held_out.chances))
+    counts = batch.weight @ batch.one_hot(graph)
+    totals = np.add.reduceat(counts, graph.first[:-1])[graph.output]
+    share = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
+    return spanning_tree(dependence(batch, graph, np.tile(share, (len(batch), 1))))

@@ -1,0 +1,488 @@
+"""Train pairwise models of the outputs of a row: parameters, batches of rows, and objectives.
+
+The outputs y_1, ..., y_L of a row x have the log-weight
+
+``sum_a (coef x + intercept)[y_a] + sum_(a, b) pairs_ab[y_a, y_b]``
+
+for the edges (a, b) of an `OutputGraph`. The tables of pairs do not depend on x, so that all rows
+share them, and inference runs for all rows of a part of a batch at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.special import log_softmax, xlogy
+
+from skcrbm.energies.output_graph import OutputGraph
+from skcrbm.inference import InferenceMethod, infer
+from skcrbm.learning.data import RowSpace
+from skcrbm.learning.lbfgs import column_moments, descend
+from skcrbm.learning.penalties import L2
+from skcrbm.learning.structured import Residuals, StructuredObjective
+from skcrbm.utils.columns import Columns
+from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
+from skcrbm.utils.parallel import linear_fields, row_chunks
+
+MISSING = -1  # code of an output that is not observed
+# Number of log-weights in a part of a batch, some megabytes.
+_PART_ENTRIES = 2**19
+# Number added to the variance of each class, because a class may occur in all rows or in no row.
+_LEAST = 1e-3
+# Strength of the weak pull of intercepts, in units of the loss of a row.
+_WEAK = 0.1
+
+
+class OutputParams(NamedTuple):
+    """Parameters of a model of outputs, in the notation of `OutputGraph`."""
+
+    coef: Any  # (U, D) coefficients of the inputs for the scored states
+    intercept: Any  # (U,)
+    pairs: Any  # (P,) log-weights of the entries of all tables
+
+
+@dataclass(frozen=True, eq=False)
+class OutputBatch:
+    """Batch of N rows."""
+
+    X: Any  # (N, D) ndarray or CSR matrix of float64
+    codes: np.ndarray  # (N, L) class of each output, or `MISSING`
+    weight: np.ndarray  # (N,) weights of the rows
+    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.weight)
+
+    def blocks(self) -> list[OutputBatch]:
+        """Return the whole batch, because objectives split a batch themselves."""
+        return [self]
+
+    def computed(self) -> OutputBatch:
+        """Return the batch unchanged, because its X is always stored."""
+        return self
+
+    def take(self, rows: Any) -> OutputBatch:
+        """Return the given rows."""
+        return OutputBatch(self.X[rows], self.codes[rows], self.weight[rows])
+
+    def pieces(self, n_entries: int) -> list[OutputBatch]:
+        """Split the batch into parts with a bounded number of log-weights, `n_entries` per row."""
+        if n_entries not in self._pieces:
+            chunks = row_chunks(len(self), max(1, _PART_ENTRIES // n_entries))
+            whole = len(chunks) == 1
+            self._pieces[n_entries] = [self if whole else self.take(rows) for rows in chunks]
+        return self._pieces[n_entries]
+
+    @cached_property
+    def complete(self) -> bool:
+        """True if all outputs are observed."""
+        return bool((self.codes != MISSING).all())
+
+    @cached_property
+    def evidence(self) -> np.ndarray:
+        """The values (N, L) to clamp: the observed classes, and NaN for missing outputs."""
+        return np.where(self.codes == MISSING, np.nan, self.codes)
+
+    def one_hot(self, graph: OutputGraph) -> np.ndarray:
+        """Return the observed states (N, C) as 0 and 1; the states of a missing output are 0."""
+        key = "one_hot", graph.n_states
+        if key not in self._pieces:
+            place = np.arange(graph.n_states) - graph.first[:-1][graph.output]
+            self._pieces[key] = (self.codes[:, graph.output] == place).astype(np.float64)
+        return self._pieces[key]
+
+
+class OutputModel(NamedTuple):
+    """Parameters of a model of outputs, and the graph that they belong to."""
+
+    params: OutputParams
+    graph: OutputGraph
+
+    @property
+    def n_entries(self) -> int:
+        """Number of log-weights per row."""
+        return self.graph.n_states
+
+    def scores(self, X: Any) -> np.ndarray:
+        """Return the log-weights (N, C) of all states."""
+        p = self.params
+        return self.graph.scores(linear_fields(X, p.coef, p.intercept))
+
+    def energy(self, X: Any) -> Any:
+        """Return the distribution of the outputs of each row, as a batch of models."""
+        return self.graph.energy(self.scores(X), self.params.pairs)
+
+    def add_gradient(self, batch: OutputBatch, states, pairs, total: OutputParams) -> None:
+        """Convert the gradient for the log-weights (N, C) and (P,), and add it to `total`."""
+        own = states[:, self.graph.scored]
+        total.coef[...] += (batch.X.T @ own).T if issparse(batch.X) else own.T @ batch.X
+        total.intercept[...] += own.sum(axis=0)
+        total.pairs[...] += pairs
+
+
+class CentredOutputs:
+    """Linear conversion between parameters and a vector in which L-BFGS needs few iterations.
+
+    As in `CenteredCoordinates`, the means of the columns of X and of the states are subtracted,
+    which changes the intercepts. Each entry is a parameter times the square root of its curvature,
+    which is estimated from the frequencies of the classes.
+    """
+
+    def __init__(self, model: OutputModel, batch: OutputBatch, penalty: L2):
+        graph = model.graph
+        weight = batch.weight / batch.weight.sum()
+        self.x_mean, x_variance = column_moments(batch.X, weight)
+        one_hot = batch.one_hot(graph)
+        observed = weight @ (batch.codes != MISSING)
+        seen = np.maximum(observed, np.finfo(float).tiny)[graph.output]
+        share = weight @ one_hot / seen
+        spread = share * (1.0 - share) + _LEAST
+        own = spread[graph.scored]
+        coef = own[:, None] * x_variance + penalty.factors.coef
+        first, second = spread[graph.rows], spread[graph.columns]
+        self.scales = OutputParams(
+            np.sqrt(np.where(coef > 0, coef, 1.0)),
+            np.sqrt(own),
+            np.sqrt(first * second + penalty.factors.pairs),
+        )
+        entry = np.arange(graph.n_entries)
+        shift = csr_matrix(
+            (
+                np.concatenate([share[graph.columns], share[graph.rows]]),
+                (np.concatenate([graph.rows, graph.columns]), np.concatenate([entry, entry])),
+            ),
+            shape=(graph.n_states, graph.n_entries),
+        )
+        # Shift (U, P) of the scores if each table is multiplied with states minus their means.
+        two = graph.n_classes[graph.output[graph.scored]] == 2
+        base = shift[np.maximum(graph.scored - 1, 0)].multiply(two[:, None])
+        self.shift = csr_matrix(shift[graph.scored] - base)
+        self.shapes = [p.shape for p in model.params]
+
+    def vector(self, params: OutputParams) -> np.ndarray:
+        """Convert parameters to a vector."""
+        p = params
+        intercept = p.intercept + p.coef @ self.x_mean + self.shift @ p.pairs
+        parts = zip(p._replace(intercept=intercept), self.scales)
+        return np.concatenate([(part * scale).ravel() for part, scale in parts])
+
+    def params(self, vector: np.ndarray) -> OutputParams:
+        """Convert a vector to parameters."""
+        parts, first = [], 0
+        for shape, scale in zip(self.shapes, self.scales):
+            size = int(np.prod(shape))
+            parts.append(vector[first : first + size].reshape(shape) / scale)
+            first += size
+        coef, intercept, pairs = parts
+        return OutputParams(coef, intercept - coef @ self.x_mean - self.shift @ pairs, pairs)
+
+    def gradient(self, gradient: OutputParams) -> np.ndarray:
+        """Convert the gradient for the parameters to the gradient for the vector."""
+        g = gradient
+        centred = g._replace(
+            coef=g.coef - np.outer(g.intercept, self.x_mean),
+            pairs=g.pairs - self.shift.T @ g.intercept,
+        )
+        parts = zip(centred, self.scales)
+        return np.concatenate([(part / scale).ravel() for part, scale in parts])
+
+
+class _OutputObjective(StructuredObjective):
+    """Base class of the objectives of models of outputs."""
+
+    share = 1e-5
+
+    def __init__(self, n_jobs: int | None = None):
+        super().__init__((True, True, True), n_jobs)
+
+    def coordinates(self, model, batch, penalty):
+        """Return the conversion between parameters and the vector of L-BFGS."""
+        return CentredOutputs(model, batch, penalty)
+
+
+class OutputLikelihood(_OutputObjective):
+    """Negative log-likelihood of the observed outputs; missing outputs are summed out.
+
+    If `inference` is approximate, the loss and its gradient are approximate.
+    """
+
+    def __init__(self, inference: InferenceMethod, n_jobs: int | None = None):
+        super().__init__()  # the threads share the rows of a part, in `infer`
+        self.infer_jobs = n_jobs
+        self.inference = inference.with_defaults(tol=ESTIMATOR_TOL)
+
+    def _residuals(self, model, piece):
+        graph, weight = model.graph, piece.weight
+        energy = model.energy(piece.X)
+        log_z, states, pairs, converged = self._expected(graph, energy, weight, None)
+        if piece.complete:
+            one_hot = piece.one_hot(graph)
+            states -= one_hot
+            pairs -= _pair_counts(graph, one_hot, one_hot * weight[:, None])
+            loss = log_z - energy.score(piece.codes)
+        else:
+            observed = self._expected(graph, energy, weight, piece.evidence)
+            loss = log_z - observed[0]
+            states -= observed[1]
+            pairs -= observed[2]
+            converged &= observed[3]
+        return Residuals(float(weight @ loss), states * weight[:, None], pairs, converged)
+
+    def _expected(self, graph, energy, weight, clamp):
+        """Return log Z (N,), the chances (N, C) of states and (P,) of pairs, and convergence."""
+        found = infer(
+            energy,
+            self.inference,
+            returns=("log_partition", "marginals", "statistics"),
+            clamp=clamp,
+            sample_weight=weight,
+            n_jobs=self.infer_jobs,
+        )
+        log_z = np.asarray(found.log_partition, np.float64)
+        states = graph.state_chances(found)
+        return log_z, states, graph.pair_chances(found, weight), bool(found.converged.all())
+
+
+class OutputPseudoLikelihood(_OutputObjective):
+    """Negative sum of the log-probabilities of each output given x and the neighbouring outputs.
+
+    Without edges it is the likelihood of independent outputs. Then outputs may be missing.
+    """
+
+    needs_complete = True
+
+    def _residuals(self, model, piece):
+        graph = model.graph
+        one_hot = piece.one_hot(graph)
+        scores = model.scores(piece.X)
+        if graph.n_entries:
+            tables = np.zeros((graph.n_states, graph.n_states))
+            tables[graph.rows, graph.columns] = model.params.pairs
+            tables[graph.columns, graph.rows] = model.params.pairs
+            scores += one_hot @ tables
+        log_p = _log_chances(graph, scores)
+        weight = piece.weight[:, None]
+        loss = -float((piece.weight @ (one_hot * log_p)).sum())
+        states = np.exp(log_p) - one_hot
+        if not piece.complete:
+            states *= (piece.codes != MISSING)[:, graph.output]
+        states *= weight
+        pairs = np.zeros(0)
+        if graph.n_entries:
+            sums = one_hot.T @ states
+            pairs = sums[graph.rows, graph.columns] + sums[graph.columns, graph.rows]
+        return Residuals(loss, states, pairs)
+
+
+def _pair_counts(graph, one_hot, weighted):
+    """Return the weighted number (P,) of rows in which the states of each entry occur together."""
+    if not graph.n_entries:
+        return np.zeros(0)
+    return (weighted.T @ one_hot)[graph.rows, graph.columns]
+
+
+def _log_chances(graph, scores):
+    """Return the log-probabilities (N, C) of the classes of independent outputs."""
+    n_outputs = len(graph.n_classes)
+    most = int(graph.n_classes.max(initial=1))
+    wide = np.full((len(scores), n_outputs * most), -np.inf)
+    wide[:, graph.padded] = scores
+    logs = log_softmax(wide.reshape(-1, n_outputs, most), axis=2)
+    return logs.reshape(len(scores), -1)[:, graph.padded]
+
+
+class OutputPenalty(NamedTuple):
+    """Maker of L2 penalties with a weak pull of intercepts to the frequencies of the classes."""
+
+    pull: np.ndarray  # (U,) factors of the intercepts
+    centre: np.ndarray  # (U,) intercepts with the smoothed frequencies of the classes
+
+    def __call__(self, alpha: float, pairs: float, scale: float = 1.0) -> L2:
+        """Return the penalty with the factors `alpha` of coefficients and `pairs` of tables.
+
+        `scale` multiplies the pull of the intercepts.
+        """
+        factors = OutputParams(alpha, scale * self.pull, pairs)
+        return L2(factors, OutputParams(None, self.centre, None))
+
+
+def make_penalty(model: OutputModel, batch: OutputBatch, every_intercept: bool) -> OutputPenalty:
+    """Return the penalties of a model from `first_model`.
+
+    If `every_intercept` is True, all intercepts are pulled weakly. Otherwise only intercepts of
+    classes that are observed in all rows or in no row, because these would become infinite.
+    """
+    graph = model.graph
+    one_hot = batch.one_hot(graph)
+    seen = one_hot.any(axis=0)
+    others = np.add.reduceat(seen, graph.first[:-1])[graph.output] - seen
+    varying = (seen & (others > 0))[graph.scored]
+    n_rows = len(batch) if every_intercept else float(batch.weight.sum())
+    weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
+    return OutputPenalty(
+        np.where(varying, weak if every_intercept else 0.0, weak), model.params.intercept
+    )
+
+
+def first_model(graph: OutputGraph, batch: OutputBatch) -> OutputModel:
+    """Return the model with intercepts from the frequencies of the classes, and 0 elsewhere."""
+    counts = batch.weight @ batch.one_hot(graph) + 0.5
+    log_counts = np.log(counts)
+    base = np.where(graph.n_classes == 2, log_counts[graph.first[:-1]], 0.0)
+    base = np.where(
+        graph.n_classes > 2,
+        np.add.reduceat(log_counts, graph.first[:-1]) / graph.n_classes,
+        base,
+    )
+    intercept = (log_counts - base[graph.output])[graph.scored]
+    coef = np.zeros((len(graph.scored), batch.X.shape[1]))
+    return OutputModel(OutputParams(coef, intercept, np.zeros(graph.n_entries)), graph)
+
+
+# ------------------------------------------------------------------- the penalty and the tree
+
+# The search multiplies or divides the penalty by _STEP, from the penalty _START times the total
+# variance of the columns. It takes at most _MOST_STEPS steps in a direction.
+_STEP, _START, _MOST_STEPS = np.sqrt(10.0), 1e-3, 12
+# A fit on a fold stops when ten iterations lower the objective by no more than this share.
+_PATH_SHARE, _PATH_ITERATIONS = 5e-4, 60
+
+
+class HeldOut(NamedTuple):
+    """Rows that were held out, with the probabilities of their states by independent outputs."""
+
+    rows: np.ndarray  # (M,) indices of the rows
+    chances: np.ndarray  # (M, C)
+
+
+class IndependentSearch:
+    """Fits without edges on the training rows of folds, for a path of penalties.
+
+    Parameters
+    ----------
+    batch : OutputBatch
+        All rows.
+    n_classes : ndarray of int (L,)
+    folds : list of (train, held_out)
+        Row indices.
+    n_jobs : int or None
+        Number of threads.
+    """
+
+    def __init__(self, batch: OutputBatch, n_classes: np.ndarray, folds: list, n_jobs=None):
+        self.graph = OutputGraph(n_classes, np.empty((0, 2), np.int64))
+        self.objective = OutputPseudoLikelihood(n_jobs)
+        self.parts = [(batch.take(train), batch.take(held)) for train, held in folds]
+        self.rows = np.concatenate([held for _, held in folds])
+        self.total = batch.weight.sum()
+        self.penalty = make_penalty(first_model(self.graph, batch), batch, True)
+
+    def best(self, variance: float) -> tuple[float, HeldOut]:
+        """Return alpha with the least loss of held-out rows, and its predictions for these rows."""
+        start = _START * (variance if variance > 0 else 1.0)
+        models = [first_model(self.graph, train) for train, _ in self.parts]
+        tried = {0: self.fit(models, start)}
+        for direction in (1, -1):
+            at = min(tried, key=lambda i: tried[i][0])
+            if direction < 0 and at > 0:
+                break
+            for _ in range(_MOST_STEPS):
+                tried[at + direction] = self.fit(tried[at][1], start * _STEP ** (at + direction))
+                if tried[at + direction][0] >= tried[at][0]:
+                    break
+                at += direction
+        at = min(tried, key=lambda i: tried[i][0])
+        shift = 0.0
+        if at - 1 in tried and at + 1 in tried:
+            below, here, above = (tried[at + k][0] for k in (-1, 0, 1))
+            bend = below - 2 * here + above
+            shift = 0.5 * (below - above) / bend if bend > 0 else 0.0
+        return float(start * _STEP ** (at + shift)), self.held_out(tried[at][1])
+
+    def fit(self, models: list, alpha: float) -> tuple[float, list]:
+        """Return the loss of all held-out rows with the penalty alpha, and the fitted models."""
+        loss, fitted = 0.0, []
+        for (train, held), model in zip(self.parts, models):
+            scale = self.total / train.weight.sum()
+            penalty = self.penalty(alpha * scale, 0.0, scale)
+            steps = descend(model, train, self.objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
+            for function, minimizer, _ in steps:
+                reached = function.coordinates.params(minimizer.x)
+            fitted.append(model._replace(params=reached))
+            loss -= self.objective.score(fitted[-1], held, 0) * held.weight.sum()
+        return loss, fitted
+
+    def first_fit(self, alpha: float) -> HeldOut:
+        """Return the predictions for held-out rows with the given penalty."""
+        models = [first_model(self.graph, train) for train, _ in self.parts]
+        return self.held_out(self.fit(models, alpha)[1])
+
+    def held_out(self, models: list) -> HeldOut:
+        """Return the probabilities of the states of held-out rows."""
+        parts = [
+            np.exp(_log_chances(self.graph, model.scores(held.X)))
+            for model, (_, held) in zip(models, self.parts)
+        ]
+        return HeldOut(self.rows, np.concatenate(parts))
+
+
+def dependence(batch: OutputBatch, graph: OutputGraph, chances: np.ndarray) -> np.ndarray:
+    """Return the information (L, L) that each pair of outputs shares beyond `chances`.
+
+    `chances` (N, C) are probabilities of all states under independent outputs. The result is
+    ``sum O log(O / E)`` over the classes of a pair: O is the weighted number of rows with the two
+    classes, and E its expectation if the outputs were independent given x. If the chances are the
+    frequencies of the classes, this is the mutual information of the labels times their number.
+    """
+    one_hot, observed = batch.one_hot(graph), (batch.codes != MISSING)[:, graph.output]
+    weight = batch.weight[:, None]
+    chances = chances * observed
+    seen = (one_hot * weight).T @ one_hot
+    expected = (chances * weight).T @ chances
+    ratio = np.divide(seen, expected, out=np.ones_like(seen), where=(expected > 0) & (seen > 0))
+    terms = xlogy(seen, ratio)
+    first = graph.first[:-1]
+    shared = np.add.reduceat(np.add.reduceat(terms, first, axis=0), first, axis=1)
+    return np.maximum(shared, 0.0)
+
+
+def spanning_tree(shared: np.ndarray) -> np.ndarray:
+    """Return the edges (L - 1, 2), sorted, of the spanning tree with the largest sum of `shared`.
+
+    This is the tree of Chow and Liu (1968) if `shared` (L, L) is the mutual information.
+    """
+    # Costs must be positive, because 0 means that there is no edge.
+    cost = 1.0 + shared.max(initial=0.0) - shared
+    tree = minimum_spanning_tree(csr_matrix(np.triu(cost, 1))).tocoo()
+    edges = np.sort(np.column_stack([tree.row, tree.col]), axis=1).astype(np.int64)
+    return edges[np.lexsort(edges.T[::-1])]
+
+
+class OutputDesign:
+    """Scales the columns of X for training, and converts a model to the X of the user.
+
+    If there are more columns than rows, the training rows are coordinates in their `RowSpace`.
+    """
+
+    def __init__(self, X: Any, columns: Columns | None):
+        self.columns = columns
+        X = X.astype(np.float64) if columns is None else columns.transform(X)
+        self.space = None
+        if X.shape[0] < X.shape[1] and X.shape[0] <= ROTATED_ROWS:
+            self.space = RowSpace(X)
+        self.X = X if self.space is None else self.space.X
+
+    def outer(self, model: OutputModel) -> OutputModel:
+        """Return the model for the X of the user."""
+        p = model.params
+        coef = p.coef if self.space is None else self.space.spread(p.coef)
+        intercept = p.intercept
+        if self.columns is not None:
+            coef, intercept = self.columns.as_given(coef, intercept)
+        return model._replace(params=p._replace(coef=coef, intercept=intercept))

@@ -1,0 +1,261 @@
+"""Targets of several outputs, each with its own classes (multiclass-multioutput)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, log_expit
+
+from skcrbm.metrics import masked_score
+from skcrbm.targets.frames import label_frame
+from skcrbm.targets.kinds import Targets
+from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing
+from skcrbm.utils.labels import (
+    indicator_with_nan,
+    is_frame,
+    label_names_of,
+    require_observed,
+    with_dimensions,
+    without_known,
+)
+from skcrbm.utils.validation import hold_dates
+
+
+def holds_classes(y: Any) -> bool:
+    """Return True if the columns of y, two or more, seem to hold classes instead of 0, 1 and NaN.
+
+    Classes are strings, integers or other objects, but no fractions, infinities or dates.
+    """
+    if y is None or sparse.issparse(y):
+        return False
+    try:
+        shape = y.shape if is_frame(y) else _as_array(y, "y").shape
+        if len(shape) != 2 or shape[1] < 2 or shape[0] == 0 or hold_dates(y):
+            return False
+    except ValueError:
+        return False
+    try:
+        indicator_with_nan(y)
+    except ValueError:
+        pass
+    else:
+        return False
+    try:
+        for column in _columns(y, "y"):
+            if any(value is not None for value in column):
+                find_classes(column)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def seems_multiclass(y: Any) -> bool:
+    """Return True if the columns of y seem to hold classes, with three or more in total."""
+    if not holds_classes(y):
+        return False
+    return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
+
+
+def _as_array(y, name):
+    """Return lists as an array of objects, because NumPy would turn numbers into strings."""
+    if isinstance(y, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in y):
+        lengths = {len(row) for row in y}
+        if len(lengths) == 1:
+            array = np.empty((len(y), *lengths), object)
+            for i, row in enumerate(y):
+                array[i] = row
+            return array
+    return with_dimensions(y, name)
+
+
+class MultioutputTargets(Targets):
+    """Targets of a 2-D y whose columns hold classes; a column may have any number of classes.
+
+    The visible units are the L outputs, encoded as codes: the index of a class among the sorted
+    classes of its column, or NaN if the class is missing.
+    """
+
+    _saved = ("classes", "n_visible")
+    multilabel = True
+    indicator = False
+
+    classes: Any  # list of L arrays with the sorted classes of each column
+
+    def __init__(self, y: Any):
+        self.names = label_names_of(y)
+        columns = _columns(y, "y")
+        self.n_visible = len(columns)
+        require_observed(np.array([v is not None for column in columns for v in column]))
+        self.classes = []
+        for name, column in zip(self.visible_names(), columns):
+            if all(value is None for value in column):
+                raise ValueError(f"column {name} of y holds no observed class; drop the column")
+            self.classes.append(find_classes(column, f"column {name} of y"))
+
+    @property
+    def n_classes(self) -> np.ndarray:
+        """Number of classes of each output, (L,)."""
+        return np.array([len(classes) for classes in self.classes])
+
+    def encode(self, y, dtype=np.float64, name="y"):
+        """Return the codes (N, L) of the classes in y, with NaN for missing classes.
+
+        The columns of a data frame are matched by name; outputs without a column become NaN.
+        """
+        placed, n_rows = self._placed(y, name)
+        codes = np.full((n_rows, self.n_visible), np.nan, dtype)
+        labels = self.visible_names()
+        for i, column in placed:
+            found = codes_of(column, self.classes[i], f"column {labels[i]} of {name}")
+            codes[:, i] = np.where(found == MISSING, np.nan, found)
+        return codes
+
+    def _placed(self, y, name):
+        """Return pairs of the index of an output and its column of y, and the number of rows."""
+        columns = _columns(y, name)
+        places: list[int] = list(range(len(columns)))
+        if is_frame(y) and self.names is not None:
+            place = {name: i for i, name in enumerate(self.names)}
+            unknown = [column for column in y.columns if column not in place]
+            if unknown:
+                raise ValueError(
+                    f"{name} has columns that are not outputs of this model: {unknown}. The "
+                    f"outputs of the model are {self.names.tolist()}"
+                )
+            places = [place[column] for column in y.columns]
+        elif len(columns) != self.n_visible:
+            raise ValueError(
+                f"{name} must have shape (n_samples, {self.n_visible}) as in the first fit, got "
+                f"{len(columns)} columns"
+            )
+        return list(zip(places, columns)), len(columns[0]) if columns else 0
+
+    def decode(self, visible):
+        """Return the classes (..., L) for codes (..., L)."""
+        visible = np.asarray(visible)
+        kinds = {classes.dtype.kind for classes in self.classes}
+        alike = kinds <= set("biuf") or kinds <= {"U"}
+        dtype = np.result_type(*self.classes) if alike else object
+        found = np.empty(visible.shape, dtype)
+        for i, classes in enumerate(self.classes):
+            found[..., i] = classes[visible[..., i].astype(np.intp)]
+        return found
+
+    def for_classifier(self, y):
+        """Return y unchanged."""
+        return y
+
+    def visible_names(self):
+        """Return the names (L,) of the columns, or their indices if y has no names."""
+        return np.arange(self.n_visible) if self.names is None else self.names
+
+    def framed(self, values, index, container="pandas"):
+        """Return a data frame with a column per output, or a list of frames of probabilities."""
+        if isinstance(values, list):
+            return [
+                label_frame(part, index, np.array(list(map(str, classes)), object), container)
+                for part, classes in zip(values, self.classes)
+            ]
+        names = [str(name) for name in self.visible_names()]
+        if container == "polars":
+            import polars as pl
+
+            return pl.DataFrame({name: values[:, i].tolist() for i, name in enumerate(names)})
+        frame = label_frame(values, index, self.names, container)
+        return frame.infer_objects() if values.dtype == object else frame
+
+    def check_known(self, y_known, n_rows):
+        """Return the codes (N, L) of the known classes, with NaN for unknown classes, or None."""
+        if y_known is None:
+            return None
+        known = self.encode(y_known, name="y_known")
+        if len(known) != n_rows:
+            raise ValueError(
+                f"y_known must have shape {(n_rows, self.n_visible)}, got {known.shape}"
+            )
+        return known
+
+    def check_classes(self, classes):
+        """Raise a ValueError unless `classes` is None."""
+        if classes is not None:
+            raise ValueError("classes must be None if the columns of y hold classes")
+
+    def require_multilabel(self, method):
+        """Raise a ValueError, because y holds no 0/1 labels."""
+        raise ValueError(
+            f"{method} is for a 0/1 indicator matrix; this model was fitted on a y whose columns "
+            "hold classes"
+        )
+
+    def loss_factors(self, class_weight, visible, weight):
+        """Return ones (N, 1); raise a ValueError if `class_weight` is not None."""
+        if class_weight is not None:
+            raise ValueError("class_weight is not supported if the columns of y hold classes")
+        return np.ones((len(visible), 1))
+
+    def accuracy(self, y, y_pred, sample_weight=None, known=None):
+        """Return the share of the rows in which all observed outputs are predicted correctly."""
+        placed, n_rows = self._placed(y, "y")
+        predicted = dict(self._placed(y_pred, "y_pred")[0])
+        right = np.full((n_rows, self.n_visible), np.nan)
+        for i, column in placed:  # a class that the model does not know is predicted wrongly
+            pairs = zip(column, predicted[i])
+            right[:, i] = [np.nan if v is None else v == guess for v, guess in pairs]
+        right = without_known(right, known)
+        every = np.where(np.isnan(right), np.nan, 1.0)
+        return masked_score(
+            "accuracy", every, y_pred=np.nan_to_num(right), sample_weight=sample_weight
+        )
+
+    def scores(self, model, rows):
+        """Raise a ValueError, because an output of several classes has no single score."""
+        raise ValueError(
+            "decision_function is not available if the columns of y hold classes; use "
+            "predict_log_proba"
+        )
+
+    def log_odds(self, model, rows):
+        """Return the log-odds (N, L, K) of the classes, or (N, L) if all outputs are binary."""
+        return model._label_log_odds(rows)
+
+    def predict(self, model, rows):
+        """Return the classes (N, L) that the model predicts by its decoding rule."""
+        return self.decode(model._labels(rows))
+
+    def labels(self, scores):
+        """Return the classes (N, L) with the highest scores (N, L, K)."""
+        return self.decode(scores.argmax(axis=2))
+
+    def _by_output(self, log_odds, function):
+        if log_odds.ndim == 2:
+            log_odds = np.stack([-log_odds, log_odds], axis=2)
+        return [function(log_odds[:, i, :k]) for i, k in enumerate(self.n_classes)]
+
+    def proba(self, log_odds):
+        """Return a list of the probabilities (N, K) of the classes of each output."""
+        return self._by_output(log_odds, expit)
+
+    def log_proba(self, log_odds):
+        """Return a list of the log-probabilities (N, K) of the classes of each output."""
+        return self._by_output(log_odds, log_expit)
+
+    def marginals(self, proba, classes=None, name="predict_proba(X)"):
+        """Raise a ValueError, because the outputs have several classes."""
+        raise ValueError(f"{name} of a y whose columns hold classes has no marginals of labels")
+
+
+def _columns(y, name):
+    """Return the columns of a 2-D y as lists of classes, with None for missing classes."""
+    if sparse.issparse(y):
+        raise ValueError(f"{name} must be dense, because its columns hold classes")
+    if is_frame(y):
+        label_names_of(y, name)  # raises an error if two columns have the same name
+        columns = [list(y[column]) for column in y.columns]
+    else:
+        array = _as_array(y, name)
+        if array.ndim != 2:
+            raise ValueError(f"{name} must have two dimensions, got {array.ndim}")
+        columns = [column.tolist() for column in array.T]
+    return [[None if is_missing(value) else value for value in column] for column in columns]
