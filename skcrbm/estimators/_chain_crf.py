@@ -15,9 +15,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
 from skcrbm.estimators._structured import (
+    STRUCTURED_SOLVERS,
+    check_hinge,
+    fit_by_frank_wolfe,
     require_labels_of,
     require_stochastic,
     structured_plan,
+    structured_solver,
 )
 from skcrbm.inference.chains import (
     ImpossiblePathError,
@@ -28,6 +32,7 @@ from skcrbm.learning.chains import SequenceBatch, clamped
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
+    FrankWolfe,
     LossPlateau,
     Solver,
     solver_constraint,
@@ -161,13 +166,13 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     """
 
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng")
+    _state = ("_model", "_rows", "_progress", "_rng", "_hinge")
 
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
         "learning": rule_constraint("chain", "PseudoLikelihood()"),
-        "solver": solver_constraint(),
+        "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
         "max_iter": [Integer(1)],
         "early_stopping": stopping_constraint(auto=False),
         "features": [StrOptions({"observed", "all"})],
@@ -187,7 +192,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         alpha: float | str = "auto",
         l1_ratio: float = 0.0,
         learning: str | LearningRule = "mle",
-        solver: str | Solver = "lbfgs",
+        solver: str | Solver = "auto",
         max_iter: int = 300,
         early_stopping: bool | LossPlateau = False,
         features: str = "observed",
@@ -257,6 +262,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             forget(self, self._state)
         sequences = self._training_sequences(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
+        if isinstance(structured_solver(self), FrankWolfe):
+            model, objective = self._problem(sequences, resume)
+            fit_by_frank_wolfe(self, model, sequences, objective, rng, (X, y, sample_weight))
+            return self
         plan, alpha = self._plan(sequences, rng, resume)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         fitted = fit(
@@ -340,12 +349,17 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
     def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
         """Return the `Plan` of a fit, and alpha."""
+        model, objective = self._problem(sequences, resume, partial)
+        return structured_plan(self, model, sequences, objective, rng, resume, partial)
+
+    def _problem(self, sequences, resume, partial=False) -> tuple[ChainModel, Any]:
+        """Return the model from which a fit starts, and its objective."""
         rule = resolve_rule(self.learning, "chain")
+        self._hinge = check_hinge(self)
         require_labels_of(rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
         self._check_possible(model, sequences)
-        objective = rule.chain(self._trained(), self.n_jobs)
-        return structured_plan(self, model, sequences, objective, rng, resume, partial)
+        return model, rule.chain(self._trained(), self.n_jobs)
 
     def _trained(self) -> tuple[bool, ...]:
         """Return a bool for each array of `ChainParams`: True if the array is learned."""
