@@ -79,21 +79,25 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     alpha : float or "auto", default="auto"
         Strength of the penalty: the objective is the mean loss of a sequence plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
-        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the sequences,
-        or of 2500 sequences if there are more. The parameter c2 of crfsuite corresponds to
-        ``alpha * n_sequences / 2``. Scale numerical features, for example with
-        ``SequenceTransformer(StandardScaler())``.
+        `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
+        randomly held-out fifth of the sequences, or of 2500 sequences if there are more. The
+        parameter c2 of crfsuite corresponds to ``alpha * n_sequences / 2``. Scale numerical
+        features, for example with ``SequenceTransformer(StandardScaler())``.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
-        Learning rule: "mle", maximum likelihood, which sums over missing labels; or
-        "pseudo_likelihood", which needs complete labels.
-    solver : str or object, default="lbfgs"
-        Solver: "lbfgs", or a stochastic solver, which takes steps on mini-batches of sequences:
-        "adam", "sgd", "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
+        Learning rule: "mle", maximum likelihood, which sums over missing labels;
+        "pseudo_likelihood", which needs complete labels; or "max_margin", the structured hinge
+        loss, which needs complete labels and an L2 penalty, and gives no probabilities (see
+        `MaxMargin`).
+    solver : str or object, default="auto"
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
+        solvers take steps on mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
+        ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS, or of epochs of a stochastic solver.
+        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
+        stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out sequences and keeps the epoch with the
         best validation score, see `EarlyStopping`. False stops when the training loss no longer
@@ -142,9 +146,12 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     alpha_ : float
         Penalty of the fit.
     loss_curve_ : list of float
-        Objective of each iteration of L-BFGS, or training loss of each epoch.
+        Objective of each iteration of L-BFGS, or training loss of each epoch or pass.
+    objective_, duality_gap_ : float
+        Objective of the model after "frank_wolfe", and its distance to a lower bound of the
+        objective of all models.
     n_iter_ : int
-        Number of iterations or epochs.
+        Number of iterations, passes or epochs.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str

@@ -78,15 +78,16 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     alpha : float or "auto", default="auto"
         Strength of the penalty: the objective is the mean loss of a graph plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
-        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the graphs; with
-        fewer than five graphs it is 0.01.
+        `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
+        randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
         Learning rule: "mle", maximum likelihood with the probabilities of `inference`, which sums
-        over missing labels; or "pseudo_likelihood", which needs no inference in training, but
-        complete labels.
+        over missing labels; "pseudo_likelihood", which needs no inference in training, but
+        complete labels; or "max_margin", the structured hinge loss, which needs complete labels and
+        an L2 penalty, and gives no probabilities (see `MaxMargin`).
     inference : str or object, default="sum_product"
         Inference method of training and prediction: "sum_product", which is exact on forests;
         "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
@@ -95,11 +96,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     directed : bool, default=False
         If True, the first and the second node of an edge play different parts, and the matrices of
         pairs may be asymmetric. If False, they are symmetric.
-    solver : str or object, default="lbfgs"
-        Solver: "lbfgs", or a stochastic solver, which takes steps on mini-batches of graphs:
-        "adam", "sgd", "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
+    solver : str or object, default="auto"
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
+        solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object such as
+        ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS, or of epochs of a stochastic solver.
+        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
+        stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out graphs and keeps the epoch with the best
         validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
@@ -135,9 +138,15 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     alpha_ : float
         Penalty of the fit.
     loss_curve_, convergence_curve_ : list of float
-        Objective and share of graphs whose inference converged, for each iteration or epoch.
+        Objective and share of graphs whose inference converged, for each iteration or epoch. In
+        max-margin training it is the share of graphs whose search has proven its labels.
+    objective_, duality_gap_ : float
+        Objective of the model after "frank_wolfe", and its distance to a lower bound of the
+        objective of all models.
+    certified_ : bool
+        True if all searches of "frank_wolfe" are exact, so that `duality_gap_` is true.
     n_iter_ : int
-        Number of iterations or epochs.
+        Number of iterations, passes or epochs.
     n_features_in_ : int
         Number of features of a node.
     feature_names_in_ : ndarray of str
@@ -256,7 +265,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Warns
         -----
         ConvergenceWarning
-            If inference converged for less than 90 % of the graphs in the last iteration.
+            If inference converged for less than 90 % of the graphs in the last iteration, or if
+            "frank_wolfe" did not reach its tolerance or does not certify its gap.
         """
         resume = self.warm_start and hasattr(self, "classes_")
         if not resume:
@@ -278,7 +288,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         )
         vars(self).update(self._model_attributes(fitted.model, alpha))
         vars(self).update({**fitted.attributes, "_rng": rng})
-        warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
+        if not self._hinge:
+            warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
         callbacks.end()
         return self
 

@@ -50,8 +50,9 @@ _SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it
 # size is used, because the best penalty on the sum of all losses hardly depends on their number.
 _HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
 # In the search for alpha="auto", block-coordinate Frank-Wolfe makes at most _PATH_PASSES passes for
-# each penalty, and stops at a relative duality gap of _PATH_TOL.
-_PATH_PASSES, _PATH_TOL = 20, 0.02
+# each penalty, and stops at a relative duality gap of _PATH_TOL. A penalty is too weak if the gap
+# is then above _PATH_LIMIT, because the final fit would not converge either.
+_PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 
 def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
@@ -223,18 +224,25 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
         train = _margin_path(model, rest.all, objective, rng)
     else:
         train = gradient_path(model, rest.all, objective, l1_ratio)
-    total = choose_alpha(train, lambda found: objective.score(found, held_out, 0))
-    return total / batch.weight.sum()
+
+    def score(found):
+        return -np.inf if found is None else objective.score(found, held_out, 0)
+
+    return choose_alpha(train, score) / batch.weight.sum()
 
 
 def _margin_path(model, rest, objective, rng):
-    """Return the function `train` of `choose_alpha` for max-margin learning."""
+    """Return the function `train` of `choose_alpha` for max-margin learning.
+
+    It returns None if the penalty is too weak.
+    """
     blocks = dual_blocks(model, rest, objective, 1.0)
 
     def train(total):
         blocks.rescale(total)
         found = fit_frank_wolfe(blocks, tol=_PATH_TOL, max_iter=_PATH_PASSES, rng=rng)
-        return model._replace(params=found.params)
+        solved = found.gap <= _PATH_LIMIT * found.objective
+        return model._replace(params=found.params) if solved else None
 
     return train
 
@@ -270,7 +278,7 @@ def fit_by_frank_wolfe(
             "objective_": fitted.objective,
             "duality_gap_": fitted.gap,
             "certified_": fitted.proven == 1.0,
-            "loss_curve_": fitted.losses,
+            "loss_curve_": list(fitted.losses),
             "n_iter_": fitted.n_iter,
         }
 

@@ -191,7 +191,7 @@ def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -
         found = score(train(total))
         if found > best_score:
             best, best_score, worse = total, found, 0
-        elif found != best_score:
+        elif found != best_score or np.isinf(found):
             worse += 1
             if worse == _PATIENCE:
                 break

@@ -162,7 +162,9 @@ class Blocks(DualBlocks):
         keep = mass > 0
         keep[0] = True
         labels, mass = labels[keep], mass[keep]
-        if not (labels == new).all(axis=1).any():
+        same = (labels == new).all(axis=1)
+        known = int(same.argmax()) if same.any() else len(labels)
+        if known == len(labels):
             labels, mass = np.vstack([labels, new[None]]), np.append(mass, 0.0)
         wrong = (labels != one.path).sum(axis=1)
         first = 0.0, 0.0
@@ -174,6 +176,8 @@ class Blocks(DualBlocks):
             if step == 0:
                 first = float(gains.max()), float(mass @ gains)
             best = int(gains.argmax())
+            if step == 0 and gains[known] >= gains[best]:  # the labels that the search has found
+                best = known
             worst = int(np.where(mass > 0, gains, np.inf).argmin())
             rise = gains[best] - gains[worst]
             if rise <= _ROUNDING * (1.0 + np.abs(gains).max()):
