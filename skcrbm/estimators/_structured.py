@@ -283,7 +283,8 @@ def fit_by_frank_wolfe(
         }
 
     blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
-    callbacks = EpochCallbacks(estimator, estimator.max_iter, *data, "pass")
+    X, y, sample_weight = data
+    callbacks = EpochCallbacks(estimator, estimator.max_iter, X, y, sample_weight, "pass")
     with pass_hooks(estimator, "pass", callbacks, attributes, _loss_and_gap) as hooks:
         fitted = fit_frank_wolfe(blocks, tol=tol, max_iter=estimator.max_iter, rng=rng, **hooks)
     vars(estimator).update({**attributes(fitted), "_rng": rng})

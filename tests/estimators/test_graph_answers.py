@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from estimators.test_graph_crf import log_weights, random_graphs
 from scipy.special import logsumexp
 
 from skcrbm import ChainCRF, Graph, GraphCRF, grid_graph
@@ -9,7 +10,6 @@ from skcrbm.energies import FactorGraphEnergy, OrFactors, TableFactors
 from skcrbm.inference import ICM, MapSearch, SumProduct
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from estimators.test_graph_crf import log_weights, random_graphs
 
 
 @pytest.mark.parametrize("cycles", [False, True])

@@ -1,7 +1,7 @@
 """Max-margin learning of chains and graphs against quadratic programs of all constraints."""
 
 import pickle
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -183,13 +183,14 @@ def test_forbidden_transitions():
     keep = [i for i, labels in enumerate(y) if not ((labels[:-1] == 0) & (labels[1:] == 1)).any()]
     X, y, weight = [X[i] for i in keep], [y[i] for i in keep], weight[keep]
     model = ChainCRF(alpha=0.2, learning="max_margin", solver=EXACTLY, max_iter=20000,
-                     forbidden=[(0, 1)], random_state=0).fit(X, y, sample_weight=weight)  # fmt: skip
+                     forbidden=[(0, 1)], random_state=0)  # fmt: skip
+    model.fit(X, y, sample_weight=weight)
     assert model.transition_[0, 1] == -np.inf
-    found = constraints(chain_features, X, y, lambda p: (0, 1) not in zip(p, p[1:]))
+    found = constraints(chain_features, X, y, lambda p: (0, 1) not in pairwise(p))
     model.transition_ = model._model.params.transition  # without -inf, for the product
     check_against_program(model, chain_vector, found, weight)
     for labels in model.predict(X):
-        assert (0, 1) not in zip(labels.tolist(), labels[1:].tolist())
+        assert (0, 1) not in pairwise(labels.tolist())
 
 
 def test_a_chain_is_a_graph():
@@ -392,14 +393,14 @@ def test_options_that_do_not_apply(kind, options, message):
 def test_missing_labels_and_streams_are_refused():
     X, y, _ = sequences()
     some = [[None, *labels[1:].tolist()] for labels in y]
-    with pytest.raises(ValueError, match="'max_margin' needs complete labels.*'mle' supports them"):
+    with pytest.raises(ValueError, match=r"'max_margin' needs complete.*'mle' supports them"):
         ChainCRF(alpha=0.1, learning="max_margin").fit(X, some)
     with pytest.raises(ValueError, match="partial_fit needs a stochastic solver"):
         ChainCRF(alpha=0.1, learning="max_margin").partial_fit(X, y)
 
 
 def test_early_ends_warn_and_keep_the_weights(monkeypatch):
-    X, y, weight = sequences(10, n=20)
+    X, y, _ = sequences(10, n=20)
     model = ChainCRF(alpha=1e-4, learning="max_margin", random_state=0, max_iter=3)
     with pytest.warns(ConvergenceWarning, match="max_iter=3 passes, with a relative duality gap"):
         model.fit(X, y)

@@ -111,15 +111,25 @@ class DualBlocks(ABC):
     def primal(self, params: Any) -> tuple[float, float]:
         """Return the objective of weights, and the share of examples with a proven search."""
         model = self.model._replace(params=params)
+        pieces = self._pieces()
 
-        def part(piece):
-            loss, _, proven = self.objective.losses(model, piece)
-            return float(loss @ piece.weight), len(piece) * proven
+        def part(p):
+            loss, _, proven = self.objective.losses(model, pieces[p])
+            if not proven:
+                loss = np.maximum(loss, self._known_losses(model, p))
+            return float(loss @ pieces[p].weight), len(pieces[p]) * proven
 
-        pieces = self.batch.pieces(self.model.n_entries)
-        found = list(ordered_map(part, pieces, self.objective.n_jobs))
+        found = list(ordered_map(part, range(len(pieces)), self.objective.n_jobs))
         loss, n_proven = (sum(column) for column in zip(*found))
         return loss / self.weight + self.penalty(params), n_proven / len(self.batch)
+
+    def _pieces(self) -> list:
+        """Return the parts of the batch for which `primal` searches labels in one call."""
+        return self.batch.pieces(self.model.n_entries)
+
+    def _known_losses(self, model: Any, p: int) -> np.ndarray:
+        """Return the largest violation of the known labels, for each example of part p."""
+        return np.zeros(len(self._pieces()[p]))
 
     def dual(self) -> float:
         """Return the dual objective, a lower bound of the objective of all weights."""
@@ -152,6 +162,18 @@ class Blocks(DualBlocks):
                 gap += weight * (violated - expected)
         return Visited(loss / self.weight, gap / self.weight)
 
+    def _pieces(self):
+        return self.pieces
+
+    def _known_losses(self, model, p):
+        examples = zip(self.examples[p], self.found[p])
+        return np.array([self._gains(model, one, labels).max() for one, labels in examples])
+
+    def _gains(self, model, one, labels):
+        """Return the violations (m,) of labels (m, T); the observed labels come first."""
+        scores = self.objective.scores_of(self.objective.energies(model, one), one, labels)
+        return (labels != one.path).sum(axis=1) + scores - scores[0]
+
     def _model(self):
         return self.model._replace(params=self.params)
 
@@ -166,13 +188,10 @@ class Blocks(DualBlocks):
         known = int(same.argmax()) if same.any() else len(labels)
         if known == len(labels):
             labels, mass = np.vstack([labels, new[None]]), np.append(mass, 0.0)
-        wrong = (labels != one.path).sum(axis=1)
         first = 0.0, 0.0
         for step in range(self.n_steps):
             model = self._model()
-            energies = self.objective.energies(model, one)
-            scores = self.objective.scores_of(energies, one, labels)
-            gains = wrong + scores - scores[0]  # the observed labels come first
+            gains = self._gains(model, one, labels)
             if step == 0:
                 first = float(gains.max()), float(mass @ gains)
             best = int(gains.argmax())
@@ -374,6 +393,7 @@ class _Run:
         """Return the current `FrankWolfeFit`."""
         if self.best is None or reason == "callback":
             self.check()
+        assert self.best is not None
         params, objective, proven = self.best
         n_iter = len(self.losses)
         return FrankWolfeFit(params, objective, self.gap, proven, n_iter, self.losses, reason)
