@@ -123,8 +123,11 @@ def decodes_marginals(estimator: Any) -> bool:
 def check_hinge(estimator: Any) -> bool:
     """Return True if an estimator is to be trained for a large margin.
 
-    A ValueError is raised if one of its options does not apply to this training.
+    A ValueError is raised if one of its options does not apply to this training. The attributes of
+    an earlier dual solution are deleted, because they will no longer be true.
     """
+    for name in ("objective_", "duality_gap_", "certified_"):
+        vars(estimator).pop(name, None)
     if option_name(estimator.learning) != "max_margin":
         return False
     if estimator.l1_ratio != 0:
@@ -241,6 +244,8 @@ def _margin_path(model, rest, objective, rng):
     def train(total):
         blocks.rescale(total)
         found = fit_frank_wolfe(blocks, tol=_PATH_TOL, max_iter=_PATH_PASSES, rng=rng)
+        if found.reason == "interrupted":
+            raise KeyboardInterrupt
         solved = found.gap <= _PATH_LIMIT * found.objective
         return model._replace(params=found.params) if solved else None
 
@@ -280,6 +285,7 @@ def fit_by_frank_wolfe(
             "certified_": fitted.proven == 1.0,
             "loss_curve_": list(fitted.losses),
             "n_iter_": fitted.n_iter,
+            "_progress": None,  # a stochastic solver may continue from the parameters alone
         }
 
     blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())

@@ -341,6 +341,25 @@ def test_stochastic_solvers_and_streams():
     assert len(graph.predict(graphs()[0])) == 6
 
 
+def test_other_solvers_continue_without_the_gap():
+    X, y, _ = sequences(8, n=20)
+    model = ChainCRF(alpha=0.1, learning="max_margin", random_state=0).fit(X, y)
+    model.set_params(solver="adam").partial_fit(X, y)
+    assert not hasattr(model, "duality_gap_")
+    graph = GraphCRF(alpha=0.1, learning="max_margin", random_state=0).fit(*graphs()[:2])
+    assert graph.certified_
+    graph.set_params(learning="mle", solver="lbfgs", warm_start=True, max_iter=2)
+    graph.fit(*graphs()[:2])
+    assert not hasattr(graph, "objective_")
+    assert graph.predict_proba(graphs()[0])[0].shape[1] == K
+
+
+def test_a_single_class_has_no_loss():
+    model = ChainCRF(alpha=0.1, learning="max_margin").fit([np.ones((2, 1))], [["a", "a"]])
+    assert model.objective_ == model.duality_gap_ == 0
+    assert model.predict([np.ones((1, 1))])[0].tolist() == ["a"]
+
+
 def test_answers_after_training():
     X, y, _ = sequences(9)
     model = ChainCRF(alpha=0.1, learning="max_margin", random_state=0).fit(X, y)
@@ -426,6 +445,23 @@ def test_early_ends_warn_and_keep_the_weights(monkeypatch):
     with pytest.raises(KeyboardInterrupt):  # before the end of the first pass: nothing changes
         model.fit(X, y)
     assert model.coef_ is before
+
+
+def test_an_interrupted_search_of_the_penalty_changes_nothing(monkeypatch):
+    X, y, _ = sequences(10, n=20)
+    original, calls = frank_wolfe.ChainBlocks.visit, []
+
+    def interrupt(self, rng):
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return original(self, rng)
+
+    monkeypatch.setattr(frank_wolfe.ChainBlocks, "visit", interrupt)
+    model = ChainCRF(learning="max_margin", random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert not hasattr(model, "classes_")
 
 
 def test_progress_is_printed(capsys):
