@@ -80,7 +80,8 @@ def structured_solver(estimator: Any) -> Any:
 
     "auto" stands for "frank_wolfe" in max-margin learning, else for "lbfgs".
     """
-    margin = option_name(estimator.learning) == "max_margin"
+    learning = option_name(getattr(estimator, "learning", "mle"))
+    margin = learning == "max_margin"
     if is_auto(estimator.solver):
         return FrankWolfe() if margin else LBFGS()
     solver = resolve_solver(estimator.solver, STRUCTURED_SOLVERS)
@@ -92,7 +93,7 @@ def structured_solver(estimator: Any) -> Any:
     if isinstance(solver, FrankWolfe) and not margin:
         raise ValueError(
             "solver='frank_wolfe' is for learning='max_margin' only; use solver='lbfgs' with "
-            f"learning={option_name(estimator.learning)!r}"
+            f"learning={learning!r}"
         )
     return solver
 
