@@ -11,6 +11,7 @@ __all__ = [
     "DecodedClassifier",
     "Graph",
     "GraphCRF",
+    "GridCRF",
     "ImageCRBM",
     "LMBMClassifier",
     "LayeredGMClassifier",

@@ -96,8 +96,11 @@ class LabelNumbers:
 
     def __call__(self, label: Any, rule: Rule) -> int:
         """Return the index of a label, or raise a ValueError that names the rule."""
-        if label in self.by_name:
-            return self.by_name[label]
+        try:
+            if label in self.by_name:
+                return self.by_name[label]
+        except TypeError:  # an unhashable label, such as a list
+            raise ValueError(f"rules holds {rule!r}, but {label!r} is not a label") from None
         integer = isinstance(label, (int, np.integer)) and not isinstance(label, (bool, np.bool_))
         if integer and 0 <= label < self.n_labels:
             return int(label)
@@ -145,8 +148,8 @@ class Implies(Rule):
 
     def add_to(self, tables, number_of):
         """Add a clause for each label of `then`."""
-        given = number_of.all_of(_listed(self.given), self)
-        for label in number_of.all_of(_listed(self.then), self):
+        given = number_of.all_of(_listed(self.given, number_of), self)
+        for label in number_of.all_of(_listed(self.then, number_of), self):
             if label in given:
                 continue
             values = np.array([0] * len(given) + [1])
@@ -211,9 +214,11 @@ class Between(Rule):
     def add_to(self, tables, number_of):
         """Add the counter."""
         labels = number_of.some_of(self.labels, self)
-        for value in (self.low, self.high):
-            if value is not None and not isinstance(value, (int, np.integer)):
-                raise ValueError(f"rules holds {self!r}; low and high should be integers")
+        whole = isinstance(self.low, (int, np.integer))
+        if not whole or not isinstance(self.high, (int, np.integer, type(None))):
+            raise ValueError(
+                f"rules holds {self!r}; low should be an integer, and high an integer or None"
+            )
         high = len(labels) if self.high is None else min(int(self.high), len(labels))
         if not 0 <= self.low <= high:
             raise ValueError(
@@ -350,16 +355,19 @@ class Allowed(Rule):
 
     def add_to(self, tables, number_of):
         """Add the table."""
-        labels = number_of.all_of(self.labels, self)
-        rows = np.atleast_2d(np.asarray(self.rows))
+        labels = number_of.some_of(self.labels, self)
         if len(labels) > _MAX_ALLOWED:
             raise ValueError(
                 f"rules holds an Allowed of {len(labels)} labels; the limit is {_MAX_ALLOWED}"
             )
-        if rows.shape[1:] != (len(labels),) or not np.isin(rows, (0, 1)).all():
+        try:
+            rows = np.atleast_2d(np.asarray(self.rows))
+        except ValueError:  # rows of different lengths
+            rows = np.empty(0)
+        if rows.shape[1:] != (len(labels),) or not len(rows) or not np.isin(rows, (0, 1)).all():
             raise ValueError(
-                f"rules holds an Allowed whose rows should hold 0 and 1 for each of its "
-                f"{len(labels)} labels"
+                f"rules holds an Allowed of the labels {self.labels!r}; its rows should be a list "
+                f"of one or more rows with {len(labels)} entries of 0 and 1 each"
             )
         allowed = np.zeros((2,) * len(labels), bool)
         allowed[tuple(rows.astype(int).T)] = True
@@ -374,9 +382,10 @@ def _children(pairs):
     return found
 
 
-def _listed(labels):
-    """Return a single label as a list, and a list of labels unchanged."""
+def _listed(labels, number_of):
+    """Return a single label as a list, and a list of labels unchanged; names may be tuples."""
     single = isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)
+    single = single or (isinstance(labels, tuple) and labels in number_of.by_name)
     return [labels] if single else list(labels)
 
 

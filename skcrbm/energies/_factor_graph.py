@@ -75,7 +75,7 @@ class FactorGraphEnergy(BaseEnergy):
         Entries of all tables, in the order of the given factors. The entries of a table are in C
         order, so that the last variable of a scope changes fastest.
     tables : tuple of TableGroup
-        The same entries, grouped by the shape of the tables. A group has ``shape`` (k1, ..., km),
+        Entries of all tables, grouped by their shape. A group has ``shape`` (k1, ..., km),
         ``variables`` (F, m), ``log_potentials`` (F, k1 * ... * km), and ``entries`` (F,), the
         position of the first entry of each table in the attribute `log_potentials`.
     ors, ands : LogicGroup
@@ -395,7 +395,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Return True (N, n) for large fields of variables in a factor with weight 0 entries."""
+        """Return a mask (N, n) of large fields at variables of a factor with weight 0 entries."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -426,7 +426,7 @@ class FactorGraphEnergy(BaseEnergy):
         return np.full(self.n_models, self.constant)
 
     def log_fields(self) -> np.ndarray:
-        """Return the fields as log-weights (N, n, 2) of the values; -inf if excluded."""
+        """Return the fields as log-weights (N, n, 2); -inf for values excluded by evidence."""
         field = self.field.astype(np.float64)
         found = np.stack([np.zeros_like(field), field], axis=2)
         if self.evidence is not None:
@@ -565,7 +565,7 @@ class FactorGraphEnergy(BaseEnergy):
         return ((self.n_entries,),)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple of one array (n_entries,), the weighted sum of probabilities per entry."""
+        """Return a tuple with one array (n_entries,): the weighted sum of probabilities."""
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
         certain = ((means == 0) | (means == 1)).all()

@@ -1,4 +1,4 @@
-"""Conversion of Ising models of other packages, whose variables have labels, to arrays.
+"""Convert Ising models of other packages, whose variables have labels, to arrays.
 
 The other packages are not imported. They minimise an energy
 E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset of spins s of -1/+1. Scores in this package
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class LabelledModel(NamedTuple):
-    """Arrays of a model with labelled variables. The signs are those of a score to maximise."""
+    """Arrays of a model with labelled variables, with the signs of a score to maximise."""
 
     labels: tuple[Hashable, ...]  # L distinct labels
     edges: np.ndarray  # (E, 2) int64: distinct pairs of variables

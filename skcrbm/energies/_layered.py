@@ -132,7 +132,7 @@ class LayeredEnergy(BaseEnergy):
         return log_odds, reach
 
     def dominant_fields(self) -> np.ndarray:
-        """Return True (N, n_variables) for large fields that exceed the influence of couplings.
+        """Return a mask (N, n_variables) of large fields that exceed the influence of couplings.
 
         Such a field need not determine the state of its node: two states may have equal fields.
         """
@@ -181,7 +181,7 @@ class LayeredEnergy(BaseEnergy):
         return most
 
     def connection_weights(self) -> list[np.ndarray | None]:
-        """Return the flat pairwise scores of each connection, with None for the first one."""
+        """Return the flat pairwise scores of all connections, None for the first connection."""
         return [None, *self.weights]
 
     def layer_unaries(self) -> list[Any] | None:

@@ -57,7 +57,7 @@ class BaseEnergy(Versioned, ABC):
 
     #: Queries that this class supports.
     queries: ClassVar[frozenset[str]] = QUERIES
-    #: True if exactly one visible variable is on, so that they represent a categorical variable.
+    #: True if the visible variables represent a categorical variable: exactly one of them is on.
     categorical: ClassVar[bool] = False
     evidence: np.ndarray | None = None
 
@@ -96,7 +96,7 @@ class BaseEnergy(Versioned, ABC):
         """Return a bool array (N, n_variables) that is True for dominant fields.
 
         A field is dominant if it is so large that rounding loses the other terms of a sum. `infer`
-        raises an error about a dominant field, unless it determines the value of its variable.
+        raises an error about a dominant field, unless the field determines its variable's value.
         By default no field is reported, because solvers keep large fields out of their sums, or
         round relative to couplings of the same size.
         """

@@ -1,4 +1,4 @@
-"""Detection of models in which all states have weight 0, by propagation over factors."""
+"""Detect models in which all states have weight 0, by propagation over factors."""
 
 from __future__ import annotations
 

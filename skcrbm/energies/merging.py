@@ -1,4 +1,4 @@
-"""Merging of tables whose scope is equal to, or contained in, the scope of another table.
+"""Merge tables whose scope is equal to, or contained in, the scope of another table.
 
 Messages between such tables would circulate in a loop. Before message passing, a table is therefore
 added to another table that contains all its variables, if such a table exists. For example, a

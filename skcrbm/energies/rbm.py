@@ -400,7 +400,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return ±inf (N, K), because a visible unit is determined by the other visible units."""
+        """Return log-odds (N, K) of ±inf, because the other visible units determine each unit."""
         others = visible.sum(axis=1, keepdims=True) - visible
         return np.where(others == 0, np.inf, -np.inf).astype(self.dtype)
 

@@ -1,4 +1,4 @@
-"""Conversion of factor graphs over 0/1 variables to categorical graphs with two states."""
+"""Convert factor graphs over 0/1 variables to categorical graphs with two states."""
 
 from __future__ import annotations
 

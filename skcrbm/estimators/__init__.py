@@ -4,6 +4,7 @@ from skcrbm.estimators._chain_crf import ChainCRF
 from skcrbm.estimators._crbm import CRBMClassifier
 from skcrbm.estimators._decoded import DecodedClassifier
 from skcrbm.estimators._graph_crf import GraphCRF
+from skcrbm.estimators._grid_crf import GridCRF
 from skcrbm.estimators._image_crbm import ImageCRBM
 from skcrbm.estimators._layered_gm import LayeredGMClassifier
 from skcrbm.estimators._lmbm import LMBMClassifier
@@ -18,6 +19,7 @@ __all__ = [
     "DecodedClassifier",
     "Graph",
     "GraphCRF",
+    "GridCRF",
     "ImageCRBM",
     "LMBMClassifier",
     "LayeredGMClassifier",

@@ -1,7 +1,8 @@
-"""ImageCRBM: conditional RBM whose outputs are the pixels of a binary image."""
+"""ImageCRBM: conditional RBM whose outputs are the pixels of an image."""
 
 from __future__ import annotations
 
+import copy
 from functools import partial as bind
 from numbers import Real
 
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base import Rows, training_rows
@@ -18,6 +20,8 @@ from skcrbm.estimators._crbm_auto import (
     path_record,
     search_convex_penalty,
 )
+from skcrbm.estimators._grid_crf import GridCRF
+from skcrbm.estimators._image_structure import is_local, local_model
 from skcrbm.estimators._rbm import (
     CRBMPlan,
     RBMClassifier,
@@ -79,11 +83,14 @@ _UNCONVERGED = (
 class ImageCRBM(RBMClassifier):
     """Conditional RBM that predicts binary images, for denoising, filling in and segmentation.
 
-    The model is `CRBMClassifier` with an output for each pixel; pixels depend on each other through
-    the hidden units. By default inference is belief propagation, and training is averaged gradient
-    descent for a fixed number of epochs. X and y are arrays of shape (n_samples, height, width), or
-    2-D arrays with the pixels of an image in each row. Predictions have the shape that y had in
-    `fit`.
+    Small images get dense weights: the model is `CRBMClassifier` with an output for each pixel;
+    pixels depend on each other through the hidden units. By default inference is belief
+    propagation, and training is averaged gradient descent for a fixed number of epochs. X and y are
+    arrays of shape (n_samples, height, width), or 2-D arrays with the pixels of an image in each
+    row. Predictions have the shape that y had in `fit`.
+
+    Images of more than 1024 pixels, or of different sizes, get the local model `GridCRF`, whose
+    weights are shared by all positions; see the parameter `structure`.
 
     X contains 0 and 1 or grey values, and its images may differ in size from the images in y. If X
     is 2-D, it may be sparse. y contains 0 and 1, and NaN for missing pixels. All prediction methods
@@ -103,6 +110,14 @@ class ImageCRBM(RBMClassifier):
         Solver, by name or as an object from `skcrbm.learning` such as
         ``AveragedSGD(batch_size=50)``: "asgd", "adam" or "sgd". By default a batch contains all
         images if there are at most 50, else 20 images.
+    structure : {"auto", "dense", "local"} or GridCRF, default="auto"
+        "dense" joins each pixel of X and each hidden unit with each pixel of y. "local" stands for
+        ``GridCRF()``, in which a pixel depends on the pixels around it, alike at all positions; a
+        configured `GridCRF` may be given instead. "auto" is "local" if the images in y have more
+        than 1024 pixels and the size of the images in X, or if they differ in size. With the local
+        model, only `n_jobs`, `random_state`, `verbose` and `warm_start` of the other parameters are
+        used, y may hold any classes if `structure` is not "auto", and the methods are `fit`,
+        `partial_fit`, `predict`, `predict_proba`, `predict_log_proba` and `score`.
     max_iter : int, default=20
         Number of epochs. With tens of thousands of images fewer epochs are enough.
     alpha : float or "auto", default="auto"
@@ -129,10 +144,13 @@ class ImageCRBM(RBMClassifier):
         Parameters, as in `CRBMClassifier`, with the pixels of an image row by row as the outputs.
         The other attributes of `CRBMClassifier` exist as well.
     n_features_in_ : int
-        Number of pixels of each image in X.
+        Number of pixels of each image in X. Only with dense weights, as the attributes above.
+    local_ : GridCRF or None
+        Fitted local model, or None with dense weights.
 
     See Also
     --------
+    skcrbm.GridCRF : Local model for images of any sizes, with classes.
     skcrbm.CRBMClassifier : The same model with all learning rules, solvers and decoding rules.
     skcrbm.datasets.flip_pixels : Add noise to clean images.
     skcrbm.datasets.occlude_patch : Hide a patch of each image.
@@ -169,6 +187,7 @@ class ImageCRBM(RBMClassifier):
             methods_for(RBMEnergy, Likelihood.conditional_answers), auto=True
         ),
         "solver": solver_constraint(STOCHASTIC_SOLVERS),
+        "structure": [StrOptions({"auto", "dense", "local"}), GridCRF],
         "max_iter": [Integer(1)],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "early_stopping": stopping_constraint(auto=False),
@@ -185,6 +204,7 @@ class ImageCRBM(RBMClassifier):
         n_hidden: int = 64,
         inference: str | InferenceMethod = "auto",
         solver: str | Solver = "asgd",
+        structure: str | GridCRF = "auto",
         max_iter: int = 20,
         alpha: float | str = "auto",
         early_stopping: bool | LossPlateau = False,
@@ -196,6 +216,7 @@ class ImageCRBM(RBMClassifier):
         self.n_hidden = n_hidden
         self.inference = inference
         self.solver = solver
+        self.structure = structure
         self.max_iter = max_iter
         self.alpha = alpha
         self.early_stopping = early_stopping
@@ -237,6 +258,8 @@ class ImageCRBM(RBMClassifier):
         ConvergenceWarning
             If inference converged for less than 90% of the images in the last epoch.
         """
+        if is_local(self.structure, X, y):
+            return self._fit_local(X, y, sample_weight)
         resume = self.warm_start and hasattr(self, "visible_coef_")
         if resume:
             self._check_same_model()
@@ -250,7 +273,8 @@ class ImageCRBM(RBMClassifier):
         progress = self._progress if resume else None
         fitted = fit(plan.training, rng, progress, callbacks, attributes)
         vars(self).update(
-            {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
+            {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng},
+            local_=None,
         )
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         self._warn_of_strong_couplings(rows)
@@ -284,6 +308,8 @@ class ImageCRBM(RBMClassifier):
         -----
         A call in which no image of positive weight has an observed pixel does nothing.
         """
+        if is_local(self.structure, X, y):
+            return self._fit_local(X, y, sample_weight, classes, partial=True)
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
@@ -299,6 +325,7 @@ class ImageCRBM(RBMClassifier):
             **self._model_attributes(fitted.model, fitted.epoch, plan),
             **fitted.attributes,
             "_rng": rng,
+            "local_": None,
         }
         vars(self).update(self._joined_attributes(new, fitted) if resume else new)
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
@@ -365,6 +392,35 @@ class ImageCRBM(RBMClassifier):
         found = {"alpha_": alpha, "alpha_path_": path_record(points), "_columns": columns}
         return CRBMPlan(training, rows, method, marginals, found)
 
+    def _fit_local(self, X, y, sample_weight, classes=None, partial=False):
+        """Fit the local model, or train it for one epoch in `partial_fit`."""
+        local = getattr(self, "local_", None)
+        if local is None or not (partial or self.warm_start):
+            forget(self, self._state)
+            local = local_model(self.structure, self, partial)
+        local = copy.deepcopy(local)  # the fitted model stays as it was if this fit fails
+        if partial:
+            local.partial_fit(X, y, classes, sample_weight)
+        else:
+            callbacks = EpochCallbacks(self, None, X, y, sample_weight)
+            with callbacks.inner_fit(local, "local model"):
+                local.fit(X, y, sample_weight)
+            callbacks.end()
+        self.local_, self.classes_ = local, local.classes_
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return getattr(self, "local_", None) is not None or super().__sklearn_is_fitted__()
+
+    def _check_predict_data(self, X):
+        if getattr(self, "local_", None) is not None:
+            raise ValueError(
+                "this method needs dense weights, but the model was fitted with the local "
+                "structure; set structure='dense', or use the method factor_graph of the fitted "
+                "GridCRF in the attribute local_"
+            )
+        return super()._check_predict_data(X)
+
     def _decoding_rule(self):
         return "marginal"
 
@@ -410,9 +466,58 @@ default=None
         Returns
         -------
         ndarray of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Predicted 0/1 pixels, in the shape that y had in `fit`.
+            Predicted 0/1 pixels, in the shape that y had in `fit`. With the local model a list of
+            images, if X is a list.
         """
+        if self._is_fitted_local():
+            return self.local_.predict(X, y_known)
         return super().predict(X, y_known)
+
+    def predict_proba(self, X, y_known=None):
+        """Return the probability P(y_i = 1 | x) of each pixel.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray in the shape of the images in y
+            Probabilities. With the local model and more than two classes, a last axis has the
+            probability of each class.
+        """
+        if self._is_fitted_local():
+            return self._of_second_class(self.local_.predict_proba(X, y_known))
+        return super().predict_proba(X, y_known)
+
+    def predict_log_proba(self, X, y_known=None):
+        """Return the logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray in the shape of `predict_proba`
+        """
+        if self._is_fitted_local():
+            return self._of_second_class(self.local_.predict_log_proba(X, y_known))
+        return super().predict_log_proba(X, y_known)
+
+    def _is_fitted_local(self) -> bool:
+        check_is_fitted(self)
+        return getattr(self, "local_", None) is not None
+
+    def _of_second_class(self, images):
+        """Select the second of two classes from the last axis of images; keep more classes."""
+        if len(self.classes_) > 2:
+            return images
+        if isinstance(images, list):
+            return [image[..., 1] for image in images]
+        return images[..., 1]
 
     def score(self, X, y, sample_weight=None, y_known=None):
         """Return the share of correctly predicted pixels, or the accuracy if y is 1-D.
@@ -433,4 +538,6 @@ default=None
         -------
         float
         """
+        if self._is_fitted_local():
+            return self.local_.score(X, y, sample_weight, y_known)
         return super().score(X, y, sample_weight, y_known)

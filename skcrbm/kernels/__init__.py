@@ -1,4 +1,4 @@
-"""Compiled kernels: arrays in, arrays out.
+"""Compiled kernels: functions that take arrays and return or fill arrays.
 
-Kernels import NumPy and Numba only and know nothing of the rest of the package.
+Kernels import only NumPy, Numba and each other, not the rest of the package.
 """

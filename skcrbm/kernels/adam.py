@@ -1,4 +1,4 @@
-"""Adam for matrices of which each step needs few rows: the steps of the other rows come later.
+"""Adam for large matrices if each step needs few rows; the other rows are updated later.
 
 A row without a gradient still moves along its mean gradient. In each such step, the mean gradient
 shrinks by the factor beta1 and the root of the mean square by sqrt(beta2). Therefore n missed steps
@@ -12,7 +12,10 @@ from skcrbm.kernels.jit import jit
 
 @jit
 def _move_on(p, m, s, r, length, offset, first_left, second_left):
-    """Subtract length * m / (sqrt(s) + offset) from row r of p; scale m and s by their shares."""
+    """Subtract ``length * m / (sqrt(s) + offset)`` from row r of the parameters p.
+
+    Then multiply m by `first_left` and s by `second_left`.
+    """
     for h in range(np.uintp(p.shape[1])):
         p[r, h] -= length * (m[r, h] / (np.sqrt(s[r, h]) + offset))
         m[r, h] *= first_left
@@ -21,7 +24,7 @@ def _move_on(p, m, s, r, length, offset, first_left, second_left):
 
 @jit
 def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
-    """Make an Adam step of row r of the parameters p, with the gradient g[k]."""
+    """Make an Adam step for row r of the parameters p, given its gradient ``g[k]``."""
     for h in range(np.uintp(p.shape[1])):
         d = g[k, h]
         m[r, h] += first_share * (d - m[r, h])
@@ -31,7 +34,11 @@ def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
 
 @jit
 def _add_up(lengths, start, lost, grown, n):
-    """Return the sum of lengths[start + j] * lost[j] over n steps j, and the same with grown[j]."""
+    """Return ``sum_j lengths[start + j] * lost[j]`` over n steps, and this sum times grown[j].
+
+    In the second sum, each term is multiplied by ``grown[j]``. Steps beyond the end of `lengths`
+    have the last length.
+    """
     total = 0.0
     delayed = 0.0
     last = len(lengths) - 1
@@ -47,18 +54,18 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     """Make up the steps without a gradient that some rows have missed, up to step `now`.
 
     After j missed steps the denominator of Adam is ``sqrt(s) / grown[j] + epsilon``. The sum over j
-    uses a single denominator, with a mean of `grown`; its relative error is below
-    1e-4 * epsilon / sqrt(s).
+    uses a single denominator, with a mean of `grown`. The relative error of this approximation is
+    below 1e-4 * epsilon / sqrt(s).
 
     Parameters
     ----------
     p, m, s : (R, H) parameters, mean gradients, mean squares, in and out
-    rows : (n,) numbers of the rows to move
+    rows : (n,) indices of the rows to move
     done : (R,) int64, number of the last step that each row has made, in and out
     now : int
     rate : float
-    lengths : (L,) float64, lengths of the steps 1, 2, ... at rate 1; the last one also stands for
-        all later steps
+    lengths : (L,) float64, lengths of the steps 1, 2, ... at rate 1; later steps have the last
+        length
     lost : (J,) float64, (beta1 / sqrt(beta2))^j from j = 1; negligible beyond J
     grown : (J,) float64, beta2^(-j / 2)
     betas : (beta1, beta2)
@@ -71,7 +78,7 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
         if n <= 0:
             continue
         total, delayed = _add_up(lengths, done[r], lost, grown, min(n, len(lost)))
-        # After many steps the mean gradient is set to 0: denormal floats are slow.
+        # After many steps the mean gradient is set to 0, because denormal floats are slow.
         left = betas[0] ** n if n < len(lost) else 0.0
         _move_on(
             p,
@@ -88,13 +95,13 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
 
 @jit
 def step_rows(p, m, s, rows, g, length, betas, epsilon):
-    """Make an Adam step of some rows of the parameters, given their gradients.
+    """Make an Adam step for some rows of the parameters, given the gradients of these rows.
 
     Parameters
     ----------
     p, m, s : (R, H) parameters, mean gradients, mean squares, in and out
-    rows : (n,) numbers of the rows to move
-    g : (n, H) gradients of these rows
+    rows : (n,) indices of the rows to move
+    g : (n, H) gradients of the rows `rows`
     length : float
     betas : (beta1, beta2)
     epsilon : float

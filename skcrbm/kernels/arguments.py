@@ -1,7 +1,7 @@
 """NamedTuples of arguments that several kernels take.
 
-A call with a NamedTuple takes about 2 microseconds more; kernels unpack it before their inner
-loops. N is the number of models; each model is a row of the arrays.
+A call with a NamedTuple takes about 2 microseconds more than a call with its fields. Kernels unpack
+a NamedTuple before their inner loops. N is the number of models; each model is a row of the arrays.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,9 @@ class RBMRows(NamedTuple):
 
     visible_bias: np.ndarray  # (N, V)
     hidden_bias: np.ndarray  # (N, H)
-    free: np.ndarray  # (N, V + H) bool, False for held units, which are left out
+    free: np.ndarray  # (N, V + H) bool, False for clamped units, which are left out
     weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
-    start: np.ndarray  # (N or 0, V, H) messages of an earlier run, in the form of the kernel
+    start: np.ndarray  # (N or 0, V, H) messages of an earlier run, as the kernel stores messages
 
 
 class OddsCouplings(NamedTuple):
@@ -25,7 +25,7 @@ class OddsCouplings(NamedTuple):
     weights: np.ndarray  # (V, H)
     odds: np.ndarray  # (V, H) exp(weights)
     norm: np.ndarray  # (V,) float64, at least the sum of |weights| over each row
-    piece: np.ndarray  # (V,) uintp, length of row pieces over which that sum is at most `limit`
+    piece: np.ndarray  # (V,) uintp, number of columns over which |weights| sum to at most `limit`
     step: np.ndarray  # (V,) float64, at least the largest |weight| of a row; below limit / 2
     limit: float  # largest |log| of a product that the dtype holds safely
     floor: float  # a probability too small to matter in any message
@@ -34,12 +34,13 @@ class OddsCouplings(NamedTuple):
 class RBMOptions(NamedTuple):
     """Options of message passing on RBMs: start, stopping rule and requested answers."""
 
-    cold: bool  # iteration 0: visible units send first, from their biases alone
+    cold: bool  # begin with an iteration 0, in which visible units send from their biases alone
     warm: bool  # start from `RBMRows.start` or, if it is empty, from messages that fit the beliefs
     max_iter: int
     tol: float  # largest change of a probability at convergence
     slack: float  # float64, largest change of a log-odds at convergence
-    damping: float  # share of the old messages visible -> hidden, in the dtype of the model
+    # share of the old message that is kept in messages visible -> hidden, in the dtype of the model
+    damping: float
     want_log_partition: bool
     want_statistics: bool
 
@@ -47,7 +48,7 @@ class RBMOptions(NamedTuple):
 class RBMAnswers(NamedTuple):
     """Arrays that message passing on RBMs fills in."""
 
-    log_odds: np.ndarray  # (N, V + H) in: beliefs to start from; out: beliefs, 0 if held
+    log_odds: np.ndarray  # (N, V + H) in: beliefs to start from; out: beliefs, 0 if clamped
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
     log_partition: np.ndarray  # (N,)
@@ -55,7 +56,7 @@ class RBMAnswers(NamedTuple):
     trace: np.ndarray  # (N, max_iter or 0) residuals
     score: np.ndarray  # (N,) float64; in: a score to beat; out: score of the best state visited
     state: np.ndarray  # (N, V) int8, best state visited, by max-product and mixed-product
-    kept: np.ndarray  # (N or 0, V, H) last messages, in the form of the kernel
+    kept: np.ndarray  # (N or 0, V, H) last messages, as the kernel stores messages
 
 
 class IsingOptions(NamedTuple):
@@ -71,10 +72,11 @@ class IsingOptions(NamedTuple):
 class IsingAnswers(NamedTuple):
     """Arrays that iterations on Ising models fill in."""
 
-    log_odds: np.ndarray  # (N, L) in: beliefs to start from; out: beliefs, 0 if held
+    log_odds: np.ndarray  # (N, L) in: beliefs to start from; out: beliefs, 0 if clamped
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
-    log_partition: np.ndarray  # (N,) log Z for scores f'(y + 1) / 2 + y'Sy / 2 of free labels
+    # (N,) log Z, if the score of the free labels is f'(y + 1) / 2 + y'Sy / 2
+    log_partition: np.ndarray
     pairwise: np.ndarray  # (L, L) weighted sums of P(both labels on) are added to it
     trace: np.ndarray  # (N, max_iter or 0) residuals
 
@@ -86,7 +88,7 @@ class FactorGraph(NamedTuple):
     edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1]
     weight: np.ndarray  # (n_entries,) float64 entries of the tables, to the power 1 / rho
     logs: np.ndarray  # (n_entries,) logarithms of `weight`
-    table_start: np.ndarray  # (n_tables + 1,) place of the first entry of each table
+    table_start: np.ndarray  # (n_tables + 1,) index of the first entry of each table
     n_tables: int
     negated: np.ndarray  # (F,) bool, True for AND, which is an OR of negated variables
     rho: np.ndarray  # (F,) float64 weights of the messages, 1 unless tree-reweighted
@@ -97,8 +99,8 @@ class GraphOptions(NamedTuple):
 
     max_iter: int
     tol: float  # largest change of a probability at convergence
-    slack: float  # largest change of a belief's log-odds, or largest factor of its odds
-    damping: float  # share of the old log messages; 0 or 1/2 if messages are odds
+    slack: float  # at convergence, the largest change of a log-odds, or largest factor of odds
+    damping: float  # share of the old log-messages that is kept; 0 or 1/2 if messages are odds
     want_state: bool  # keep the best state met during the iterations
 
 
@@ -114,34 +116,38 @@ class GraphAnswers(NamedTuple):
 
 
 class GraphSums(NamedTuple):
-    """Request and arrays for log Z and statistics, which are computed from the final messages."""
+    """Sums to compute from the final messages (log Z, statistics), and arrays for the results."""
 
     weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
     want_log_partition: bool
     want_statistics: bool
     each: bool  # True for the statistics of each model, False for their sum
     log_partition: np.ndarray  # (N,) output; kernels with lanes add to it
-    statistics: np.ndarray  # (1 or N, n_entries) output, added to
+    statistics: np.ndarray  # (1 or N, n_entries) output, to which kernels add
 
 
 # 0 and 1 as unsigned integers. The kernels of categorical graphs index arrays by unsigned integers,
 # because Numba tests signed indices for negative values, which costs time in inner loops.
 ZERO, ONE = np.uintp(0), np.uintp(1)
-# Kinds of edges, by the table of the factor.
+# Kinds of edges, by the table of the factor: a table of two variables, a Potts table (one value on
+# its diagonal, another value off it), and a table of any number of variables.
 PAIR, POTTS, TABLE = 0, 1, 2
 
 
 class CategoricalModels(NamedTuple):
-    """N models on a graph of S states in all, with messages of M numbers in all."""
+    """N models on one graph.
 
-    held: np.ndarray  # (N, n) bool
+    All variables together have S states, and all messages in one direction have M entries.
+    """
+
+    held: np.ndarray  # (N, n) bool, True for clamped variables
     own: np.ndarray  # (N, S) float64 (log-)weight that the fields alone give to each state
     message: np.ndarray  # (N, M) from factors to variables, read and overwritten
     sent: np.ndarray  # (N, M) from variables to factors, output only
 
 
 class CategoricalOptions(NamedTuple):
-    """Options of message passing."""
+    """Options of message passing on categorical graphs."""
 
     max_iter: int
     tol: float  # largest change of a probability at convergence
@@ -151,43 +157,49 @@ class CategoricalOptions(NamedTuple):
 
 
 class CategoricalAnswers(NamedTuple):
-    """Arrays that message passing fills in."""
+    """Arrays that message passing on categorical graphs fills in."""
 
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
-    good: np.ndarray  # (N,) False if terms were lost or all states of a variable are impossible
+    good: np.ndarray  # (N,) False if weights underflowed or all states of a variable are impossible
     trace: np.ndarray  # (N, max_iter or 0) residuals
-    belief: np.ndarray  # (N, S) probabilities, or logarithms of them
+    belief: np.ndarray  # (N, S) probabilities or log-probabilities
 
 
 class CategoricalGraph(NamedTuple):
-    """A graph of variables with any number of states; positions are of uintp.
+    """A factor graph whose variables may have any number of states.
 
-    An edge joins a variable and a factor. Edges are sorted by variable, and each has a number for
-    each state of its variable in arrays of messages.
+    An edge joins a variable and a factor. Edges are sorted by variable. In an array of messages,
+    each edge has an entry for each state of its variable. Index arrays are of type uintp.
     """
 
-    state_start: np.ndarray  # (n + 1,): states of variable v in arrays of all states
-    edge_start: np.ndarray  # (n + 1,): edges of variable v
-    message_start: np.ndarray  # (E + 1,): numbers of edge e in arrays of messages
+    state_start: np.ndarray  # (n + 1,): first state of variable v in arrays of all states
+    edge_start: np.ndarray  # (n + 1,): first edge of variable v
+    message_start: np.ndarray  # (E + 1,): first entry of edge e in arrays of messages
     kind: np.ndarray  # (E,) int8: PAIR, POTTS or TABLE
-    slot: np.ndarray  # (E,): axis of the table
-    scope: np.ndarray  # (E,): position in `scopes` of the first edge of the factor
-    arity: np.ndarray  # (E,)
-    table: np.ndarray  # (E,): position in `tables` of the first entry, of POTTS (other, equal)
-    place: np.ndarray  # (E,): position of the table's first entry in the statistics
-    scopes: np.ndarray  # (E,): edges of each factor in the order of its axes
-    tables: np.ndarray  # (T,) float64 entries in C order, the largest of each table is 1
+    slot: np.ndarray  # (E,): axis of the edge's variable in the table of its factor
+    scope: np.ndarray  # (E,): index in `scopes` of the first edge of the factor
+    arity: np.ndarray  # (E,): number of variables of the factor
+    # (E,): index in `tables` of the first entry of the factor. A Potts table has two entries: the
+    # value off the diagonal, then the value on the diagonal.
+    table: np.ndarray
+    place: np.ndarray  # (E,): index of the table's first entry in the statistics
+    scopes: np.ndarray  # (E,): edges of each factor, in the order of the axes of its table
+    tables: np.ndarray  # (T,) float64 weights or log-weights in C order
     order: np.ndarray  # (n,): order in which a forward sweep visits the variables
 
 
 class CategoricalWork(NamedTuple):
-    """Arrays for intermediate results, one set for each thread."""
+    """Scratch arrays, one set for each thread.
 
-    table: np.ndarray  # (size of the largest table,)
-    other: np.ndarray  # the same
-    entries: np.ndarray  # the same
-    new: np.ndarray  # (K,) numbers of a message
+    T is the size of the largest table, and K the largest number of states of a variable.
+    """
+
+    table: np.ndarray  # (T,)
+    other: np.ndarray  # (T,)
+    entries: np.ndarray  # (T,)
+    new: np.ndarray  # (K,) entries of a message
     behind: np.ndarray  # (K,)
     old: np.ndarray  # (K,)
-    digits: np.ndarray  # (most variables of a table,) uintp: states of an entry
+    # (largest number of variables of a table,) uintp: state of each variable at a table entry
+    digits: np.ndarray

@@ -1,4 +1,4 @@
-"""Mean field on variables with any number of states."""
+"""Mean field on factor graphs whose variables may have any number of states."""
 
 import math
 
@@ -10,9 +10,10 @@ from skcrbm.kernels.jit import jit
 
 @jit(allocates=False)
 def add_expected(graph, e, cost, variables, belief, out, work):
-    """Add to out (k,) the expected log-weight of a factor for each state of the edge's variable.
+    """Add the expected log-weight of a factor, given each state of a variable, to `out` (k,).
 
-    Entries of weight 0 cost `cost`. Return the probability of such entries.
+    Edge `e` joins the variable and the factor. An entry of weight 0 (log-weight -inf) counts as
+    ``-cost``. Return the probability of all entries of weight 0.
     """
     message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
     scope, m, slot = graph.scope[e], graph.arity[e], graph.slot[e]
@@ -46,20 +47,21 @@ def add_expected(graph, e, cost, variables, belief, out, work):
 
 @jit
 def mean_field_of_states(graph, variables, held, own, cost, belief, options, answers, work):
-    """Run coordinate ascent, variable after variable, on N models.
+    """Run mean field on N models by coordinate ascent, one variable after the other.
 
     Parameters
     ----------
     graph : CategoricalGraph
         Tables are logarithms.
     variables : (E,) uintp variable of each edge
-    held : (N, n) bool
-    own : (N, S) log-weights of the states by the fields alone
-    cost : (N,) cost of an entry of weight 0
-    belief : (N, S) probabilities, in and out; those of held variables stay
+    held : (N, n) bool, True for clamped variables
+    own : (N, S) log-weight that the fields alone give to each state
+    cost : (N,) score that an entry of weight 0 (log-weight -inf) costs
+    belief : (N, S) probabilities, in and out; clamped variables keep their probabilities
     options : (max_iter, tol)
     answers : (n_iter, converged, log_partition, trace), arrays with a row for each model
-        A model has not converged if entries of weight 0 have a probability of 0.001.
+        A model has not converged if the entries of weight 0 of some table have a probability of
+        0.001 or more.
     work : CategoricalWork
     """
     max_iter, tol = options

@@ -1,16 +1,17 @@
-"""Sum-product messages between variables of any number of states, as weights.
+"""Sum-product on variables with any number of states, with messages as weights.
 
-A variable is visited in turn: it receives new messages from all its factors, and sends to each
-factor the product of its own weights and the messages of the other factors. Products come from
-the front and from behind, so that no message is divided by another and weights of 0 need no care.
-A sweep visits all variables; sweeps go forward and backward in turn.
+A sweep visits all variables; every second sweep goes backward. A visited variable receives new
+messages from all its factors. It sends to each factor the product of its own weights and the
+messages of the other factors. These products are formed from products over the first and over the
+last messages, so no message is divided by another, and weights may be 0.
 
-Messages to a variable have a largest weight of 1. If all weights of a product fall below
-`SMALLEST`, the terms that matter may have been lost to underflow: the model is then given up, and
-the caller passes messages as logarithms (`categorical_logs`). A model that contradicts itself is
-given up for the same reason.
+Each message to a variable is scaled so that its largest weight is 1. If all weights of a product
+fall below `SMALLEST`, weights that matter may have underflowed. The kernel then gives up the model,
+and the caller passes messages as logarithms (`categorical_logs`). The kernel also gives up a model
+that contradicts itself, because all weights of some product are 0.
 
-All arrays of positions hold unsigned integers, because a test for a sign costs time in inner loops.
+Indices are unsigned integers, because Numba tests signed indices for negative values, which costs
+time in inner loops.
 """
 
 import math
@@ -20,17 +21,20 @@ import numpy as np
 from skcrbm.kernels.arguments import ONE, PAIR, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
 
-# Messages to the factors are scaled up if all their weights are below this number.
+# A message to a factor is scaled up if all its weights are below this number.
 SMALL = 1e-10
-# A product whose largest weight is below this number may have lost terms.
+# If the largest weight of a product is below this number, weights that matter may have underflowed.
 SMALLEST = 1e-150
-# Tables of pairs with fewer entries than this are summed number by number.
+# If a table of two variables has fewer entries than this, they are summed without vector loops.
 FEW = 400
 
 
 @jit(allocates=False)
 def first_axis(table, at, k, rest, weight, first, out):
-    """Fill out (rest,) with the sums over a of weight[a] times row a of a table (k, rest)."""
+    """Sum a table (k, rest) over its first axis, with the weights ``weight[first:first + k]``.
+
+    The table begins at ``table[at]``. The sums are written to `out` (rest,).
+    """
     x = weight[first]
     for r in range(rest):
         out[r] = x * table[at + r]
@@ -43,7 +47,10 @@ def first_axis(table, at, k, rest, weight, first, out):
 
 @jit(allocates=False)
 def last_axis(table, at, rest, k, weight, first, out):
-    """Fill out (rest,) with the sums over b of weight[b] times column b of a table (rest, k)."""
+    """Sum a table (rest, k) over its last axis, with the weights ``weight[first:first + k]``.
+
+    The table begins at ``table[at]``. The sums are written to `out` (rest,).
+    """
     for r in range(rest):
         total = 0.0
         row = at + r * k
@@ -54,10 +61,11 @@ def last_axis(table, at, rest, k, weight, first, out):
 
 @jit(allocates=False, inline=True)
 def potts(other, equal, k, weight, first, out, to):
-    """Fill out (k,) with the message through a table with one value on its diagonal, one off it.
+    """Write the message through a Potts table to ``out[to:to + k]``; return its largest entry.
 
-    Sums over all other states leave out the largest weight, so that no digits cancel. Return the
-    largest number.
+    The table has the value `equal` on its diagonal, and `other` off its diagonal. The sum of the
+    weights of all other states is the sum without the largest weight, plus the difference between
+    the largest weight and the state's own weight. So no digits cancel.
     """
     high, rest = weight[first], 0.0
     for a in range(ONE, k):
@@ -78,10 +86,10 @@ def potts(other, equal, k, weight, first, out, to):
 
 @jit(allocates=False)
 def contract(graph, e, weight, out, work):
-    """Fill out with the message of a table of any number of variables to the variable of edge e.
+    """Write the message of a table with any number of variables to the variable of edge e to `out`.
 
-    The other axes are summed out in turn, those before the variable's own from the front, then the
-    others from behind.
+    The other axes of the table are summed out in turn: first the axes before the axis of this
+    variable, beginning with axis 0, then the axes after it, beginning with the last axis.
     """
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
@@ -108,9 +116,10 @@ def contract(graph, e, weight, out, work):
 
 @jit(allocates=False, inline=True)
 def few_states(table, at, k, step, n_other, step_of_other, weight, first, out, to):
-    """Fill out (k,) with the message through a table of pairs; return the largest number.
+    """Write the message through a small table of two variables to ``out[to:to + k]``.
 
-    The numbers are summed one by one: with few states, vectors take longer to prepare.
+    The entries are summed one by one, because setting up a vector loop takes longer for few states.
+    Return the largest entry of the message.
     """
     top = 0.0
     for a in range(k):
@@ -125,9 +134,9 @@ def few_states(table, at, k, step, n_other, step_of_other, weight, first, out, t
 
 @jit(allocates=False)
 def receive(graph, e, weight, out, to, work):
-    """Fill out (k,) with the message that edge e gets, from the weights that variables send.
+    """Write the message to edge e to ``out[to:to + k]``, given the weights that variables send.
 
-    Return the largest number.
+    Return the largest entry of the message.
     """
     message_start, new = graph.message_start, work.new
     k = message_start[e + ONE] - message_start[e]
@@ -151,7 +160,10 @@ def receive(graph, e, weight, out, to, work):
 
 @jit(allocates=False, inline=True)
 def send_behind(first, n_edges, k, message_start, message, sent, behind):
-    """Multiply what a variable sends to each edge by the messages of the edges after it."""
+    """Multiply the weights that a variable sends to each edge by the messages of all later edges.
+
+    If all weights of an edge are below `SMALL`, they are scaled up.
+    """
     for a in range(k):
         behind[a] = 1.0
     for i in range(n_edges):
@@ -169,7 +181,11 @@ def send_behind(first, n_edges, k, message_start, message, sent, behind):
 
 @jit(allocates=False)
 def damp(damping, k, top, old, message, at):
-    """Mix a message (k,) with the old message, each with a largest number of 1, in logarithms."""
+    """Replace a message (k,) by the weighted geometric mean of the new and the old message.
+
+    The new message begins at ``message[at]`` and is first divided by `top`, its largest entry.
+    `old` (k,) has the weight `damping`. Return the largest entry of the mean.
+    """
     high = 0.0
     x = 1.0 / top if top > 0.0 else 0.0
     for a in range(k):
@@ -185,11 +201,11 @@ def damp(damping, k, top, old, message, at):
 
 @jit(allocates=False)
 def sweep(graph, forward, damping, passing, held, own, message, sent, before, belief, work):
-    """Visit all variables once; return False if terms were lost.
+    """Visit all variables once; return False if weights that matter may have underflowed.
 
-    A variable receives messages if `passing` is True, and sends the products of its weights and
-    the messages of the other factors. `before` holds the old beliefs, `belief` (S,) gets the new
-    beliefs.
+    If `passing` is True, variables that are not clamped receive messages. Each variable sends the
+    products of its weights and the messages of the other factors. `before` holds the old beliefs,
+    and `belief` (S,) gets the new beliefs.
     """
     state_start, edge_start, message_start = graph[:3]
     kind, tables = graph.kind, graph.tables
@@ -212,7 +228,8 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
                     for a in range(k):
                         old[a] = message[at + a]
                 slot, table = graph.slot[e], graph.table[e]
-                # The other edge of a pair; an edge of a larger table may be beyond its axis 1.
+                # `other` is the other edge of a pair. For a larger table, `other` has no meaning:
+                # it is edge 0, because ONE - slot could be negative.
                 mate = ONE - slot if kind[e] != TABLE else ZERO
                 other = graph.scopes[graph.scope[e] + mate]
                 place = message_start[other]
@@ -252,7 +269,10 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
 
 @jit(allocates=False)
 def change_of(after, before, factor):
-    """Return the largest change of a probability, and whether one changed by more than a factor."""
+    """Return the largest change of a probability, and True if a ratio exceeds `factor`.
+
+    The ratio of each probability to its last value is tested, and also the inverse ratio.
+    """
     change, moved = 0.0, False
     for s in range(np.uintp(after.shape[0])):
         x, y = after[s], before[s]
@@ -263,7 +283,7 @@ def change_of(after, before, factor):
 
 @jit
 def pass_weights(graph, variables, models, start, options, answers, work):
-    """Pass messages for N models, in turn, until each model has converged.
+    """Pass messages for N models, one model after the other, until each model has converged.
 
     Parameters
     ----------
@@ -271,8 +291,8 @@ def pass_weights(graph, variables, models, start, options, answers, work):
         Tables are weights.
     variables : (E,) uintp variable of each edge
     models : CategoricalModels
-    start : (N or 0, S) beliefs that variables send at first, in place of what follows from their
-        messages
+    start : (N or 0, S) beliefs that free variables send before the first sweep; if `start` is
+        empty, they send the products of their weights and messages
     options : CategoricalOptions
     answers : CategoricalAnswers
     work : CategoricalWork

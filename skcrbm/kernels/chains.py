@@ -16,9 +16,10 @@ from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill
 
-# exp(-700) is the smallest number that the vectorised exponential returns; smaller weights are 0.
+# Log-weights below this are raised to it, because the vectorised exponential returns no smaller
+# number than exp(-700). The resulting weights are then set to 0.
 _LEAST = -700.0
-# Marginals of a position that sum to 1 up to this error are accepted.
+# If the marginals of a position sum to 1 up to this error, they are valid.
 _ERROR = 1e-8
 
 
@@ -28,9 +29,9 @@ _ERROR = 1e-8
 class Packed(NamedTuple):
     """Layout of the coefficients of sparse features.
 
-    Column j has the coefficients first[j] to first[j + 1] - 1, which belong to the states labels.
-    Columns with many states are computed by dense rows, whose lanes are all states: dense[j] is the
-    number of this row, or -1.
+    Column j has the coefficients first[j] to first[j + 1] - 1. Coefficient p belongs to the state
+    labels[p]. A column with many states is computed by a dense row, which has a lane for each
+    state: dense[j] is the index of the row, or -1 if column j has no dense row.
     """
 
     first: np.ndarray  # (D + 1,) int64
@@ -40,7 +41,7 @@ class Packed(NamedTuple):
 
 @jit
 def _fill_rows(packed, coef, rows):
-    """Copy the coefficients of columns with dense rows to rows (R, K), which holds zeros."""
+    """Copy the coefficients of columns with dense rows to `rows` (R, K), which contains zeros."""
     for j in range(packed.dense.shape[0]):
         if packed.dense[j] >= 0:
             for p in range(packed.first[j], packed.first[j + 1]):
@@ -49,7 +50,7 @@ def _fill_rows(packed, coef, rows):
 
 @jit
 def _add_rows(packed, rows, gradient):
-    """Add the entries of rows (R, K) that belong to coefficients to their gradient."""
+    """Add the entries of the dense rows (R, K) to the gradients of their coefficients."""
     for j in range(packed.dense.shape[0]):
         if packed.dense[j] >= 0:
             for p in range(packed.first[j], packed.first[j + 1]):
@@ -58,9 +59,9 @@ def _add_rows(packed, rows, gradient):
 
 @jit(fastmath={"contract"})
 def add_features(data, indices, indptr, packed, coef, rows, scores):
-    """Add the products of the rows of a CSR matrix and the coefficients to scores (T, K).
+    """Multiply a CSR matrix (T, D) by the coefficients, and add the product to `scores` (T, K).
 
-    rows (R, K) is a work array of zeros, with a row for each column that has a dense row.
+    `rows` (R, K) is a work array of zeros, with a row for each column that has a dense row.
     """
     _fill_rows(packed, coef, rows)
     for t in range(scores.shape[0]):
@@ -78,10 +79,10 @@ def add_features(data, indices, indptr, packed, coef, rows, scores):
 
 @jit(fastmath={"contract"})
 def add_feature_sums(data, indices, indptr, packed, values, rows, gradient):
-    """Add the sum over the rows of x[j] * values[label] to the gradient of each coefficient.
+    """Add ``sum_t x[t, j] * values[t, label]`` to the gradient of coefficient (j, label).
 
-    This is the transpose of `add_features`: values is (T, K), gradient (P,) has the form of the
-    coefficients, and rows (R, K) is a work array of zeros.
+    This is the transpose of `add_features`. `values` is (T, K), `gradient` (P,) has an entry for
+    each coefficient, and `rows` (R, K) is a work array of zeros.
     """
     for t in range(values.shape[0]):
         for e in range(indptr[t], indptr[t + 1]):
@@ -102,7 +103,7 @@ def add_feature_sums(data, indices, indptr, packed, values, rows, gradient):
 
 @jit(fastmath={"contract"})
 def _times_row(weight, row, out):
-    """Add weight * row to out; all rows are (K,)."""
+    """Add ``weight * row`` to `out`; all arrays are (K,)."""
     for j in range(np.uintp(out.shape[0])):
         out[j] += weight * row[j]
 
@@ -131,14 +132,14 @@ def _dot(row, other):
 
 @jit(fastmath={"contract"})
 def _set_products(row, v, weight, out):
-    """Set out to weight * row * v; all rows are (K,)."""
+    """Set `out` to ``weight * row * v``; all arrays are (K,)."""
     for j in range(np.uintp(row.shape[0])):
         out[j] = weight * (row[j] * v[j])
 
 
 @jit
 def _exponentials(row):
-    """Replace row (K,) by exp(row - max) and return the maximum, which may be -inf."""
+    """Replace `row` (K,) by exp(row - max) and return the maximum, which may be -inf."""
     most = -math.inf
     for j in range(row.shape[0]):
         most = max(most, row[j])
@@ -160,9 +161,9 @@ def _forward(begin, end, scores, factors, first, last, alpha):
     """Write the filtered probabilities of a chain to `alpha` (T, K), and return its log Z.
 
     The chain has the positions `begin` to ``end - 1``. Each row of `scores` is overwritten by its
-    exponentials, divided by the normaliser of its position. The log Z lacks the log-maxima by which
-    the caller has divided `factors`, `first` and `last`. It is NaN if numbers underflow, or if no
-    path is possible.
+    exponentials, divided by the normaliser of its position. log Z does not include the maxima by
+    which the caller has divided `factors`, `first` and `last`. log Z is NaN if numbers underflow,
+    or if no path is possible.
     """
     log_z = 0.0
     several = factors.shape[0] > 1
@@ -206,13 +207,13 @@ def forward_backward(start, scores, factors, first, last, weight, marginals, pai
     marginals : ndarray (T, K)
         Filled with the probability of each state times the weight of its chain.
     pair_sums : ndarray (1 or T, K, K)
-        With one matrix, the weighted probabilities of the pairs divided by factors[0] are added to
-        it. With T matrices, matrix t is filled with the weighted probabilities of the pair
-        (t - 1, t).
+        With one matrix, the weighted probabilities of the pairs are divided by factors[0] and added
+        to the matrix. With T matrices, matrix t is filled with the weighted probabilities of the
+        pair (t - 1, t).
     log_z : ndarray (n,)
         Filled with log Z, without the logarithms of the maxima that `factors`, `first` and `last`
-        were divided by; NaN if numbers underflow: then the marginals of this chain are invalid,
-        and it has added nothing to a shared matrix of `pair_sums`.
+        were divided by. If numbers underflow, log Z is NaN. The marginals of the chain are then
+        invalid, and the chain has added nothing to a shared matrix of `pair_sums`.
     """
     n_states = scores.shape[1]
     several = factors.shape[0] > 1
@@ -272,8 +273,8 @@ def log_forward_backward(scores, pairs, first, last, marginals, pair_marginals):
     """Compute marginals of a single chain from log-weights, and return log Z.
 
     This slow version serves chains whose weights underflow in `forward_backward`. `first` and
-    `last` (K,) and `pairs` (1 or T, K, K) are log-weights. marginals (T, K) and pair_marginals
-    (T, K, K) are filled; pair_marginals[0] is left as it is. log Z is -inf if no path is possible.
+    `last` (K,) and `pairs` (1 or T, K, K) are log-weights. `marginals` (T, K) and `pair_marginals`
+    (T, K, K) are output; pair_marginals[0] is not set. log Z is -inf if no path is possible.
     """
     length, n_states = scores.shape
     several = pairs.shape[0] > 1
@@ -315,7 +316,10 @@ def log_forward_backward(scores, pairs, first, last, marginals, pair_marginals):
 
 @jit
 def path_scores(start, scores, pairs, first, last, path, out):
-    """Fill out (n,) with the log-weights of the states path (T,) of each chain."""
+    """Write the log-weight of the path of each chain to `out` (n,).
+
+    `path` (T,) holds the states of all chains.
+    """
     several = pairs.shape[0] > 1
     for c in range(start.shape[0] - 1):
         begin, end = start[c], start[c + 1]
@@ -332,7 +336,10 @@ def path_scores(start, scores, pairs, first, last, path, out):
 
 @jit
 def _keep_larger(row, value, i, best, argument):
-    """Replace best[j] by value + row[j] if that is larger, and argument[j] by i; all are (K,)."""
+    """If ``value + row[j]`` exceeds best[j], set best[j] to it and argument[j] to i.
+
+    `row`, `best` and `argument` are (K,).
+    """
     for j in range(np.uintp(best.shape[0])):
         x = value + row[j]
         larger = x > best[j]
@@ -342,10 +349,10 @@ def _keep_larger(row, value, i, best, argument):
 
 @jit
 def best_paths(start, scores, pairs, first, last, path, value):
-    """Find the path of the largest log-weight of each chain (Viterbi); ties go to lower states.
+    """Find the path with the largest log-weight in each chain (Viterbi); ties go to lower states.
 
-    path (T,) is filled with states, and value (n,) with log-weights. If no path is possible the
-    value is -inf.
+    The states are written to `path` (T,), and the log-weights to `value` (n,). If no path is
+    possible, the log-weight is -inf.
     """
     n_states = scores.shape[1]
     several = pairs.shape[0] > 1
@@ -383,16 +390,16 @@ def best_paths(start, scores, pairs, first, last, path, value):
 
 @jit
 def k_best_paths(scores, pairs, first, last, paths, values):
-    """Find the paths with the k largest log-weights of a single chain; return how many exist.
+    """Find the paths with the k largest log-weights of a single chain; return how many were found.
 
-    paths (k, T) and values (k,) are filled in descending order of the log-weights, up to the number
-    of possible paths.
+    The states are written to `paths` (k, T) and the log-weights to `values` (k,), in descending
+    order of the log-weights, up to the number of possible paths.
     """
     length, n_states = scores.shape
     k = values.shape[0]
     several = pairs.shape[0] > 1
-    # best[j, r] is the log-weight of the r-th best path that ends in state j; back holds the state
-    # and the rank before it, as state * k + rank.
+    # best[j, r] is the log-weight of the r-th best path that ends in state j. `back` holds the
+    # previous state of this path and the rank of the path up to there, as state * k + rank.
     best = np.full((n_states, k), -math.inf)
     previous = np.empty((n_states, k))
     back = np.zeros((length, n_states, k), np.int64)
@@ -439,9 +446,9 @@ def k_best_paths(scores, pairs, first, last, paths, values):
 def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log_z):
     """Draw paths of each chain from its distribution: filter forwards, draw backwards.
 
-    The arguments are those of `forward_backward`; alpha (T, K) is a work array. uniform (S, T)
-    holds a uniform random number for each state of paths (S, T). If log_z[c] is NaN, no path of
-    this chain was drawn.
+    The first arguments are as in `forward_backward`. `alpha` (T, K) is a work array. `uniform`
+    (S, T) holds a uniform random number for each state of the output `paths` (S, T). If log_z[c] is
+    NaN, no path of chain c was drawn.
     """
     n_states = scores.shape[1]
     several = factors.shape[0] > 1
@@ -477,12 +484,12 @@ def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log
 
 @jit
 def pseudo_likelihood(start, scores, pairs, first, last, path, weight, residuals, pair_sums, loss):
-    """Compute the pseudo-likelihood of the states path (T,): each state given its neighbours.
+    """Compute the pseudo-likelihood of `path` (T,): the probability of states given neighbours.
 
-    residuals (T, K) is filled with P(state | neighbours) minus the indicator of the state, times
-    the weight of the chain; it is the gradient of the loss by the scores. The gradient by the pairs
-    is added to pair_sums (1, K, K), or set in matrix t of pair_sums (T, K, K), which must hold
-    zeros. loss (n,) is filled with minus the log pseudo-likelihoods.
+    `residuals` (T, K) is output: the gradient of the loss by the scores, which is P(state |
+    neighbours) minus the indicator of the state in `path`, times the weight of the chain. The
+    gradient by the pairs is added to `pair_sums` (1, K, K), or to matrix t of `pair_sums`
+    (T, K, K). `loss` (n,) is output: the negative log pseudo-likelihood of each chain.
     """
     n_states = scores.shape[1]
     several = pairs.shape[0] > 1

@@ -1,9 +1,9 @@
-"""Dual coordinate descent for a large margin Markov network, a row at a time.
+"""Dual coordinate descent for a large margin Markov network, one row at a time.
 
 Cliques are lists of variables. The feature of a clique is the product of the -1/+1 values of its
 variables, or 0 if a value is not observed. The margin of a variable may also have a linear part:
 the value of the variable times a weighted sum of the inputs of the row. The values of row n are
-signs[n]; signs is (N, V) float64 in {-1, 0, +1}.
+``signs[n]``, where `signs` is (N, V) float64 in {-1, 0, +1} and 0 stands for a missing value.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,8 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import shuffle
 
-_ZERO = 1e-12  # smaller projected gradients are rounding errors
+# No step is made if the projected gradient is a rounding error: at most this share of the target.
+_ZERO = 1e-12
 
 
 class CliqueFeatures(NamedTuple):
@@ -27,38 +28,38 @@ class CliqueFeatures(NamedTuple):
     members: np.ndarray  # (M,)
     place: np.ndarray  # (V + 1,)
     clique: np.ndarray  # (E,)
-    group: np.ndarray  # (E,); entries of a variable are in the order of their groups
+    group: np.ndarray  # (E,) index of the weight; the entries of a variable are sorted by group
     coef: np.ndarray  # (E,)
 
 
 class CliqueRows(NamedTuple):
-    """Rows of a training problem, with the parameters of the loss of each margin."""
+    """Rows of a training problem, and the parameters of its loss, which is a sum over margins."""
 
     signs: np.ndarray  # (N, V)
-    data: np.ndarray  # compressed rows of the inputs (N, D), with indices and indptr
+    data: np.ndarray  # inputs (N, D) as a CSR matrix: data, indices and indptr
     indices: np.ndarray
     indptr: np.ndarray
-    norm: np.ndarray  # (N,) squares of the lengths of the inputs
+    norm: np.ndarray  # (N,) squared length of the inputs of each row
     target: float  # gamma, the margin from which the loss is 0
     limit: np.ndarray  # (N, V) upper bounds of the dual variables
-    penalty: np.ndarray  # (T,) penalties of the absolute values of weights
+    penalty: np.ndarray  # (T,) L1 penalty of each weight
 
 
 class CliqueDual(NamedTuple):
-    """Dual variables and the weights that follow from them, changed in place."""
+    """Dual variables, and the weights computed from them. Kernels change all arrays in place."""
 
-    alpha: np.ndarray  # (N, V)
-    active: np.ndarray  # (N, V) int32; the first n_active[n] of a row are its active variables
+    alpha: np.ndarray  # (N, V) dual variables
+    active: np.ndarray  # (N, V) int32; the first n_active[n] entries of a row are active variables
     n_active: np.ndarray  # (N,) intp
-    total: np.ndarray  # (T,) sums of alpha times gradients
-    weight: np.ndarray  # (T,) `total` shrunk by the penalty
+    total: np.ndarray  # (T,) sum over all margins of alpha times the gradient of the margin
+    weight: np.ndarray  # (T,) `total` moved towards 0 by the penalty, see `shrunk`
     input_weight: np.ndarray  # (V, D)
     bounds: np.ndarray  # (2,) largest and smallest projected gradient of the last pass
 
 
 @jit
 def _features(n, signs, start, members, feature):
-    """Fill feature (J,) with the features of the cliques in row n: products of the signs."""
+    """Set `feature` (J,) to the product of the signs of the variables of each clique in row n."""
     for j in range(feature.shape[0]):
         value = 1.0
         for e in range(start[j], start[j + 1]):
@@ -116,14 +117,14 @@ def shrunk(value, by):
 
 @jit
 def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
-    """Pass over the rows until the projected gradients are within the goal.
+    """Pass over the rows until the range of the projected gradients is at most `goal`.
 
     Parameters
     ----------
     n_passes : int, largest number of passes
-    goal : float, range of the projected gradients
+    goal : float
     state : (1,) uint64, state of the random numbers, changed
-    order : (N,) intp, the first `count` rows are active; changed
+    order : (N,) intp, row indices, of which the first `count` are active; changed
     count : int
     features, rows, dual : CliqueFeatures, CliqueRows, CliqueDual
 
@@ -193,7 +194,11 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
 
 @jit
 def clique_margins(signs, features, weight, margins):
-    """Fill margins (N, V) from the weights (T,), with 0 for variables without features."""
+    """Compute the margins of all variables from the clique features and the weights (T,).
+
+    The margins are written to `margins` (N, V), without their linear part. The margin of a variable
+    without features is 0.
+    """
     start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)
     for n in range(signs.shape[0]):
@@ -204,7 +209,10 @@ def clique_margins(signs, features, weight, margins):
 
 @jit
 def clique_sums(signs, features, alpha, penalty, total, weight):
-    """Add alpha (N, V) times the gradients to total (T,); set the weights (T,) from the total."""
+    """Add `alpha` (N, V) times the gradients of the margins to `total` (T,), and update `weight`.
+
+    `weight` (T,) is `total` moved towards 0 by the penalty.
+    """
     start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)
     for n in range(signs.shape[0]):

@@ -3,13 +3,15 @@
 Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k in C_j} v_k`` and
 the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
 branch and bound decides the missing variables one by one. The place of a variable is its position
-in this order. A node of the search tree holds the pull on each variable (its field, and cliques
-whose other variables are decided) and the coupling of each pair (cliques whose other variables are
-decided). Cliques with more undecided variables enter the bounds by their largest contribution.
+in this order. A node of the search tree stores the pull on each variable: its field, plus the
+products of cliques whose other variables are decided. The node also stores the coupling of each
+pair: the products of cliques in which all variables except the pair are decided. For cliques with
+more undecided variables, the bounds use the largest possible contribution.
 
-Cliques are stored as in `clique_dual`. For each row, a clique has the places of its last, last but
-one and last but two missing variables, -1 if there is no such variable. A couple is a pair of
-missing variables; couples are numbered by the places of their first and second variable.
+Cliques are stored as in `clique_dual`. For each row, the kernel finds the places of the last three
+missing variables of each clique, with -1 if a clique has fewer. A couple is a pair of variables
+that are the last two missing variables of a clique. Couples are numbered in the order of the places
+of their first variables, then of their second variables.
 """
 
 from typing import NamedTuple
@@ -39,25 +41,29 @@ class FoundStates(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """Places (positions in the search order) of missing variables, cliques and couples of a row."""
+    """Index arrays of a row. A place is a position in the search order of the missing variables."""
 
     position: np.ndarray  # (V,) place of each variable, -1 if known
     missing: np.ndarray  # variable at each place
-    last: np.ndarray  # (J,) places of the last and the last but one missing variable
-    before: np.ndarray
+    last: np.ndarray  # (J,) place of the last missing variable of each clique
+    before: np.ndarray  # (J,) place of the second-last missing variable of each clique
     last_first: np.ndarray  # cliques sorted by their last place, see `_sort_cliques`
     last_listed: np.ndarray
     third_first: np.ndarray  # cliques sorted by the place of their third-last missing variable
     third_listed: np.ndarray
-    first_couple: np.ndarray  # first number of the couples (P,) that begin at each place
-    second: np.ndarray  # (P,) place of the other variable
+    first_couple: np.ndarray  # number of the first couple whose first variable is at each place
+    second: np.ndarray  # (P,) place of the second variable of each couple
     couple_of: np.ndarray  # (J,) couple of each clique, -1 if it has no couple
     width: np.ndarray  # (V,) scratch space
 
 
 @jit
 def _find_places(position, start, members, last, before, third):
-    """Fill in the last three places of each clique from `position` (V,), which is -1 if known."""
+    """Find the places of the last, second-last and third-last missing variable of each clique.
+
+    The outputs `last`, `before` and `third` (J,) are -1 if there is no such variable. `position`
+    (V,) is the place of each variable, -1 if its value is known.
+    """
     for j in range(last.shape[0]):
         last[j] = before[j] = third[j] = -1
         for e in range(start[j], start[j + 1]):
@@ -72,10 +78,10 @@ def _find_places(position, start, members, last, before, third):
 
 @jit
 def _sort_cliques(place, first, listed):
-    """Sort cliques by their place (J,) in -1, ..., D - 1.
+    """Sort cliques by `place` (J,), whose values are -1, ..., D - 1.
 
-    The cliques at place d are listed[first[d + 1]:first[d + 2]]; first (D + 2,) and listed (J,) are
-    output.
+    The outputs are `first` (D + 2,) and `listed` (J,). Afterwards, the cliques at place d are
+    ``listed[first[d + 1]:first[d + 2]]``.
     """
     first[:] = 0
     for j in range(place.shape[0]):
@@ -92,7 +98,7 @@ def _sort_cliques(place, first, listed):
 
 @jit
 def _number_couples(n_missing, last, before, numbers, first_couple, second, couple_of):
-    """Assign numbers to couples: pairs of variables that are the last two missing in a clique.
+    """Assign numbers to couples: pairs that are the last two missing variables of some clique.
 
     numbers : (D, D) scratch space
     """
@@ -115,7 +121,10 @@ def _number_couples(n_missing, last, before, numbers, first_couple, second, coup
 
 @jit
 def _product(j, state, start, members, weight, skipped, skipped_too):
-    """Return the weight of clique j times the values of its variables except the two skipped."""
+    """Return the weight of clique j times the values of its variables, without two of them.
+
+    The variables `skipped` and `skipped_too` are left out.
+    """
     value = weight[j]
     for e in range(start[j], start[j + 1]):
         if members[e] != skipped and members[e] != skipped_too:
@@ -127,10 +136,10 @@ def _product(j, state, start, members, weight, skipped, skipped_too):
 def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
     """Add the pulls and couplings that deciding the variable at place d creates.
 
-    At the root (d = -1) they follow from the known variables.
+    At the root (d = -1), add the pulls and couplings that the known variables create.
 
     coupling : (P,), couplings of the parent node
-    pull, coupling_too : (V,), (P,), added to
+    pull, coupling_too : (V,), (P,), outputs, to which pulls and couplings are added
     """
     missing, last, before = places.missing, places.last, places.before
     first_couple, second, couple_of = places.first_couple, places.second, places.couple_of
@@ -144,7 +153,7 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
         if before[j] >= 0:
             one, two = missing[last[j]], missing[before[j]]
             coupling_too[couple_of[j]] += _product(j, state, start, members, weight, one, two)
-        elif last[j] >= 0:  # happens at the root only
+        elif last[j] >= 0:  # a single variable is missing, which happens at the root only
             one = missing[last[j]]
             pull[one] += _product(j, state, start, members, weight, one, one)
     if kind == HINGE:  # scores need no pull on decided variables
@@ -162,7 +171,7 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
 def _add_undecided(kind, missing, last, before, third, start, members, weight, free, rest):
     """Add up the largest contributions of cliques with undecided variables, for each depth.
 
-    free : (D + 1, V), output, largest contribution to each pull without the couples, for HINGE
+    free : (D + 1, V), output, largest contribution to each pull, without couples; only for HINGE
     rest : (D + 1,), output, largest contribution to the score
     """
     free[:] = 0.0
@@ -246,7 +255,9 @@ def _is_before(state, best):
 
 @jit
 def _order_missing(n_missing, pull, start, members, weight, position, missing, strength):
-    """Order the missing variables: first the most certain ones, which change the others most.
+    """Sort the missing variables by |pull| plus the |weights| of their cliques, largest first.
+
+    Variables with a large sum are the most certain, and they influence the others most.
 
     missing, position : (n_missing,), (V,), changed
     strength : (V,) scratch space
@@ -274,7 +285,7 @@ def _order_missing(n_missing, pull, start, members, weight, position, missing, s
 def search_cliques(
     kind, signs, field, is_output, cliques, target, slack, n_ties, node_limit, n_most, found
 ):  # fmt: skip
-    """Fill in the missing values, which are 0, of signs (N, V) in place.
+    """Find the best state of each row, and write it to `signs` (N, V), whose missing values are 0.
 
     Among states of equal hinge loss, take the highest score, then the first in lexicographic order.
     If a row has more than `n_ties` missing variables, take the first state that the search finds.
@@ -283,7 +294,7 @@ def search_cliques(
     ----------
     kind : HINGE or MAP
     field : (N, V)
-    is_output : (V,) bool; the loss sums over their margins
+    is_output : (V,) bool, True for variables whose margins have a hinge loss
     cliques : Cliques
     target : gamma, the margin from which the loss is 0
     slack : (N,) values and scores that differ by less count as equal
@@ -314,7 +325,7 @@ def search_cliques(
     width = np.empty(n_variables)
     rest = np.empty(n_most + 1)
     score = np.empty(n_most + 1)
-    chosen = np.empty(n_most)  # the child to visit first
+    chosen = np.empty(n_most)  # value of the decided variable in the child to visit first
     bounds = np.empty((n_most, 2))  # bounds of the first and second child of the node at each depth
     visited = np.empty(n_most, np.int64)
     state = np.empty(n_variables)
@@ -349,7 +360,7 @@ def search_cliques(
         if n_missing == 0:
             most = -score[0]
             least = most
-            if kind == HINGE:  # all variables are known: no pulls to add
+            if kind == HINGE:  # no variable is missing, so there are no pulls to add
                 least = _hinge_bound(
                     n_missing, 0.0, n_missing, state, places, is_output, target, pull[0], free[0],
                     coupling[0], coupling[0], free[0],
@@ -387,7 +398,7 @@ def search_cliques(
                 visited[d] = 0
             c = visited[d]
             if c == 2 or bounds[d, c] > least + cut:
-                d -= 1  # the bound of the second child is no better than the bound of the first
+                d -= 1  # go back, because the second child never has a better bound than the first
                 expand = False
                 continue
             visited[d] = c + 1

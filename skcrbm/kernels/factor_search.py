@@ -1,4 +1,4 @@
-"""Random acyclic sets of factors, and mean field on factor graphs."""
+"""Acyclic sets of factors, chosen greedily, and mean field on factor graphs."""
 
 import math
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class MeanFieldAnswers(NamedTuple):
 
     log_odds: np.ndarray  # (N, n) float64 beliefs, in and out
     n_iter: np.ndarray  # (N,)
-    converged: np.ndarray  # (N,) False if an impossible state has a probability
+    converged: np.ndarray  # (N,) also False if impossible states have a probability above 0.001
     log_partition: np.ndarray  # (N,)
     trace: np.ndarray  # (N, max_iter or 0) residuals
 
@@ -41,10 +41,10 @@ def _root(parent, v):
 
 @jit
 def count_forest(variables, edge_start, order, n_variables, count):
-    """Add 1 to the count (F,) of each factor in a greedy acyclic set.
+    """Choose an acyclic set of factors greedily, and add 1 to `count` (F,) for each chosen factor.
 
-    Factors are tried in the given order (F,). The set takes a factor if all variables of the factor
-    lie in different components of the factors taken before; the factor joins these components.
+    Factors are tried in `order` (F,). A factor is chosen if its variables all lie in different
+    connected components of the factors chosen before. The factor then joins these components.
     """
     parent = np.arange(n_variables)
     seen = np.full(n_variables, -1)
@@ -65,10 +65,10 @@ def count_forest(variables, edge_start, order, n_variables, count):
 
 @jit
 def _lift(graph, f, slot, limit, on, off, log_off):
-    """Return the expected score of factor f if one of its variables is on, minus the score if off.
+    """Return the rise of the expected score of factor f if its variable `slot` is turned on.
 
-    An impossible state costs `limit`. For an OR, log_off (F,) holds the log-probability that all
-    inputs are off; for an AND, the log-probability that all inputs are on.
+    An impossible state scores ``-limit``. For an OR, `log_off` (F,) holds the log-probability that
+    all inputs are off; for an AND, the log-probability that all inputs are on.
     """
     variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph
     start = edge_start[f]
@@ -98,7 +98,10 @@ def _lift(graph, f, slot, limit, on, off, log_off):
 
 @jit
 def _factor_score(graph, f, limit, on, off, log_off):
-    """Return the expected score of a factor, and the probability of impossible states."""
+    """Return the expected score of a factor, and the probability of impossible states.
+
+    An impossible state scores ``-limit``.
+    """
     variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph
     start = edge_start[f]
     k = edge_start[f + 1] - start
@@ -126,7 +129,10 @@ def _factor_score(graph, f, limit, on, off, log_off):
 
 @jit
 def _all_off(graph, f, on, off):
-    """Return the log-probability that all inputs of an OR are off, or of an AND are on."""
+    """Return the log-probability that all inputs of an OR are off, or all inputs of an AND are on.
+
+    The factor f is an AND if ``graph.negated[f]``, otherwise an OR.
+    """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     total = 0.0
     for e in range(edge_start[f], edge_start[f + 1] - 1):
@@ -137,7 +143,7 @@ def _all_off(graph, f, on, off):
 
 @jit
 def graph_mean_field(graph, edges, shift, models, max_iter, tol, answers):
-    """Run coordinate ascent, variable after variable, on N models.
+    """Run mean field on N models by coordinate ascent, one variable after the other.
 
     Parameters
     ----------
@@ -145,7 +151,8 @@ def graph_mean_field(graph, edges, shift, models, max_iter, tol, answers):
     edges : VariableEdges
     shift : (F,) float64, logarithm of the number that the weights of each table were divided by
     models : tuple of arrays
-        Cost of an impossible state (N,), fields (N, n), and held values (N, n) int8, -1 if free.
+        The score (N,) that an impossible state costs, the fields (N, n), and the values (N, n) of
+        clamped variables, int8, -1 if free.
     max_iter : int
     tol : float, largest change of a probability at convergence
     answers : MeanFieldAnswers

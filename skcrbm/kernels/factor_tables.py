@@ -1,17 +1,17 @@
 """Message passing on table factors with messages as odds, for many models at once.
 
 The innermost loops run over the models, as SIMD lanes. A message factor -> variable is the
-odds R = m(1) / m(0). If the belief of a variable, its own field times all messages to it, is
-``on : off``, the variable sends ``on : R off`` back to the factor, scaled to sum to 1 (a
-division); the factor answers by a ratio of two sums over its table (another division).
+odds R = m(1) / m(0). Let ``on : off`` be the belief of a variable: its field times all messages to
+the variable. The variable sends ``on : R off`` back to the factor, scaled to sum to 1 (a division).
+The factor answers by a ratio of two sums over its table (another division).
 
-The variables of a table are cut into two halves. The table is contracted with the product of
-the messages of one half, which leaves a small table of the other half; that table is contracted
-with all messages except the message of the receiving variable. This takes about 3 * 2^k
-multiplications and additions for the messages to all k variables.
+The variables of a table are cut into two halves. First, the table is contracted with the product of
+the messages of one half, which leaves a small table of the other half. Then the small table is
+contracted with all messages except the message of the receiving variable. The messages to all k
+variables take about 3 * 2^k multiplications and additions.
 
-A held variable has the field ``1 : 0`` or ``0 : 1``, which needs no special code because tables
-have no zeros here. Other models are left to `factor_logs`.
+A clamped variable has the field ``1 : 0`` or ``0 : 1``, which needs no special code because all
+entries of the tables are positive. `factor_logs` processes tables with zeros.
 """
 
 import math
@@ -31,9 +31,10 @@ from skcrbm.kernels.lanes import (
 )
 from skcrbm.kernels.scalar import SUM, fill
 
-# Rows of the scratch arrays: 2 for each of six variables, 8 for each half of a table.
+# Rows of the scratch arrays: 2 for each of at most 6 variables, 2^3 for each half of a table.
 _N_VALUES, _N_HALF = 12, 8
-# Lanes that make a loop worth its fixed cost. With fewer models, several factors share the lanes.
+# Number of lanes from which a loop is worth its fixed cost. If there are fewer models, several
+# factors are processed side by side in this many lanes.
 _WIDTH = 64
 
 
@@ -49,7 +50,7 @@ class TableGraph(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Arrays that `sweep_tables` works in, made by `work_arrays`."""
+    """Scratch arrays of `sweep_tables`, allocated by `work_arrays`."""
 
     value: np.ndarray
     left: np.ndarray
@@ -62,7 +63,7 @@ class Work(NamedTuple):
 
 @jit(fastmath={"contract"})
 def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
-    """Fill value[2 j] and value[2 j + 1] with the weights that variable v sends along edge e."""
+    """Set value[2 j] and value[2 j + 1] to the weights of 0 and 1 that variable v sends."""
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for l in range(n_lanes):
         yes = on[v, l]
@@ -74,7 +75,7 @@ def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
 
 @jit
 def _spread(table, first, size, shift, wide, n_lanes):
-    """Copy the entries of several tables into wide[:size]; all lanes of a table are equal."""
+    """Copy each entry of a table to a row of wide[:size], into n_lanes lanes from `shift` on."""
     for row in range(np.uintp(size)):
         t = table[first + np.int64(row)]
         for l in range(n_lanes):
@@ -90,7 +91,10 @@ def _copy_rows(source, first, n, target, n_lanes):
 
 @jit
 def _outer(value, j, product, n, out, n_lanes):
-    """Fill `out` with product[:n] times the values of variable j; the index of j varies fastest."""
+    """Set `out` to product[:n] times the values of variable j, with the value of j varying fastest.
+
+    `out` has 2 n rows.
+    """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for row in range(np.uintp(n)):
         to = np.uintp(2) * row
@@ -103,7 +107,7 @@ def _outer(value, j, product, n, out, n_lanes):
 
 @jit
 def _half_products(value, j, h, product, spare, n_lanes):
-    """Fill product (2^h rows) with the products of the values of variables j to j + h - 1."""
+    """Set `product` (2^h rows) to the products of the values of the variables j to j + h - 1."""
     if h == 2:
         _copy_rows(value, np.uintp(2 * j), 2, spare, n_lanes)
         _outer(value, j + 1, spare, 2, product, n_lanes)
@@ -116,7 +120,7 @@ def _half_products(value, j, h, product, spare, n_lanes):
 
 @jit(fastmath={"contract"})
 def _contract(kind, table, first, step, product, n, out, row, n_lanes):
-    """Fill out[row] with the sum or maximum of table[first + i step] * product[i], i < n."""
+    """Set out[row] to the sum or maximum over i < n of table[first + i step] * product[i]."""
     a, b = table[first], table[first + step]
     zero, one = np.uintp(0), np.uintp(1)
     if kind == SUM:
@@ -164,9 +168,10 @@ def _contract_wide(kind, wide, first, step, product, n, out, row, n_lanes):
 
 @jit(fastmath={"contract"})
 def _fold(kind, half, value, j, step, out, n_lanes):
-    """Sum or maximise variable j out of a table of three variables: `half` (8 rows) to `out` (4).
+    """Sum variable j out of a table of three variables, or maximise over the variable.
 
-    The rows for the two values of the variable are `step` rows apart, 1 or 4.
+    `half` (8 rows) is the table, and `out` (4 rows) the result. The rows of `half` for the two
+    values of variable j are `step` rows apart, 1 or 4.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for row in range(np.uintp(4)):
@@ -197,7 +202,7 @@ def _store(halved, message, e, k, sent, n_factors, n_lanes):
 
 @jit
 def _ratio(half, a, b, sent, n_lanes):
-    """Fill `sent` with the odds half[b] / half[a]."""
+    """Write the odds ``half[b] / half[a]`` to `sent`."""
     zero = np.uintp(0)
     for l in range(n_lanes):
         sent[zero, l] = half[b, l] / half[a, l]
@@ -205,7 +210,11 @@ def _ratio(half, a, b, sent, n_lanes):
 
 @jit(fastmath={"contract"})
 def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
-    """Fill `sent` with the odds that a table of variable j and another sends to the other one."""
+    """Write the odds that a table of two variables sends to one of them to `sent`.
+
+    The sum (or maximum) runs over the values of the other variable, j, whose rows in `half` are
+    `other_step` apart. The rows for the values of the receiving variable are `step` apart.
+    """
     zero, first, second = np.uintp(0), np.uintp(2 * j), np.uintp(2 * j + 1)
     b, c = np.uintp(other_step), np.uintp(step)
     d = b + c
@@ -248,7 +257,7 @@ def _send_half(kind, halved, half, h, j, e, k, value, scratch, message, n_factor
 
 @jit
 def _multiply(variables, first, last, message, belief, n_lanes):
-    """Multiply the beliefs of variables by the messages of the edges first:last."""
+    """Multiply the beliefs of the variables by the messages of the edges first:last."""
     for e in range(np.uintp(first), np.uintp(last)):
         v = np.uintp(variables[e])
         for l in range(n_lanes):
@@ -273,8 +282,8 @@ def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
     graph : TableGraph
     on, off : (n, lanes) beliefs, as weights that need not sum to 1
     message : (E, lanes) in and out
-    belief : (n, lanes) in: fields, as weights of the value 1 relative to `off`; out: the same times
-        the new messages
+    belief : (n, lanes) in: fields, as weights of the value 1 relative to `off`; out: the fields
+        times the new messages
     work : Work
     n_lanes : uintp, number of lanes to work on
     """
@@ -372,7 +381,7 @@ def work_arrays(table, n_lanes):
 
 @jit
 def _score_lanes(graph, logs, field, on, off, code, score, n_lanes):
-    """Fill score (lanes,) with the scores of the states that the beliefs prefer."""
+    """Set `score` (lanes,) to the score of the state that the beliefs of each lane prefer."""
     variables, edge_start, _, table_start = graph
     for l in range(n_lanes):
         score[l] = 0.0
@@ -402,8 +411,8 @@ def pass_tables(kind, graph, logs, lanes, start, options, answers):
     graph : TableGraph
     logs : (n_entries,) float64 log-potentials, used to score states
     lanes : Lanes
-    start : (n or 0, lanes) log-odds of the beliefs that the first messages are sent from; if it
-        is empty, the beliefs follow from fields and messages
+    start : (n or 0, lanes) log-odds of the first beliefs; if `start` is empty, the first beliefs
+        are computed from fields and messages
     options : GraphOptions, with `slack` as a factor of odds
     answers : GraphAnswers
     """
@@ -417,7 +426,7 @@ def pass_tables(kind, graph, logs, lanes, start, options, answers):
     last = np.empty((n, n_models), table.dtype)
     change = np.empty(n_models, table.dtype)
     code, here = np.empty(n_models, np.int64), np.empty(n_models)
-    still = np.ones(n_models, np.bool_)  # beliefs stood still in the last iteration
+    still = np.ones(n_models, np.bool_)  # True if the last iteration did not change the beliefs
     kept = np.empty(message.shape, table.dtype)
     copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
@@ -447,11 +456,11 @@ def pass_tables(kind, graph, logs, lanes, start, options, answers):
 
 @jit
 def _joint(table, first, k, value, joint, n_lanes):
-    """Fill joint (2^k rows) with the weights of all entries of a table."""
+    """Set `joint` (2^k rows) to the entries of a table times the values of its variables."""
     for l in range(n_lanes):
         joint[np.uintp(0), l] = 1
     size = 1
-    for j in range(k):  # fill the rows from the last to the first, because they are filled in place
+    for j in range(k):  # go from the last row to the first, because rows are overwritten in place
         off, on = np.uintp(2 * j), np.uintp(2 * j + 1)
         for row in range(size - 1, -1, -1):
             source, a = np.uintp(row), np.uintp(2 * row)
@@ -469,7 +478,7 @@ def _joint(table, first, k, value, joint, n_lanes):
 
 @jit
 def finish_tables(graph, shift, place, lanes, sums):
-    """Add up Bethe's log Z and the probabilities of all entries, from the messages.
+    """Compute Bethe's log Z and the probabilities of all table entries from the final messages.
 
     Parameters
     ----------

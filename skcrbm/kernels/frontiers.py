@@ -1,10 +1,11 @@
-"""Moves of many variables at once: dynamic programming along a frontier of a factor graph.
+"""Local search that moves many variables at once, by dynamic programming along a frontier.
 
-A sweep visits all variables. The visited variables that still have open tables are the frontier;
-a table over the states of the frontier holds the best score of all finished variables. If the table
-would become too large, the next variable is held at its state instead, and later visits start
-around it. So the free variables form parts of bounded width, all of which are maximised exactly
-given the variables that are held. On a lattice the parts are strips.
+A sweep visits all variables of a factor graph. The frontier consists of the visited variables that
+have a factor with an unvisited variable. For each state of the frontier, a table holds the best
+score of the finished variables, which have left the frontier. If the next variable would make the
+table too large, the variable is held: it keeps its state. So the variables that are not held form
+parts of bounded width, and each part is maximised exactly given the held variables. On a lattice
+the parts are strips.
 """
 
 import math
@@ -15,8 +16,9 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-#: Largest number of variables of a frontier.
+#: Largest number of variables of a frontier. The next variable is held at its state instead.
 MAX_FRONTIER = 30
+# Stages of a variable: not visited, visited (in the frontier or finished), held at its state.
 _WAITING, _OPEN, _HELD = 0, 1, 2
 
 
@@ -24,14 +26,16 @@ class Frontier(NamedTuple):
     """Work arrays of `sweep_frontier`, for n variables and tables of at most `limit` entries."""
 
     stage: np.ndarray  # (n,) int64: waiting, open (or finished), or held
-    missing: np.ndarray  # (F,) int64, variables of each factor that have not been visited
-    left: np.ndarray  # (n,) int64, factors of each variable that have not been added
-    members: np.ndarray  # (MAX_FRONTIER,) int64, variables of the frontier; the last moves fastest
+    missing: np.ndarray  # (F,) int64, number of unvisited variables of each factor
+    left: np.ndarray  # (n,) int64, number of factors of each variable not yet added to the table
+    members: np.ndarray  # (MAX_FRONTIER,) int64, variables of the frontier; the last varies fastest
     table: np.ndarray  # (2, limit) float64, the table of the frontier, and a copy
-    code: np.ndarray  # (limit,) int64, positions in the table of a factor
-    back: np.ndarray  # (n * limit,) int16, best state of each finished variable
-    finished: np.ndarray  # (n, 3) int64: variable, position in back, number of members then
-    rest: np.ndarray  # (n, MAX_FRONTIER) int64, members when a variable was finished
+    code: np.ndarray  # (limit,) int64, index in a factor's table for each state of the frontier
+    # (n * limit,) int16, best state of each finished variable for each state of the other members
+    back: np.ndarray
+    # (n, 3) int64: finished variable, its first index in `back`, number of the other members
+    finished: np.ndarray
+    rest: np.ndarray  # (n, MAX_FRONTIER) int64, the other members when a variable was finished
 
 
 @jit
@@ -42,7 +46,10 @@ def _uniform(seed):
 
 @jit
 def _introduce(graph, work, v, m, size, noise, seed):
-    """Give the table (size,) of the frontier a last axis for variable v; return the new size."""
+    """Add an axis for variable v to the table (size,) of the frontier; return the new size.
+
+    The log-weight of each state of v is added, plus Gumbel noise with the scale `noise`.
+    """
     k = graph.n_states[v]
     old, new = work.table[0], work.table[1]
     for s in range(size):
@@ -59,7 +66,10 @@ def _introduce(graph, work, v, m, size, noise, seed):
 
 @jit
 def _add_factor(graph, work, f, state, m, size, penalty):
-    """Add a factor to the table of the frontier; variables that are held have their state."""
+    """Add a factor to the table of the frontier; a held variable has its value in `state`.
+
+    An entry of weight 0 (log-weight -inf) counts as ``-penalty``.
+    """
     base = graph.first[f]
     code = work.code
     for s in range(size):
@@ -89,7 +99,7 @@ def _add_factor(graph, work, f, state, m, size, penalty):
 
 @jit
 def _finish(graph, work, p, m, size, count, at):
-    """Maximise over member p of the frontier; return the new size of the table."""
+    """Maximise the table over member p and remove p from the frontier; return the new size."""
     v = work.members[p]
     k = graph.n_states[v]
     inner = 1
@@ -117,9 +127,9 @@ def _finish(graph, work, p, m, size, count, at):
 
 @jit
 def _next_variable(graph, work, m, seed):
-    """Return a waiting neighbour of the frontier; -1 if there is none.
+    """Return an unvisited neighbour of the frontier, or -1 if all neighbours have been visited.
 
-    The members with the fewest open factors come first, so that they are finished soon.
+    The neighbour belongs to the member with the fewest open factors, which is then finished soon.
     """
     least, chosen = 1 << 60, -1
     shift = int(_uniform(seed) * m)
@@ -142,7 +152,7 @@ def _next_variable(graph, work, m, seed):
 
 @jit
 def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
-    """Move all variables of a state once; see the module.
+    """Visit all variables of a state once and improve their values, as the module docstring says.
 
     Parameters
     ----------
@@ -155,7 +165,7 @@ def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
         Scale of the Gumbel noise that is added to the log-weights of all states; with 0 the score
         of the state does not fall.
     penalty : float
-        Cost of an entry of -inf.
+        Score that an entry of weight 0 (log-weight -inf) costs.
     order : ndarray of int64 (n,)
         Variables in the order in which new parts begin.
     work : Frontier
@@ -232,7 +242,7 @@ def _entry(graph, f, state, penalty):
 
 @jit
 def take_better_parts(graph, state, other, penalty):
-    """Copy to `state` (n,) the connected parts of `other` that are better there.
+    """Copy the connected parts of `other` (n,) that raise the score to `state` (n,).
 
     The variables at which the two states differ form connected parts, and each part can be chosen
     on its own, because no factor has variables of two parts.

@@ -1,10 +1,11 @@
 """Exact inference on small pairwise Boltzmann machines by visiting all states of k units.
 
-For u = (y + 1) / 2 the log-weight is linear in u plus the pair scores. The l low units have
-S = 2^l states, whose pair scores are a table shared by all rows; the states of the other, high
-units only shift the fields of the low units. A tile is the set of low states for one state of
-the high units. The weights of a tile are products of t = sigma(field) and 1 - t of the low units,
-computed by doubling, so that no state needs a transcendental function.
+For u = (y + 1) / 2, the log-weight of a state is a linear function of u plus the pair scores. The
+first l units are the low units, and the others the high units. A table with the pair scores of the
+S = 2^l states of the low units is shared by all rows. The state of the high units only shifts the
+fields of the low units. A tile is the set of low states for one state of the high units. The
+weights of a tile are products of t = sigma(field) and 1 - t over the low units. They are computed
+by doubling, so that no state needs a transcendental function.
 """
 
 import math
@@ -21,16 +22,21 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Largest sum of |couplings| over the pairs of low units. The weights of a tile then sum to at least
-# exp(-200), and terms that underflow are negligible beside _TINY times that sum.
+# So many low units are chosen that |couplings| sum to at most this over the pairs of low units. The
+# weights of a tile then sum to at least exp(-200), so that terms that underflow are negligible
+# beside _TINY times this sum.
 PRODUCT_LIMIT = 100.0
-# If a probability is smaller, its log-odds are computed again, entirely in logs.
+# If a unit is on, or off, with a smaller probability, its log-odds are computed again in logs.
 _TINY = 1e-180
 
 
 @jit(fastmath={"contract"})
 def _double(weight, length, t, u):
-    """Double the list of weights: append the first `length` weights with the next unit on."""
+    """Double the list of weights by the next unit, which is on with probability t, off with u.
+
+    The first `length` weights become the weights with the unit off, and the next `length` entries
+    the weights with the unit on.
+    """
     for s in range(length):
         x = weight[s]
         weight[length + s] = x * t
@@ -39,28 +45,28 @@ def _double(weight, length, t, u):
 
 @jit(fastmath={"contract"})
 def _multiply(weight, gain):
-    """Multiply weight (S,) by gain (S,) in place."""
+    """Multiply `weight` (S,) by `gain` (S,) in place."""
     for s in range(weight.shape[0]):
         weight[s] *= gain[s]
 
 
 @jit(fastmath={"contract"})
 def _add_scaled(weight, factor, out):
-    """Add factor * weight (S,) to out (S,)."""
+    """Add ``factor * weight`` (S,) to `out` (S,)."""
     for s in range(weight.shape[0]):
         out[s] += factor * weight[s]
 
 
 @jit(fastmath={"contract"})
 def _scale(values, factor):
-    """Multiply values (K,) by a factor in place."""
+    """Multiply `values` (K,) by a factor in place."""
     for s in range(values.shape[0]):
         values[s] *= factor
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _total(weight):
-    """Return the sum of weight (S,)."""
+    """Return the sum of `weight` (S,)."""
     total = 0.0
     for s in range(weight.shape[0]):
         total += weight[s]
@@ -69,7 +75,10 @@ def _total(weight):
 
 @jit
 def _sums_by_bit(weight, folded, on, off):
-    """Fill on and off (l,) with the sums of weight (S,) over the states of each low unit."""
+    """For each low unit, sum `weight` (S,) over the states with the unit on, and with it off.
+
+    The outputs are `on` and `off` (l,); `folded` (S,) is scratch space.
+    """
     fill(folded, 0.0)
     _add_scaled(weight, 1.0, folded)
     length = weight.shape[0]
@@ -82,7 +91,10 @@ def _sums_by_bit(weight, folded, on, off):
 
 @jit
 def _tile_weights(field, gain, weight):
-    """Fill weight (S,) with the scaled weights of a tile; return the log of the scale."""
+    """Write the weights of the states of a tile, divided by a scale, to `weight` (S,).
+
+    Return the log of the scale.
+    """
     weight[0] = 1.0
     log_norm = 0.0
     length = 1
@@ -97,7 +109,10 @@ def _tile_weights(field, gain, weight):
 
 @jit
 def _add_pairs(tile, n_low, k, factor, total, low_on, both):
-    """Add to both (k, k), for pairs with a high unit, the weight of the states with the pair on."""
+    """For each pair with a high unit, add the weight of the states with both on to `both` (k, k).
+
+    `factor` multiplies the weights of the tile.
+    """
     for h in range(n_low, k):
         if not (tile >> (h - n_low)) & 1:
             continue
@@ -110,7 +125,7 @@ def _add_pairs(tile, n_low, k, factor, total, low_on, both):
 
 @jit
 def _low_pairs(weight, n_low, both):
-    """Fill both (k, k), for pairs of low units, with the weight of the states with the pair on."""
+    """For each pair of low units, write the weight of the states with both on to `both` (k, k)."""
     for i in range(n_low):
         for j in range(i + 1, n_low):
             acc = 0.0
@@ -122,7 +137,7 @@ def _low_pairs(weight, n_low, both):
 
 @jit
 def _add_beliefs(both, on, factor, pairwise):
-    """Add factor * P(both units on) to pairwise (k, k)."""
+    """Add ``factor * both`` to `pairwise` (k, k), and ``factor * on`` to its diagonal."""
     for i in range(on.shape[0]):
         pairwise[i, i] += factor * on[i]
         for j in range(i + 1, on.shape[0]):
@@ -135,26 +150,27 @@ def enumerate_ising(
     enumerated, low_field, coupling, low_gain, high_score, weight, want_pairwise,
     log_partition, log_odds, pairwise,
 ):  # fmt: skip
-    """Compute log Z, log-odds and pairwise sums for a chunk of N rows, by enumeration.
+    """Compute log Z, log-odds and pairwise sums for N rows, by enumeration.
 
     Parameters
     ----------
     enumerated : (N, k) float64
         Change of the score if a unit is turned on while all others are off.
     low_field : (N, l) float64
-        The same change for the low units, without the couplings among low units.
+        Change of the score if a low unit is turned on while all others are off, without the
+        couplings among low units.
     coupling : (k, l) float64
         Change of a low unit's field if an enumerated unit is turned on; the entries between two
         low units are not used.
     low_gain : (S,) float64
         exp of the pair scores of the low units; S = 2^l.
     high_score : (2^(k - l),) float64, pair scores of the high units
-    weight : (N,) float64, used by the pairwise sum
+    weight : (N,) float64, weight of each row in the pairwise sum
     want_pairwise : bool
     log_partition : (N,) output
     log_odds : (N, k) output; NaN if a probability is too small for a float, so that the log-odds
         must be computed in logs
-    pairwise : (k, k) output, added to: weighted sum of P(both units on)
+    pairwise : (k, k) output, to which the weighted sum of P(both units on) is added
     """
     n_rows, k = enumerated.shape
     n_states, n_low = low_gain.shape[0], low_field.shape[1]
@@ -175,7 +191,7 @@ def enumerate_ising(
             offset = shifted_fields(tile, n_low, coupling, enumerated[n], low_field[n], field)
             offset += high_score[tile] + _tile_weights(field, low_gain, tile_weight)
             total = _total(tile_weight)
-            if offset > level:  # all sums so far are relative to the largest tile
+            if offset > level:  # rescale the sums, which are relative to the largest tile so far
                 shrink = math.exp(level - offset)
                 _scale(low_weight, shrink)
                 _scale(on, shrink)
@@ -207,7 +223,7 @@ def enumerate_ising(
 
 @jit
 def _tile_scores(tile, enumerated, low_field, coupling, low_score, high_score, field, score):
-    """Fill score (S,) with the log-weights of the states of one tile."""
+    """Write the log-weights of the states of one tile to `score` (S,)."""
     n_low = low_field.shape[0]
     offset = shifted_fields(tile, n_low, coupling, enumerated, low_field, field)
     low_fields(offset + high_score[tile], field, score)
@@ -230,7 +246,7 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
     n_low = low_field.shape[0]
     field = np.empty(n_low)
     score = np.empty(low_score.shape[0])
-    # Row 0: unit off, row 1: unit on.
+    # Log-sum-exps over the states with a unit off (row 0) and on (row 1).
     high = np.empty((2, n_units))
     total = np.zeros((2, n_units))
     fill(high.ravel(), -np.inf)
@@ -246,14 +262,16 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
 
 @jit
 def best_ising(enumerated, low_field, coupling, low_score, high_score, state, log_odds):
-    """Find the best state and the max-marginals of N rows; the first of several best states.
+    """Find the best state and the max-marginals of each of N rows.
+
+    Among several best states, the first in binary order is taken.
 
     Parameters
     ----------
     enumerated, low_field : (N, k) and (N, l) float64
     coupling, low_score, high_score : as in `ising_log_odds`
     state : (N, k) int8 output
-    log_odds : (N, k) output, best score with the unit on minus best score with it off
+    log_odds : (N, k) output, best score with the unit on minus best score with the unit off
     """
     n_rows, k = enumerated.shape
     n_states, n_low = low_score.shape[0], low_field.shape[1]

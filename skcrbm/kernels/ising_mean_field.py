@@ -24,7 +24,7 @@ def _log_partition(coupling, field, free, theta, spin):
 
 @jit
 def _add_products(weight, free, theta, q, pairwise):
-    """Add weight * q_i * q_k to pairwise (L, L), and weight * q_i to its diagonal."""
+    """Add ``weight * q_i * q_k`` to `pairwise` (L, L), and ``weight * q_i`` to its diagonal."""
     one = theta.dtype.type(1)
     for i in range(theta.shape[0]):
         q[i] = sigmoid_pair(theta[i], one)[0] if free[i] else one - one
@@ -41,8 +41,8 @@ def ising_mean_field(coupling, field, free, weight, options, answers):
     Parameters
     ----------
     coupling : (L, L)
-    field : (N, L) fields as log-odds, 2 f
-    free : (N, L) bool; held labels are left out: their spin is 0
+    field : (N, L) fields times 2, which are log-odds
+    free : (N, L) bool, False for clamped labels, which are left out by setting their spin to 0
     weight : (N,) weight of each model in the sum of the statistics
     options, answers : IsingOptions (`slack` is not used), IsingAnswers
     """

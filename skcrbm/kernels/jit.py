@@ -21,7 +21,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
 # A cache file is written under a temporary name, then renamed. If a temporary file is older than
-# this, the process that wrote the file was killed.
+# this, the process that wrote the file was killed, and the file is removed.
 _SECONDS_TO_WRITE = 3600
 
 
@@ -60,7 +60,7 @@ class _CacheFile(IndexDataCacheFile):
     others = ()
 
     def _name(self, key):
-        """Return the file name for a key of argument types, processor and bytecode."""
+        """Return the file name for a key, which names argument types, processor and bytecode."""
         digest = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode())
         return f"{Path(self._index_name).stem}.{digest.hexdigest()[:24]}.nbc"
 
@@ -133,7 +133,7 @@ class _Compiler(Compiler):
     """Numba's compiler with cyclic garbage collection off, which saves a tenth of the time."""
 
     def compile_extra(self, func):
-        if not gc.isenabled():  # for example while a caller is being compiled
+        if not gc.isenabled():  # already off, for example while a caller is being compiled
             return super().compile_extra(func)
         gc.disable()
         try:
@@ -143,7 +143,7 @@ class _Compiler(Compiler):
 
 
 class _InnerLibrary(JITCodeLibrary):
-    """Library of code that other kernels include: without machine code, as it never runs alone."""
+    """Compiled code for inclusion in other kernels, which needs no machine code of its own."""
 
     def _finalize_final_module(self):
         self._finalize_dynamic_globals()
@@ -154,7 +154,7 @@ class _InnerLibrary(JITCodeLibrary):
         return 0
 
     @property
-    def codegen(self):  # Numba asks for it only to call `set_env`
+    def codegen(self):  # Numba reads this attribute only to call `set_env`
         return self
 
     def set_env(self, env_name, env):
@@ -197,7 +197,10 @@ def _compile_whole(dispatcher):
 
 
 def _choose_by_precision(dispatcher, single, double):
-    """Redirect calls of `dispatcher` in kernels to `single` or `double`, by their first dtype."""
+    """Compile calls of `dispatcher` in kernels as calls of `single` (float32) or `double`.
+
+    The dtype of the first argument decides.
+    """
 
     def chosen(args):
         return single if args[0].dtype == numba.float32 else double
@@ -243,8 +246,8 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     # With NUMBA_DISABLE_JIT=1 functions are plain Python and have no such attribute.
     if hasattr(dispatcher, "py_func"):
-        # Other kernels include a second version of the function, which has no machine code of its
-        # own and no wrapper for Python: both together would take a third of the compile time.
+        # Other kernels include a second version of the function, for which no machine code and no
+        # Python wrapper is generated. Generating both would take a third of the compile time.
         inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
             function
         )

@@ -1,17 +1,17 @@
 """Messages between two layers of categorical nodes, and their vector-Jacobian products.
 
-The vector loops run over the rows of the batch, as lanes. The numbers of a node are stored as the
-n lanes of state 1, then the n lanes of state 2, and so on; state 0 is the reference, whose
-log-odds 0 are not stored. If the batch has a single row, the loops run over the states. Edge e
+The vector loops run over the n rows of the batch, as lanes. The values of a node are stored as the
+n lanes of state 1, then the n lanes of state 2, and so on. State 0 is the reference state, whose
+log-odds are 0 and not stored. If the batch has a single row, the loops run over the states. Edge e
 joins the nodes ``source[e]`` and ``target[e]`` with the scores ``table[pair[e]]``.
 
-For the message of an edge (Shen et al. 2019, eqs. 20 and 22)
+The message of an edge is (Shen et al. 2019, eqs. 20 and 22)
 
     m(y) = log sum_x c(x) K(x, y),   c = softmax(b - r),   K = exp(W / rho),
 
-where b is the belief of the source and r the message in the other direction. Kernels get shifted
-tables ``K(x, y) exp(-shift(y))``, with values in (0, 1]. So a message is the log of a
-matrix-vector product, without an exponential per pair of states.
+where b is the belief of the source, r the message in the other direction, and c the cavity. The
+kernels get shifted tables ``K(x, y) exp(-shift(y))``, whose values are in (0, 1]. So a message is
+the log of a matrix-vector product, plus the shift, and takes no exponential per pair of states.
 """
 
 from typing import NamedTuple
@@ -33,13 +33,13 @@ class Edges(NamedTuple):
     rho: np.ndarray  # (E,) weights of the messages
 
 
-# The next functions process a block of edges first:last, because a call takes as long as an edge.
-# Scratch arrays hold the values of these edges, one edge after the other.
+# Each of the next functions processes a block of edges, first:last, because a function call takes
+# as long as the work on an edge. Scratch arrays hold the values of the block, edge after edge.
 
 
 @jit(fastmath={"contract"})
 def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
-    """Set the cavity (l n) of edge e to softmax(belief[source[e]] - reverse[e]), state 0 first."""
+    """Set `cavity` (l n per edge) to softmax(belief[source[e]] - reverse[e]), state 0 first."""
     n = np.uintp(n)
     width = np.uintp(belief.shape[1])
     size = width + n
@@ -102,7 +102,10 @@ def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
 
 @jit
 def _fill_cavities(belief, reverse, source, first, last, cavity, spare, n):
-    """Fill the cavities of a block of edges; `spare` has n or more scratch numbers per edge."""
+    """Compute the cavities of a block of edges.
+
+    `spare` is scratch space with at least n entries per edge.
+    """
     if belief.shape[1] == n:
         _binary_cavities(belief, reverse, source, first, last, cavity, spare, n)
     else:
@@ -111,7 +114,7 @@ def _fill_cavities(belief, reverse, source, first, last, cavity, spare, n):
 
 @jit(fastmath={"contract"})
 def _expect(table, pair, first, last, cavity, out, n):
-    """Set `out` ((k - 1) n) of each edge to its cavity (l n) times its table (l, k - 1)."""
+    """Set `out` ((k - 1) n per edge) to cavity (l n) times table (l, k - 1), for each edge."""
     n = np.uintp(n)
     one = np.uintp(1)
     two = np.uintp(2)
@@ -121,7 +124,7 @@ def _expect(table, pair, first, last, cavity, out, n):
     base = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
         p = np.uintp(pair[e])
-        if n < two:  # few rows: loop over the states of the target
+        if n < two:  # with a single row, loop over the states of the target
             for y in range(columns):
                 out[start + y] = table[p, 0, y] * cavity[base]
             for x in range(one, rows):
@@ -133,7 +136,7 @@ def _expect(table, pair, first, last, cavity, out, n):
             continue
         for y in range(columns):
             k0 = table[p, 0, y]
-            if rows < two:  # a single target state: the output for one class
+            if rows < two:  # the source has a single state: it is the output for one class
                 for r in range(n):
                     out[start + r] = k0 * cavity[base + r]
                 start += n
@@ -160,7 +163,7 @@ def _expect(table, pair, first, last, cavity, out, n):
 
 @jit(fastmath={"contract"})
 def _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, total, n):
-    """Set out[e] to (logs + shift) * mask, and add rho * out[e] to total[target]."""
+    """Set out[e] to ``(logs + shift) * mask``, and add ``rho * out[e]`` to total[target]."""
     n = np.uintp(n)
     start = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
@@ -184,7 +187,10 @@ def _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, tot
 
 @jit
 def _block_size(n_left, n_right, n):
-    """Return the number of edges per block, whose scratch space must stay in the L1 cache."""
+    """Return the number of edges per block, so that the scratch space fits into the L1 cache.
+
+    An edge has ``(n_left + n_right) * n`` values in the scratch space.
+    """
     return max(1, 4096 // max(1, (n_left + n_right) * n))
 
 
@@ -195,11 +201,11 @@ def send(belief, reverse, edges, mask, out, total):
     Parameters
     ----------
     belief : (n_sources, (l - 1) n)
-    reverse : (E, (l - 1) n) messages in the other direction, which the cavity leaves out
+    reverse : (E, (l - 1) n) messages in the other direction, which cavities subtract from beliefs
     edges : Edges
     mask : (n_sources, n) or, for no mask, (0, n); 0 for observed sources, which send no message
     out : (E, (k - 1) n) output, the messages
-    total : (n_targets, (k - 1) n), ``rho * message`` is added to it
+    total : (n_targets, (k - 1) n) output, to which ``rho * message`` is added
     """
     table, shift, source, target, pair, rho = edges
     n = mask.shape[1]
@@ -218,7 +224,7 @@ def send(belief, reverse, edges, mask, out, total):
 
 @jit(fastmath={"contract"})
 def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n):
-    """Fill d ((k - 1) n) with the gradient of each message; fill `sums` with sums over states."""
+    """Set `d` ((k - 1) n per edge) to the gradients of the messages, `sums` to sums over states."""
     n = np.uintp(n)
     width = np.uintp(d_total.shape[1])
     start = np.uintp(0)
@@ -246,7 +252,7 @@ def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, 
 
 @jit(fastmath={"contract"})
 def _over_sums(d, shift, pair, first, last, out, ratio, n):
-    """Divide the gradients d by exp(out[e] - shift), the sum whose logarithm is the message."""
+    """Divide the gradients `d` by exp(out[e] - shift), the sum over states inside the logarithm."""
     n = np.uintp(n)
     start = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
@@ -264,7 +270,10 @@ def _over_sums(d, shift, pair, first, last, out, ratio, n):
 
 @jit(fastmath={"contract", "reassoc"})
 def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, back, n):
-    """Go back from the gradients d of messages to the sources: add to d_belief, set d_reverse."""
+    """Compute the gradients of beliefs and reverse messages from the gradients `d` of messages.
+
+    The gradients of beliefs are added to `d_belief`, and `d_reverse` is set.
+    """
     n = np.uintp(n)
     one = np.uintp(1)
     columns = np.uintp(table.shape[2])
@@ -303,7 +312,10 @@ def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_re
 
 @jit(fastmath={"contract", "reassoc"})
 def _to_table(cavity, d, pair, first, last, d_table, n):
-    """Add the sum over lanes of cavity times d to the table gradient of each edge, except row 0."""
+    """Add ``cavity * d``, summed over the lanes, to `d_table` for the table of each edge.
+
+    `d_table` has no row for state 0 of the source.
+    """
     n = np.uintp(n)
     one = np.uintp(1)
     columns = np.uintp(d_table.shape[2])
@@ -331,15 +343,17 @@ def _to_table(cavity, d, pair, first, last, d_table, n):
 def send_vjp(
     belief, reverse, edges, mask, out, d_total, direct, d_belief, d_reverse, d_table
 ):  # fmt: skip
-    """Compute the vector-Jacobian product of `send`; the first arguments are those of `send`.
+    """Compute the vector-Jacobian product of `send`.
 
     Parameters
     ----------
+    belief, reverse, edges, mask, out : see `send`
     d_total : gradient of `total`, of the same shape
-    direct : gradient of the messages `out` themselves; (0, 0) for no gradient
-    d_belief : output of the shape of `belief`, added to
-    d_reverse : output of the shape of `reverse`, set
-    d_table : (P, l - 1, k - 1), added to: the gradient of W / rho over the shifted table
+    direct : gradient of the messages `out` that does not pass through `total`; (0, 0) if absent
+    d_belief : output of the shape of `belief`, to which the gradient is added
+    d_reverse : output of the shape of `reverse`, which is set
+    d_table : (P, l - 1, k - 1) output
+        The gradient of W / rho, divided by the shifted table, is added.
     """
     table, shift, source, target, pair, rho = edges
     n = mask.shape[1]
@@ -364,7 +378,7 @@ def send_vjp(
 def send_max(belief, reverse, weights, source, target, pair, mask, out, total):
     """Compute max-product messages, ``max_x (W + b - r) - max_x (b - r)``.
 
-    The arguments are as in `send`, with weights (P, l, k - 1), row 0 being 0, in place of tables.
+    `weights` (P, l, k - 1) are the scores W; row 0 is 0. The other arguments are as in `send`.
     """
     n = np.uintp(mask.shape[1])
     for edge in range(source.shape[0]):
@@ -389,14 +403,14 @@ def send_max(belief, reverse, weights, source, target, pair, mask, out, total):
 
 @jit(fastmath={"contract"})
 def expected_fields(mean, weights, source, target, table, total):
-    """Add ``sum_x P(x) W(x, y)`` of all edges to `total`, for mean field and for observed inputs.
+    """Add ``sum_x P(x) W(x, y)`` of each edge to `total`, for mean field and for observed inputs.
 
     Parameters
     ----------
     mean : (n_sources, (l - 1) n) probabilities of states 1 to l - 1
     weights : (P, l - 1, k - 1)
     source, target, table : (E,) int
-    total : (n_targets, (k - 1) n), added to
+    total : (n_targets, (k - 1) n) output, to which the sums are added
     """
     n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))
     for edge in range(source.shape[0]):
@@ -414,9 +428,9 @@ def expected_fields(mean, weights, source, target, table, total):
 
 @jit(fastmath={"contract", "reassoc"})
 def expected_fields_vjp(mean, weights, source, target, table, d_total, d_mean, d_weights):
-    """Add the vector-Jacobian product of `expected_fields` to d_mean and d_weights.
+    """Add the vector-Jacobian product of `expected_fields` to `d_mean` and `d_weights`.
 
-    If d_mean has no rows, only d_weights is computed.
+    If `d_mean` has no rows, only `d_weights` is computed.
     """
     n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))
     for edge in range(source.shape[0]):

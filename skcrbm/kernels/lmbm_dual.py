@@ -1,4 +1,4 @@
-"""Dual coordinate descent for the large margin Boltzmann machine, a row at a time.
+"""Dual coordinate descent for the large margin Boltzmann machine, one row at a time.
 
 Each margin of a row takes a dot product with the inputs. A step of size D on the dual variable of a
 label then changes the margins of all other labels of the row by D / eta, without a dot product.
@@ -13,13 +13,16 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import shuffle
 
 _SWEEPS = 10  # largest number of sweeps over the labels of a row
-_ZERO = 1e-12  # smaller projected gradients are rounding errors
+# Projected gradients up to this size count as 0, because they are rounding errors. A dual variable
+# within this relative distance of a bound is set to the bound.
+_ZERO = 1e-12
 
 
 class LabelRows(NamedTuple):
-    """Labels of the rows of a training problem, with the parameters of the loss of each margin."""
+    """Labels of a training problem, and the parameters of its loss, which is a sum over margins."""
 
-    square: np.ndarray  # (N,) diagonal of the dual, |x_n|^2 + 1 + (observed labels - 1) / eta
+    # (N,) second derivative of the dual by alpha: |x_n|^2 + 1 + (observed labels - 1) / eta
+    square: np.ndarray
     signs: np.ndarray  # (N, L) int8 in {-1, 0, +1}, 0 if not observed
     target: float  # gamma, the margin from which the loss is 0
     spread: float  # 1 / eta
@@ -27,9 +30,9 @@ class LabelRows(NamedTuple):
 
 
 class LabelDual(NamedTuple):
-    """Dual variables and the weights that follow from them, changed in place."""
+    """Dual variables, and the weights computed from them. Kernels change all arrays in place."""
 
-    alpha: np.ndarray  # (N, L)
+    alpha: np.ndarray  # (N, L) dual variables
     labels: np.ndarray  # (N, L), a permutation of the labels in each row, active labels first
     n_active: np.ndarray  # (N,) intp, number of active labels of each row
     coef: np.ndarray  # (L, D)
@@ -76,9 +79,11 @@ def _csr_add(matrix, i, step, data, indices, start, stop):
 def _optimise_row(
     n, square, spread, target, limit, alpha, labels, n_active, bounds, margin, change
 ):  # fmt: skip
-    """Solve for the dual variables of row n; drop labels by the gradient bounds of the last pass.
+    """Optimise the dual variables of the active labels of row n, after dropping labels.
 
-    margin, change : (L,), margins and output changes, at the positions of `labels`
+    A label is dropped if `bounds` skips the label in this pass, or if its dual variable is at a
+    bound and its gradient exceeds the gradients of the last pass. Entry j of `margin` (L,) and of
+    the output `change` (L,), the change of the dual variable, belongs to label ``labels[n, j]``.
     """
     worst = 0.0
     own = 1 if limit.shape[1] > 1 else 0
@@ -138,7 +143,10 @@ def _optimise_row(
 
 @jit
 def _couple(n, spread, signs, labels, count, change, pairwise):
-    """Add the changes (count,) of the dual variables of row n, times signs, to pairwise (L, L)."""
+    """Multiply the changes (count,) of row n by the signs of the labels; update `pairwise` (L, L).
+
+    `change` holds the changes of the dual variables of the active labels.
+    """
     for j in range(count):
         change[j] *= signs[n, labels[n, j]]
     if spread == 0:
@@ -176,7 +184,7 @@ def _end_pass(order, count, n_active, goal, bounds):
         width = bounds[2, i] - bounds[3, i]
         bounds[0, i] = bounds[2, i] if bounds[2, i] > 0 else width
         bounds[1, i] = bounds[3, i] if bounds[3, i] < 0 else -width
-        if width <= goal:  # the label rests
+        if width <= goal:  # converged: the next pass skips the label
             bounds[0, i] = -np.inf
             bounds[1, i] = np.inf
         bounds[2, i] = -np.inf
@@ -186,14 +194,14 @@ def _end_pass(order, count, n_active, goal, bounds):
 
 @jit
 def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
-    """Pass over the rows until all labels are within the goal; change `dual`.
+    """Pass over the rows until the range of each label's projected gradients is at most `goal`.
 
     Parameters
     ----------
     n_passes : int, largest number of passes
-    goal : float, range of the projected gradients of a label
+    goal : float
     state : (1,) uint64, state of the random numbers, changed
-    order : (N,) intp, the first `count` rows are active; changed
+    order : (N,) intp, row indices, of which the first `count` are active; changed
     count : int
     X : (N, D) inputs
     rows, dual : LabelRows, LabelDual
@@ -236,7 +244,10 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
 
 @jit
 def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows, dual):
-    """Do the same as `dense_passes` for a CSR matrix X: data, indices (nnz,), indptr (N + 1,)."""
+    """Do the same as `dense_passes` for inputs X that are a CSR matrix.
+
+    The matrix is given by `data` (nnz,), `indices` (nnz,) and `indptr` (N + 1,).
+    """
     square, signs, target, spread, limit = rows
     alpha, labels, n_active, coef, intercept, pairwise, bounds = dual
     margin = np.empty(signs.shape[1])

@@ -1,4 +1,7 @@
-"""MPLP on pairwise models: block coordinate descent on the dual of the local polytope."""
+"""Max-product linear programming (MPLP) on pairwise models.
+
+MPLP is block coordinate descent on the dual of the linear program over the local polytope.
+"""
 
 import numpy as np
 
@@ -7,7 +10,7 @@ from skcrbm.kernels.jit import jit
 
 @jit
 def _sweep(edges, coupling, free, message, belief):
-    """Update the messages of all edges in their order, both messages of an edge at once.
+    """Update the messages of the edges, one edge after the other, both messages of an edge at once.
 
     Let a and b be the beliefs of the two ends of an edge without the messages of the edge. Each
     new message is half of the max-product message, minus half of the belief of its target.
@@ -37,11 +40,14 @@ def _sum_beliefs(edges, field, message, belief):
 
 @jit
 def _dual(edges, coupling, free, message, belief):
-    """Return the dual, a sum of independent maxima, with compensated summation."""
+    """Return the dual: the sum of the maximum of each belief and the maximum of each edge.
+
+    Compensated summation reduces the rounding error.
+    """
     total, lost = 0.0, 0.0
     for t in range(len(belief) + len(edges)):
         if t < len(belief):
-            term = max(belief[t], 0.0)  # the belief of a held variable is 0
+            term = max(belief[t], 0.0)  # the belief of a clamped variable is 0
         else:
             e = t - len(belief)
             if not (free[edges[e, 0]] and free[edges[e, 1]]):
@@ -75,20 +81,20 @@ def _score(edges, coupling, field, free, belief):
 def pair_dual(
     edges, coupling, field, free, max_iter, tol, state, dual, magnitude, n_iter, converged
 ):
-    """Sweep over the edges of each of N models until its dual falls by no more than `tol`.
+    """Sweep over the edges of each of N models, until a sweep lowers the dual by at most `tol`.
 
     Parameters
     ----------
     edges : (E, 2) int64
     coupling : (E,), coefficients of ``x_i x_k`` for 0/1 variables
-    field : (N, n), 0 if held
-    free : (N, n) bool; edges with a held variable are left out
+    field : (N, n), 0 if clamped
+    free : (N, n) bool; edges with a clamped variable are left out
     max_iter : int
     tol : float
     state : (N, n) int8 output
-        Best of the states that the beliefs prefer at the start and after each sweep.
+        The beliefs prefer a state at the start and after each sweep; the best state is kept.
     dual : (N,) output, upper bound of the score of the free variables, up to rounding
-    magnitude : (N,) output, added to: sum of the absolute values of the messages
+    magnitude : (N,) output, to which the sum of the absolute values of the messages is added
     n_iter, converged : (N,) output
     """
     message = np.empty((len(edges), 2))

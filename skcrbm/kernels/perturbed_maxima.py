@@ -1,19 +1,21 @@
-"""Damped max-product for a fixed number of sweeps, which send all messages at the same time.
+"""Damped max-product for a fixed number of sweeps, each of which sends all messages at once.
 
 Perturb-and-max-product runs these kernels on models whose fields differ from sample to sample
 (Lazaro-Gredilla et al. 2021). The kernels do not test convergence, score states or compute
-exponentials. On pairs of -1/+1 variables, with messages and beliefs as half log-odds,
+exponentials. Messages and beliefs of -1/+1 variables are half log-odds. If variable i has the
+belief theta_i, the message from i to k is
 
-    c = theta_i - n_{k->i},     n_{i->k} = (|c + s_ik| - |c - s_ik|) / 2,
+    n_{i->k} = (|c + s_ik| - |c - s_ik|) / 2,   where c = theta_i - n_{k->i}.
 
-where absolute values are vectorised by the compiler. An RBM becomes such a model with units of
--1/+1, couplings w / 4, and fields ``b / 2 + sum_j w_ij / 4``.
+The compiler vectorises the absolute values. An RBM becomes a model of this kind if its units take
+the values -1/+1, with couplings w / 4 and fields ``b / 2 + sum_j w_ij / 4``.
 
 `pass_pairs` takes couplings as a matrix: a matrix between two layers (an RBM), or the upper
 triangle of a symmetric matrix (a dense Ising model). The two messages of an edge have the same
 indices in two matrices, so that no matrix is transposed. `pass_edges` takes a list of edges;
-the innermost loops run over samples, as SIMD lanes. `pass_factors` takes tables, OR and AND in
-log-odds of 0/1 variables, for models that do not fit the odds of `factor_tables`.
+the innermost loops run over samples, as SIMD lanes. `pass_factors` takes table, OR and AND factors
+of 0/1 variables. It stores messages as log-odds, for models whose messages do not fit the odds of
+`factor_tables`.
 
 The result of a sample does not depend on the number of samples in an array.
 """
@@ -26,7 +28,10 @@ from skcrbm.kernels.lanes import copy_lanes
 
 @jit(fastmath={"contract"})
 def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down, up, after):
-    """Replace both messages between row i and the columns first:n; add messages down to `after`."""
+    """Replace the messages between row i and each of the columns first:n, in both directions.
+
+    The messages to the columns are also added to the beliefs `after`.
+    """
     for j in range(first, n):
         s = coupling[i, j]
         a = theta_i - up[i, j]
@@ -39,7 +44,7 @@ def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down,
 
 @jit(fastmath={"contract", "reassoc"})
 def _row_sum(up, i, first, n):
-    """Return the sum of up[i, first:n], in a loop that only loads (see the architecture page)."""
+    """Return the sum of up[i, first:n], in a loop that stores nothing, because this is faster."""
     total = up.dtype.type(0)
     for j in range(first, n):
         total += up[i, j]
@@ -55,7 +60,7 @@ def _add_column(i, first, n, shift, down, after):
 
 @jit
 def _first_messages(coupling, start, warm, message):
-    """Set the first messages (2, R, C): `start` times the coupling, or keep them if `warm`.
+    """Set `message` (2, R, C) to `start` times the coupling, or keep the messages if `warm`.
 
     Messages between variables that are not coupled are set to 0.
     """
@@ -75,16 +80,17 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
     Parameters
     ----------
     coupling : (R, C)
-        Couplings between two layers, or a symmetric (L, L) matrix with its upper triangle used.
+        Couplings between two layers, or a symmetric (L, L) matrix, of which the upper triangle is
+        used.
     triangle : bool, True if the coupling matrix is symmetric
-    field : (K, R + C) or (K, L), half log-odds of each sample; rows first
+    field : (K, R + C) or (K, L), fields of each sample as half log-odds, row variables first
     start : float, ratio of the first messages to the couplings
     warm : bool, True to continue from `message` instead
     max_iter : int
     damping : float in the dtype of the arrays, share of the old messages that is kept
     message : (K or 1, 2, R, C) in and out
-        Half log-odds, row -> column and column -> row; with a first dimension of 1 all
-        samples share the messages.
+        Half log-odds, row -> column and column -> row. If the first dimension is 1, all samples
+        share the messages.
     belief : (K, R + C) or (K, L) output, half log-odds after the last sweep
     """
     n_rows = coupling.shape[0]
@@ -124,7 +130,7 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
 
 @jit(fastmath={"contract"})
 def _exchange_lanes(s, i, k, a, b, damping, half, theta, message, n_lanes):
-    """Replace rows a and b of `message`, to the variables i and k of an edge with coupling s."""
+    """Replace the messages of an edge with coupling s: row a goes to variable i, row b to k."""
     for l in range(n_lanes):
         x = theta[k, l] - message[b, l]
         y = theta[i, l] - message[a, l]
@@ -134,7 +140,7 @@ def _exchange_lanes(s, i, k, a, b, damping, half, theta, message, n_lanes):
 
 @jit
 def _add_lanes(row, message, v, after, n_lanes):
-    """Add a row of `message` to the belief of variable v in `after`."""
+    """Add a row of `message` to the belief of variable v in `after`, for all lanes."""
     for l in range(n_lanes):
         after[v, l] += message[row, l]
 
@@ -182,15 +188,15 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
         copy_lanes(after, theta, n_lanes)
 
 
-# Kernels for factor graphs: one factor after the other, in logs.
+# Kernels for factor graphs, which visit one factor after the other. Messages are log-odds.
 
 
 @jit
 def relay_order(graph, n):
-    """Return the order in which OR and AND factors relay messages: from inputs to outputs.
+    """Find the variables that relay messages, and the order in which OR and AND factors send.
 
     A variable is a relay if it is the output of exactly one OR or AND. If factors form a cycle, an
-    output in the cycle is no relay.
+    output in the cycle is no relay. Factors send messages to relays in the order of their levels.
 
     Parameters
     ----------
@@ -206,7 +212,7 @@ def relay_order(graph, n):
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
-    gate = np.full(n, -1)  # factor with this output; -1: no factor, -2: several
+    gate = np.full(n, -1)  # for each variable, the factor that outputs it; -1: none, -2: several
     for f in range(n_tables, n_tables + n_logic):
         v = variables[edge_start[f + 1] - 1]
         gate[v] = f - n_tables if gate[v] == -1 else -2
@@ -247,7 +253,10 @@ def relay_order(graph, n):
 
 @jit
 def _cavity(v, message, limit, held, theta):
-    """Return the log-odds that variable v sends to a factor: belief minus the factor's message."""
+    """Return the log-odds that variable v sends to a factor: its belief minus `message`.
+
+    `message` comes from the factor. A clamped variable sends ``limit`` or ``-limit``.
+    """
     if held.shape[0] and held[v] >= 0:
         return (2.0 * held[v] - 1.0) * limit
     return theta[v] - message
@@ -262,8 +271,8 @@ def _within(x, limit):
 def _relay_up(order, n_relays, graph, limit, held, theta, message):
     """Send the messages of OR and AND to relays, each from the latest messages of this sweep.
 
-    The belief theta of a relay initially lacks the message of the factor whose output the relay
-    is; this message is added.
+    At first, the belief of a relay in `theta` lacks the message of the factor whose output is the
+    relay. The kernel adds this message.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     one, two = np.uintp(1), np.uintp(2)
@@ -295,8 +304,9 @@ def _relay_down(
     """Send the messages of OR and AND to their inputs, outputs first, and add them to `after`.
 
     Outputs that are no relays also get messages. Messages to relays are not damped. The formulas
-    are in `factor_logs`. The sum over all inputs but one is computed as a difference: the sum of
-    all messages minus a message. In float64 its error is no larger than the error of the sum.
+    are in `factor_logs`. The sum over the other inputs of a factor is computed as the sum over all
+    inputs minus a message. In float64, the error of this difference is no larger than the error of
+    the sum.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     keep = 1.0 - damping
@@ -350,7 +360,10 @@ def _relay_down(
 
 @jit
 def _send_table(logs, first, k, cavity, on, off):
-    """Fill on[j], off[j] with the best score of a table if its variable j < k is 1, or 0."""
+    """Compute the best score of a table with variable j on and off, for each j < k.
+
+    The scores are written to `on` and `off`.
+    """
     for j in range(k):
         on[j] = off[j] = -np.inf
     for state in range(1 << k):
@@ -367,7 +380,7 @@ def _send_table(logs, first, k, cavity, on, off):
 
 @jit
 def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work):
-    """Send the messages of the tables 0 to last - 1, and add them to the beliefs `after`."""
+    """Send the messages of the tables 0 to last - 1, and add the messages to `after` (beliefs)."""
     variables, edge_start, _, logs, table_start, _, _, _ = graph
     cavity, on, off = work
     keep = 1.0 - damping
@@ -379,7 +392,7 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
         _send_table(logs, table_start[f], k, cavity, on, off)
         for e in range(start, start + k):
             j = e - start
-            new = 0.0  # both values are impossible
+            new = 0.0  # stays 0 if both values are impossible
             if on[j] > -np.inf or off[j] > -np.inf:
                 new = min(max(on[j] - off[j] - cavity[j], -limit), limit)
             message[e] = damping * message[e] + keep * new
@@ -400,15 +413,15 @@ def pass_factors(
     Parameters
     ----------
     graph : tuple, see `factor_logs.send_factor`
-    order : (F - n_tables,) int64, OR and AND factors by the level of `relay_order`
+    order : (F - n_tables,) int64, OR and AND factors, sorted by the level from `relay_order`
     relay : (n,) bool
     field : (K, n), fields as log-odds
-    held : (K or 0, n) int8, value 0 or 1 of a held variable, -1 if free; no rows if all are free
+    held : (K or 0, n) int8, value 0 or 1 of a clamped variable, -1 if free; no rows if all are free
     limit : (K,), bounds of the messages
     max_iter : int
     damping : float
     message : (K, E) in and out, log-odds factor -> variable
-    belief : (K, n) output, log-odds after the last sweep; meaningless for held variables
+    belief : (K, n) output, log-odds after the last sweep; meaningless for clamped variables
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     longest = 0

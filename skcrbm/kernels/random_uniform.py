@@ -20,7 +20,9 @@ def _seed(key, stream, step):
 
 @jit
 def fill_uniform(key, streams, step, out):
-    """Fill out (N, K) with uniform numbers on (0, 1); equal counters give equal numbers.
+    """Write uniform random numbers on (0, 1) to `out` (N, K).
+
+    Equal `key`, `step` and stream give equal numbers.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 The score ``-F(v) = b'v + sum_j softplus(c_j + w_j'v)`` is split into one part per hidden unit,
 ``softplus(c_j + w_j'v) + s_j'v``, where the shifts s_j sum to b over j. If each part is maximised
 separately over v, the sum of the maxima is an upper bound of -F(v), convex in the shifts. A
-subgradient method minimises the bound. If the minimum is not low enough, branch and bound holds a
+subgradient method minimises the bound. If the minimum is not low enough, branch and bound fixes a
 unit on which the parts disagree, first at one value, then at the other.
 """
 
@@ -13,13 +13,13 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import softplus
 
 # After _PATIENCE iterations without progress, the targeted decrease of the bound is multiplied by
-# _LESS. Progress is a decrease of the bound by at least _PROGRESS times the target.
+# _LESS. Progress is a decrease of the bound by at least _PROGRESS times the targeted decrease.
 _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
 # Every _ROUND_EVERY iterations the average state of the parts is rounded to find a better state.
 # The newest iteration has the weight _NEWEST in the average.
 _ROUND_EVERY, _NEWEST = 10, 0.1
-# Steps at each node of the search after the root. The root stops once its target is below the share
-# _ROUGH of its gap.
+# Each node of the search takes at most _NODE_STEPS steps, except the root. If a search follows, the
+# root stops once the targeted decrease of the bound is below _ROUGH times the gap.
 _NODE_STEPS, _ROUGH = 10, 0.1
 _EPS = np.finfo(np.float64).eps
 
@@ -69,7 +69,10 @@ def _best_of_part(bias, weight, shift, order, turn, state):
 
 @jit
 def _inputs(bias, weight, state, z):
-    """Fill z (H,) with the inputs of hidden units given a state; return the sum of softplus(z)."""
+    """Write the inputs of the hidden units to `z` (H,), given a state of the visible units.
+
+    Return the sum of softplus(z).
+    """
     total = 0.0
     for j in range(len(bias)):
         z[j] = bias[j]
@@ -107,7 +110,7 @@ def _climb(field, bias, weight, slack, state, z):
 
 @jit
 def _left_over(field, shift):
-    """Return the maximum over v of ``(field - sum_j shift_j)'v``, which is 0 but for rounding."""
+    """Return the maximum over v of ``(field - sum_j shift_j)'v``, which is 0 up to rounding."""
     total = 0.0
     for i in range(len(field)):
         rest = field[i]
@@ -129,7 +132,7 @@ def _size(array):
 
 @jit
 def _rounding(field, bias, weight):
-    """Return the relative rounding error of a bound, and the size of the model that it refers to.
+    """Return the rounding error of a bound relative to the size of the model, and this size.
 
     The size is the sum of all absolute parameters, plus 1 for each hidden unit, because softplus(0)
     is log 2 however small the weights are.
@@ -144,11 +147,11 @@ def _rounding(field, bias, weight):
 
 @jit
 def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, best_state):
-    """Lower the bound of one model without held units.
+    """Lower the bound of one model without clamped units.
 
     Each step goes along the subgradient, with the step size of Polyak's rule: the distance of the
-    bound to a target, divided by the squared subgradient. The target is the best score, or a level
-    below the lowest bound that comes nearer to that bound if there is no progress.
+    bound to a target, divided by the squared subgradient. The target lies below the lowest bound
+    and comes nearer to that bound if there is no progress, but is at least the best score.
 
     Parameters
     ----------
@@ -223,7 +226,10 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 
 @jit
 def _next_unit(weight, average):
-    """Return the unit on which the parts disagree most, weighted by the couplings of the unit."""
+    """Return the unit on which the parts disagree most.
+
+    The disagreement about a unit is multiplied by the sum of the |couplings| of the unit.
+    """
     best, chosen = -1.0, np.int64(0)
     for i in range(len(average)):
         size = 0.0
@@ -237,13 +243,13 @@ def _next_unit(weight, average):
 
 @jit
 def _visit(field, bias, weight, shift, held, score, max_iter, rough, tol, best_state):
-    """Bound a node of the search, in which some units are held, and choose the next unit to hold.
+    """Bound a node of the search, in which some units are fixed, and choose the next unit to fix.
 
     Parameters
     ----------
     field, bias, weight, shift : (V,), (H,), (H, V), (H, V); the shifts of free units change
     held : (V,) int8
-        Values of held units, -1 if free.
+        Values of fixed units, -1 if free.
     score, max_iter, rough, tol, best_state
         See `_descend`.
 
@@ -289,10 +295,10 @@ def _visit(field, bias, weight, shift, held, score, max_iter, rough, tol, best_s
 
 @jit
 def _search(field, bias, weight, max_iter, tol, node_limit, best_state):
-    """Run depth-first branch and bound on one model without held units.
+    """Run depth-first branch and bound on one model without clamped units.
 
-    All nodes share the array of shifts, because the shifts of free units sum to their fields at
-    every node.
+    All nodes share the array of shifts. This is valid because the shifts of each free unit sum to
+    the field of the unit at every node.
 
     Parameters
     ----------
@@ -311,8 +317,8 @@ def _search(field, bias, weight, max_iter, tol, node_limit, best_state):
         for i in range(n_visible):
             shift[j, i] = field[i] / n_hidden
     share, given = _rounding(field, bias, weight)
-    # For each depth of the path to the current node: the held unit, True if it has its second
-    # value, and the bound of the parent node.
+    # For each depth of the path to the current node: the fixed unit, True if the unit has its
+    # second value, and the bound of the parent node.
     path, second = np.empty(n_visible, np.int64), np.zeros(n_visible, np.bool_)
     above = np.empty(n_visible)
     bound, score, enough, n_iter, settled = np.inf, -np.inf, 0.0, np.int64(0), False
@@ -358,13 +364,13 @@ def rbm_dual(
 
     Parameters
     ----------
-    field, bias : (N, V), (N, H); held units are left out
+    field, bias : (N, V), (N, H); clamped units are left out
     free : (N, V + H) bool
     coupling : (H, V)
     max_iter : int, largest number of steps at the root, before the search
-    tol : float, a node is finished once its bound exceeds the best score by at most this
+    tol : float, a node is finished once its bound exceeds the best score by at most `tol`
     node_limit : int, largest number of nodes of the search, including the root; 1: no search
-    state : (N, V) int8 output, best state found; 0 if held
+    state : (N, V) int8 output, best state found; 0 if clamped
     bound : (N,) output, upper bound of -F(v) that includes rounding errors
     n_iter, converged : (N,) output
     """

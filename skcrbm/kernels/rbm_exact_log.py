@@ -1,9 +1,10 @@
 """Exact inference on small RBMs in logs, for couplings and fields of any size.
 
-The states of one side are enumerated and the other side is summed out, as in `rbm_exact.py`, which
-is many times faster if odds do not overflow. All rows share ``log_gain[i, s]``, the sum of the
-couplings of unit i to the low units that are on in state s. States with a held enumerated unit on
-have the log-weight -inf; held units of the other side are skipped.
+The kernel enumerates the states of one side and sums out the other side. `rbm_exact` does the same
+many times faster, but only if no odds overflow. All rows share the array ``log_gain[i, s]``, the
+sum of the couplings of unit i to the low units that are on in state s. If a clamped unit of the
+enumerated side is on in a state, the log-weight of the state is -inf. Clamped units of the other
+side are skipped.
 """
 
 import math
@@ -26,7 +27,11 @@ from skcrbm.kernels.scalar import (
 
 @jit
 def _tile_in_logs(tile, n_low, coupling, possible, summed, free, log_gain, field, log_weight):
-    """Fill log_weight (S,) for the low states of a tile, and field (m,) of the summed units."""
+    """Compute the log-weights of the states of a tile, and the fields of the summed units.
+
+    A tile holds the S states of the low units for one state of the high units. The outputs are
+    `log_weight` (S,) and `field` (m,).
+    """
     offset = shifted_fields(tile, n_low, coupling, possible, summed, field)
     low_fields(offset, possible, log_weight)
     for i in range(field.shape[0]):
@@ -41,19 +46,19 @@ def enumerate_in_logs(
     enumerated, summed, free, coupling, log_gain, weight, want_statistics,
     log_partition, log_odds, pairwise,
 ):  # fmt: skip
-    """Compute exact answers for a chunk of N rows, by log-sum-exp over all states.
+    """Compute log Z, log-odds and statistics of N rows, by log-sum-exp over all states.
 
     Parameters
     ----------
     enumerated, summed : (N, k) and (N, m) float64 fields
-    free : (N, k + m) bool, enumerated first; held units are left out
+    free : (N, k + m) bool, enumerated units first; False for clamped units, which are left out
     coupling : (k, m) float64
-    log_gain : (m, S) float64, over the low states; S = 2^n_low
-    weight : (N,) float64, used by the sum of the statistics
+    log_gain : (m, S) float64, see the module docstring; S = 2^l for l low units
+    weight : (N,) float64, weight of each row in the sum of the statistics
     want_statistics : bool
     log_partition : (N,) output
-    log_odds : (N, k + m), enumerated units first; entries that are NaN are computed
-    pairwise : (m, k) output, added to: weighted sum of P(summed on, enumerated on)
+    log_odds : (N, k + m), enumerated units first; only the entries that are NaN are computed
+    pairwise : (m, k) output, to which the weighted sum of P(both units on) is added
     """
     n_rows = enumerated.shape[0]
     k, m = coupling.shape
@@ -62,7 +67,8 @@ def enumerate_in_logs(
     possible = np.empty(k)
     field = np.empty(m)
     log_weight = np.empty(n_states)
-    # Log-sum-exp of the states with each unit off (row 0) and on (row 1), and of all states.
+    # Two running log-sum-exps, high + log(total): over the states with each unit off (row 0) and
+    # on (row 1), and over all states (high_z, total_z).
     high = np.empty((2, k + m))
     total = np.empty((2, k + m))
     high_z = np.empty(1)
@@ -94,7 +100,7 @@ def enumerate_in_logs(
                             add_log_of(log_weight[s], r, high[side], total[side])
                     continue
                 for s in range(n_states):
-                    # a part of the sum is never more than the whole sum
+                    # Both terms are at most log_weight[s], so a small log_weight[s] is negligible.
                     if log_weight[s] > min(high[0, r], high[1, r]) - NEGLIGIBLE:
                         x = field[r - k] + log_gain[r - k, s]
                         add_log_of(log_weight[s] - softplus(x), r, high[0], total[0])

@@ -1,10 +1,12 @@
 """Best states of small RBMs: one side is enumerated, the other side maximised or summed out.
 
-The enumerated side has k units with fields e, the other m units with fields a. The 2^k
-states are split into a low part of S = 2^l states, for which
-``log_gain[i, s] = sum of the couplings of unit i to the low units on in s`` is shared by
-all rows, and a high part that only shifts the fields. All scores are logs:
--inf of states with a held unit on; held units of the other side are skipped.
+The enumerated side has k units, and the other side m units. The first l enumerated units are the
+low units, and the others the high units. A tile holds the S = 2^l states of the low units for one
+state of the high units, which only shifts the fields of the other side. All rows share the array
+``log_gain[i, s]``, the sum of the couplings of unit i to the low units that are on in state s.
+
+Scores are logs. If a clamped unit of the enumerated side is on in a state, the score of the state
+is -inf. Clamped units of the other side are skipped.
 """
 
 import numpy as np
@@ -23,7 +25,7 @@ from skcrbm.kernels.scalar import (
 
 @jit
 def _tile_scores(kind, offset, enumerated, field, free, log_gain, score):
-    """Fill score (S,) with the scores of the low states of one tile."""
+    """Write the scores of the states of one tile to `score` (S,)."""
     low_fields(offset, enumerated, score)
     for i in range(field.shape[0]):
         if not free[i]:
@@ -41,18 +43,19 @@ def best_states(
     kind, enumerated, other, free, coupling, log_gain,
     state, log_odds,
 ):  # fmt: skip
-    """Find the best states of a chunk of N rows; among equal states, the first in binary order.
+    """Find the best state of each of N rows; among several, the first in binary order.
 
     Parameters
     ----------
     kind : MAX to maximise over the other side, MIXED to sum it out
     enumerated, other : (N, k) and (N, m) float64 fields
-    free : (N, k + m) bool, enumerated first; held units are left out
+    free : (N, k + m) bool, enumerated units first; False for clamped units, which are left out
     coupling : (k, m) float64
-    log_gain : (m, S) float64, over the low states; S = 2^n_low
+    log_gain : (m, S) float64, see the module docstring
     state : (N, k) int8 output
-    log_odds : (N, k + m) output, enumerated first: best score with the unit on minus best
-        score with it off, 0 if held; with MIXED only the first k columns
+    log_odds : (N, k + m) output, enumerated units first
+        Best score with the unit on minus best score with the unit off, 0 if clamped. With MIXED,
+        only the first k columns are set.
     """
     n_rows, k = enumerated.shape
     m = other.shape[1]

@@ -28,23 +28,24 @@ def _row_max(bits, i):
 
 @jit
 def _add_magnitudes(weights, i, columns):
-    """Add |weights[i]| to columns (H,)."""
+    """Add |weights[i]| to `columns` (H,)."""
     for j in range(np.uintp(weights.shape[1])):
         columns[j] += abs(weights[i, j])
 
 
 @jit
 def row_norms(weights, bits, norms, largest, columns):
-    """Compute sums and maxima of |weights| (V, H) over rows, and sums over columns.
+    """Compute the sum and the maximum of |weights| in each row, and the sum in each column.
 
     Parameters
     ----------
     weights : (V, H)
-    bits : (V, H), view of the weights as unsigned integers, which have the same order as positive
-        floats and whose maximum is a vector operation
-    norms : (V,) float64 output, sums
-    largest : (V,) unsigned output, bits of the maxima
-    columns : (H,) output, sums in the dtype of the weights
+    bits : (V, H), view of the weights as unsigned integers
+        Positive floats have the same order as their bits, and the maximum of integers is a vector
+        operation.
+    norms : (V,) float64 output, sum of each row
+    largest : (V,) unsigned output, bits of the maximum of each row
+    columns : (H,) output, sum of each column, in the dtype of the weights
     """
     fill(columns, 0)
     for i in range(weights.shape[0]):

@@ -12,17 +12,17 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# A remaining capacity below this share of the largest capacity is a rounding error.
+# A remaining capacity below this share of the largest capacity is a rounding error and counts as 0.
 _ROUNDING = 1e-13
 
 
 @jit
 def _fill_graph(f, S, free, pull, room):
-    """Set the capacities of a model; return the largest.
+    """Set the capacities of the graph of a model; return the largest capacity.
 
-    f (L,) and S (L, L) are fields and couplings, free (L,) is bool. The outputs are pull (2 L,),
-    the capacities to the source (to the sink if negative), and room (2 L, 2 L), the capacities of
-    edges.
+    `f` (L,) and `S` (L, L) are the fields and couplings, and `free` (L,) is False for clamped
+    labels. The outputs are `pull` (2 L,), the capacity of each node to the source (or to the sink
+    if negative), and `room` (2 L, 2 L), the capacities of the edges between nodes.
     """
     n = f.shape[0]
     largest = 0.0
@@ -49,8 +49,8 @@ def _fill_graph(f, S, free, pull, room):
 def _search(pull, room, least, parent, queue):
     """Search breadth-first from the source; return the first node joined to the sink, or -1.
 
-    parent (2 L,) is the previous node on the path to each node: the node itself if it is next to
-    the source, -1 if it is not reached.
+    `parent` (2 L,) is output: the previous node on the path to each node, the node itself if it is
+    joined to the source, or -1 if the search has not reached the node.
     """
     n_nodes = pull.shape[0]
     head, tail = np.int64(0), np.int64(0)
@@ -94,16 +94,16 @@ def _push(pull, room, parent, last):
 
 @jit
 def roof_duals(fields, S, free, means, bound, n_iter):
-    """Solve the linear programs of N models.
+    """Solve the linear program over the local polytope for N models.
 
-    fields : (N, L), 0 if held
+    fields : (N, L), 0 if clamped
     S : (L, L), couplings
-    free : (N, L) of bool; couplings of held labels are left out
+    free : (N, L) of bool; couplings of clamped labels are left out
     means : (N, L) int8, output
         Expected labels of the solution, -1, 0 or +1; 0 stands for one half. Among several
         solutions, the solution with the most halves is taken.
     bound : (N,) output, upper bound of the score of free labels, up to rounding
-    n_iter : (N,) of int, output, number of paths through the graph
+    n_iter : (N,) of int, output, number of paths along which flow was pushed
     """
     n = fields.shape[1]
     pull, room = np.empty(2 * n), np.empty((2 * n, 2 * n))

@@ -11,34 +11,34 @@ SUM, MAX, MIXED = 0, 1, 2
 # Terms of a log-sum this far below the largest term are left out: exp(-60) times 2^30 states
 # does not change a sum in float64.
 NEGLIGIBLE = 60.0
-# Relative rounding error of a log-odds, in eps: two computations may differ by this.
+# Largest relative difference of two computations of a log-odds, in units of the machine epsilon.
 ROUNDING = 4.0
 
 
 @jit
 def fill(out, value):
-    """Set all entries of out (K,) to a value; slice assignment would take seconds to compile."""
+    """Set all entries of `out` (K,) to a value; slice assignment would take seconds to compile."""
     for j in range(out.shape[0]):
         out[j] = value
 
 
 @jit
 def copy_into(source, out):
-    """Copy source (K,) into out (K,)."""
+    """Copy `source` (K,) into `out` (K,)."""
     for j in range(out.shape[0]):
         out[j] = source[j]
 
 
 @jit(fastmath={"contract"})
 def add_row(weights, i, field):
-    """Add weights[i] to field (H,)."""
+    """Add weights[i] to `field` (H,)."""
     for j in range(np.uintp(field.shape[0])):
         field[j] += weights[i, j]
 
 
 @jit(fastmath={"contract", "reassoc"})
 def dot(x, y):
-    """Return the inner product of x and y (K,)."""
+    """Return the inner product of `x` (K,) and `y` (K,)."""
     total = x.dtype.type(0)
     for k in range(x.shape[0]):
         total += x[k] * y[k]
@@ -68,22 +68,25 @@ def log_add(x, y):
     return max(x, y) + math.log1p(math.exp(-abs(x - y))) if x != -math.inf else y
 
 
-# Test of convergence. The probability of a saturated belief hides changes of its log-odds, which
-# may later turn over other units. So a model has converged if neither probabilities nor log-odds
-# change. If all messages are sent at once, two changing messages may cancel in a belief for one
-# iteration. So the beliefs must stay the same in two successive iterations, and the messages must
-# not change between the two.
+# Tests of convergence. If a probability is close to 0 or 1, the log-odds may change while the
+# probability stays the same, and this change may later flip other units. So a model has converged
+# only if neither probabilities nor log-odds change. If all messages are sent at once, the changes
+# of two messages may cancel in a belief for one iteration. So the beliefs must stay the same in two
+# successive iterations, and the messages must not change between the two.
 
 
 @jit
 def log_odds_moved(theta, last, slack, rounding):
-    """Return True if a log-odds differs from its last value by more than slack plus rounding."""
+    """Return True if a log-odds differs from its last value by more than `slack` and rounding."""
     return abs(theta - last) > slack + rounding * abs(theta)
 
 
 @jit
 def odds_moved(product, last, free, factor):
-    """Return True if a free unit's product (K,) differs from `last` (K,) by more than a factor."""
+    """Return True if the odds of a free unit differ from its last odds by more than `factor`.
+
+    `product` (K,) holds the odds, and `last` (K,) the last odds.
+    """
     moved = False
     for k in range(product.shape[0]):
         moved |= free[k] & ((product[k] > factor * last[k]) | (last[k] > factor * product[k]))
@@ -92,10 +95,10 @@ def odds_moved(product, last, free, factor):
 
 @jit
 def message_from_beliefs(w, theta_i, theta_j):
-    """Return the message i -> j, log R, at the fixed point with the beliefs theta_i and theta_j.
+    """Return the message i -> j, as log R, at the fixed point with the beliefs theta_i and theta_j.
 
-    At a fixed point R^2 + B R = C with C = E T_j and
-    B = T_j (t_i + E u_i) - (E t_i + u_i); computed in float64.
+    Let E = e^w, T_j = e^theta_j, t_i = sigmoid(theta_i) and u_i = 1 - t_i. At a fixed point,
+    R^2 + B R = E T_j, where B = T_j (t_i + E u_i) - (E t_i + u_i). All computations are in float64.
     """
     limit = 300.0
     w = min(max(float(w), -limit), limit)
@@ -103,7 +106,7 @@ def message_from_beliefs(w, theta_i, theta_j):
     ti, ui = sigmoid_pair(float(theta_i), 1.0)
     e = math.exp(w)
     b = tj * (ti + e * ui) - (e * ti + ui)
-    # the square root of c and hypot keep b^2 + 4c from overflowing
+    # root is the square root of E T_j; hypot computes sqrt(b^2 + 4 E T_j) without an overflow
     root = math.sqrt(e) * math.sqrt(tj)
     disc = math.hypot(b, 2.0 * root)
     r = 2.0 * root / (b + disc) * root if b > 0 else 0.5 * (disc - b)
@@ -113,11 +116,12 @@ def message_from_beliefs(w, theta_i, theta_j):
 
 @jit(fastmath={"contract"})
 def odds_from_beliefs(odds, t, u, on, off, message):
-    """Fill message (H,) with the odds R of one visible unit at the fixed point with given beliefs.
+    """Write the messages of a visible unit at a fixed point, as odds R, to `message` (H,).
 
-    P(on) and P(off) are `on` and `off` for the visible unit, t and u (H,) for the hidden units. The
-    fixed point satisfies u R^2 + b R = E t with b = t (on + E off) - u (E on + off). R takes one
-    square root and one division, without a branch, and is finite for beliefs of 0.
+    The beliefs at the fixed point are given: the visible unit is on with probability `on` and off
+    with `off`, and each hidden unit with `t` and `u` (H,). For E from `odds` (H,), the message R
+    solves u R^2 + b R = E t, where b = t (on + E off) - u (E on + off). The solution takes a square
+    root and a division, without a branch, and is finite even if a probability is 0.
     """
     one = odds.dtype.type(1)
     two = one + one
@@ -139,8 +143,9 @@ def odds_from_beliefs(odds, t, u, on, off, message):
 def max_message_from_beliefs(w, theta_i, theta_j):
     """Return the message visible i -> hidden j at a max-product fixed point with given beliefs.
 
-    The messages a and b of an edge solve a = f(w, theta_j - b), b = f(w, theta_i - a) with
-    f(w, x) = relu(w + x) - relu(x); the message of the unit with the stronger belief is saturated.
+    Let b be this message, and a the message hidden j -> visible i. They solve a = f(w, theta_j - b)
+    and b = f(w, theta_i - a), where f(w, x) = relu(w + x) - relu(x). The message of the unit with
+    the stronger belief is at its limit, 0 or w.
     """
     zero = w - w
     b = min(w, zero)
@@ -156,8 +161,8 @@ def max_message_from_beliefs(w, theta_i, theta_j):
     return max(w + x, zero) - max(x, zero)
 
 
-# Enumeration of the states of one side in tiles: the low units (bits of a state) vary within a
-# tile, the high units from tile to tile.
+# The next functions enumerate the states of one side of a model in tiles. Each bit of a state is a
+# unit. The low units vary within a tile, and the high units vary from tile to tile.
 
 
 @jit
@@ -171,10 +176,10 @@ def n_low_units(n_states):
 
 @jit
 def possible_fields(fields, free, n_low, out):
-    """Fill out (k,) with the fields of the enumerated units, -inf if held.
+    """Write the fields of the enumerated units to `out` (k,), with -inf for clamped units.
 
-    So the log-weight of a state with a held unit on is -inf. Return the held high units as bits of
-    an integer: a tile in which such a unit is on has no possible state.
+    So a state in which a clamped unit is on has the log-weight -inf. Return the clamped high units
+    as bits of an integer: a tile in which a clamped unit is on has no possible state.
     """
     held_high = 0
     for h in range(fields.shape[0]):
@@ -186,9 +191,9 @@ def possible_fields(fields, free, n_low, out):
 
 @jit
 def shifted_fields(state, n_low, coupling, enumerated, summed, field):
-    """Fill field (m,) of the summed units given the high units on in `state`.
+    """Write the fields of the summed units to `field` (m,), given the state of the high units.
 
-    Return the sum of the fields of these high units.
+    The bits of `state` are the high units. Return the sum of the fields of the units that are on.
     """
     n_high = enumerated.shape[0] - n_low
     offset = 0.0
@@ -204,7 +209,10 @@ def shifted_fields(state, n_low, coupling, enumerated, summed, field):
 
 @jit
 def low_fields(offset, enumerated, out):
-    """Fill out (S,) with the offset plus the fields of the low units that are on in each state."""
+    """Write `offset` plus the fields of the units that are on to `out` (S,), for each state.
+
+    The states are the states of the low units.
+    """
     out[0] = offset
     bit, length = 0, 1
     while length < out.shape[0]:
@@ -216,7 +224,7 @@ def low_fields(offset, enumerated, out):
 
 @jit
 def add_log_of(value, r, high, total):
-    """Add exp(value) to the running log-sum-exp, high[r] + log(total[r])."""
+    """Add exp(value) to a running log-sum-exp, which is ``high[r] + log(total[r])``."""
     if value > high[r]:
         total[r] = total[r] * math.exp(high[r] - value) + 1.0
         high[r] = value
@@ -238,7 +246,7 @@ def binary_entropy(theta):
     return math.log1p(z) + x * z / (1.0 + z)
 
 
-# Random numbers that are hashes of counters, see `random_uniform`.
+# The next functions make random numbers by hashing counters, see `random_uniform`.
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

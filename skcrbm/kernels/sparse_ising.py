@@ -1,14 +1,13 @@
 """Message passing on Ising models over sparse graphs, for many models at once.
 
-The innermost loops run over the models, as SIMD lanes; messages are odds. Let ``on : off`` be the
-belief of a variable, its field times all messages to it, R the message that comes back over the
-edge, and E = e^(2 s). Variable i sends
+The innermost loops run over the models, as SIMD lanes. Messages are odds. For an edge with the
+coupling s, let ``on_i : off_i`` be the belief of variable i (its field times all messages to i),
+R the last message to i over the edge, and E = e^(2 s). Then variable i sends
 
-    (E on_i + R off_i) / (on_i + E R off_i),
+    (E on_i + R off_i) / (on_i + E R off_i).
 
-with maxima in place of the sums if the best state is wanted. A single division serves both
-messages of an edge.
-``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second.
+If the best state is wanted, each sum becomes a maximum. A single division serves both messages of
+an edge. ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second.
 """
 
 import math
@@ -30,7 +29,7 @@ from skcrbm.kernels.scalar import SUM
 
 @jit(fastmath={"contract"})
 def _send(kind, message, e, gain, on, off, i, k, sent, n_lanes, one):
-    """Fill sent (2, lanes) with the messages of edge e, to i and to k."""
+    """Write the new messages of edge e to `sent` (2, lanes): to variable i, then to variable k."""
     first, second = np.uintp(0), np.uintp(1)
     a, b = np.uintp(2) * e, np.uintp(2) * e + second
     if kind == SUM:
@@ -76,10 +75,10 @@ def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lan
     halved : bool, True to damp by 1/2: store the geometric mean of the old and the new message
     edges : (E, 2) int64
     gain : (E,), e^(2 s)
-    on, off : (n, lanes) beliefs, as weights that need not sum to 1; 1 and 0 if held
+    on, off : (n, lanes) beliefs, as weights of the values 1 and 0, which need not sum to 1
     message : (2 E, lanes) in and out
-    belief : (n, lanes) in: fields, as weights of the value 1 relative to `off`; out: the same times
-        the new messages
+    belief : (n, lanes) in: fields, as weights of the value 1 relative to `off`; out: the fields
+        times the new messages
     sent : (2, lanes) scratch array
     n_lanes : uintp, number of lanes to work on
     """
@@ -129,7 +128,7 @@ def _form_beliefs(edges, on, message, belief, n_lanes):
 
 @jit
 def _score_lanes(edges, coupling, field, on, off, score, n_lanes):
-    """Fill score (lanes,) with the scores of the states that the beliefs prefer."""
+    """Set `score` (lanes,) to the score of the state that the beliefs of each lane prefer."""
     for l in range(n_lanes):
         score[l] = 0.0
     for v in range(np.uintp(on.shape[0])):
@@ -153,8 +152,8 @@ def pass_sparse_ising(kind, edges, gain, coupling, lanes, start, options, answer
     edges, gain : see `sweep_ising`
     coupling : (E,) float64
     lanes : Lanes
-    start : (n or 0, lanes) log-odds of the beliefs that the first messages are sent from; if it
-        is empty, the beliefs follow from fields and messages
+    start : (n or 0, lanes) log-odds of the first beliefs; if `start` is empty, the first beliefs
+        are computed from fields and messages
     options : GraphOptions, with `slack` as a factor of odds
     answers : GraphAnswers
     """
@@ -166,7 +165,7 @@ def pass_sparse_ising(kind, edges, gain, coupling, lanes, start, options, answer
     after = np.empty((n, n_models), gain.dtype)
     last = np.empty((n, n_models), gain.dtype)
     change, here = np.empty(n_models, gain.dtype), np.empty(n_models)
-    still = np.ones(n_models, np.bool_)  # beliefs stood still in the last iteration
+    still = np.ones(n_models, np.bool_)  # True if the last iteration did not change the beliefs
     kept = np.empty(message.shape, gain.dtype)
     copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
@@ -196,12 +195,13 @@ def pass_sparse_ising(kind, edges, gain, coupling, lanes, start, options, answer
 
 @jit
 def finish_sparse_ising(edges, gain, coupling, lanes, sums):
-    """Add up Bethe's log Z and P(both +1) of all edges, from the messages.
+    """Compute Bethe's log Z, and P(both labels +1) of each edge, from the final messages.
 
     Parameters
     ----------
     edges, gain, coupling, lanes : as `pass_sparse_ising` left them
-    sums : GraphSums; of each edge's table, only the last of 4 entries is filled in
+    sums : GraphSums
+        Each edge has 4 entries in the statistics, of which only the last is filled in.
     """
     _, on, off, message, order = lanes
     weight, want_log_z, want_statistics, each, log_partition, statistics = sums

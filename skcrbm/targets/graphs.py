@@ -83,7 +83,7 @@ class GraphRows:
             return np.zeros((n_edges, width or 0))
         found = check_array(
             graph.edge_features, dtype=np.float64, input_name=f"edge_features of graph {i} of X",
-            ensure_min_features=0,
+            ensure_min_features=0, ensure_2d=False, allow_nd=True,
         )  # fmt: skip
         if found.shape != (n_edges, width):
             raise ValueError(

@@ -334,6 +334,7 @@ GOOD = [Graph(NODES, TRIANGLE)], [[0, 1, 1]]
         (GOOD[0], [[0, 1, 1]] * 2, "y has 2 graphs, X has 1"),
         (GOOD[0], [[None] * 3], "y holds no observed label"),
         ([(NODES, TRIANGLE, np.full((3, 1), np.nan))], GOOD[1], "edge_features of graph 0 of X"),
+        ([(NODES, TRIANGLE, np.ones(3))], GOOD[1], "edge_features of graph 0 of X should have"),
     ],
 )
 def test_bad_input(X, y, message):

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 
 import skcrbm.model_selection
-from skcrbm import CRBMClassifier, ImageCRBM
+from skcrbm import CRBMClassifier, GridCRF, ImageCRBM
 from skcrbm.datasets import flip_pixels, occlude_patch
 from skcrbm.learning import AveragedSGD
 from skcrbm.metrics import masked_score, masked_scorer
@@ -216,3 +216,83 @@ def test_the_defaults_are_the_recipe():
     np.testing.assert_array_equal(images.weights_, crbm.weights_)
     assert images.inference_ == "sum_product"
     assert images.score(X, CLEAN) > np.mean(X == CLEAN)
+
+
+# --------------------------------------------------------- large images get the local model
+
+
+def large_images(n, shape=(40, 33), seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.zeros((n, *shape), int)
+    for image in y:
+        a, b = rng.integers(2, 12, 2)
+        image[a : a + 20, b : b + 15] = 1
+    return flip_pixels(y, 0.1, random_state=seed), y
+
+
+def test_large_images_get_the_local_model():
+    X, y = large_images(30)
+    model = ImageCRBM(random_state=0).fit(X[:20], y[:20])
+    same = GridCRF(random_state=0).fit(X[:20], y[:20])
+    assert isinstance(model.local_, GridCRF)
+    assert model.classes_.tolist() == [0, 1]
+    np.testing.assert_array_equal(model.predict(X[20:]), same.predict(X[20:]))
+    np.testing.assert_array_equal(model.predict_proba(X[20:]), same.predict_proba(X[20:])[..., 1])
+    log_p = model.predict_log_proba(X[20:])
+    np.testing.assert_array_equal(log_p, same.predict_log_proba(X[20:])[..., 1])
+    assert model.score(X[20:], y[20:]) == same.score(X[20:], y[20:]) > 0.99
+    known = np.where(X[20:] == y[20:], y[20:], np.nan)
+    np.testing.assert_array_equal(model.predict(X[20:], known)[~np.isnan(known)],
+                                  known[~np.isnan(known)])  # fmt: skip
+    with pytest.raises(ValueError, match="needs dense weights"):
+        model.sample(X[:1])
+    with pytest.raises(ValueError, match="needs dense weights"):
+        model.predict_topk(X[:1])
+    assert pickle.loads(pickle.dumps(model)).score(X, y) == model.score(X, y)
+
+
+def test_structure_decides():
+    X, y = large_images(12, (8, 8))
+    dense = ImageCRBM(n_hidden=2, max_iter=2, random_state=0).fit(X, y)
+    assert dense.local_ is None
+    dense.sample(X[:1], random_state=0)
+    local = ImageCRBM(structure="local", random_state=0).fit(X, y)
+    assert local.local_.window == 5
+    chosen = ImageCRBM(structure=GridCRF(window=3, n_hidden=1, random_state=0)).fit(X, y)
+    assert chosen.local_.hidden_coef_.shape == (1, 1, 3, 3)
+    again = chosen.set_params(structure="dense", max_iter=1, n_hidden=2).fit(X, y)
+    assert again.local_ is None
+    assert again.predict(X).shape == y.shape
+    assert not hasattr(local.set_params(structure="local").fit(X, y), "visible_coef_")
+
+
+def test_images_of_different_sizes_and_classes():
+    X, y = zip(
+        *(large_images(1, shape, seed=i) for i, shape in enumerate([(30, 30), (25, 40)] * 6))
+    )
+    X, y = [x[0] for x in X], [t[0] for t in y]
+    model = ImageCRBM().fit(X, y)
+    assert [p.shape for p in model.predict(X[:2])] == [(30, 30), (25, 40)]
+    assert [p.shape for p in model.predict_proba(X[:2])] == [(30, 30), (25, 40)]
+    assert model.score(X, y) > 0.98
+    words = [np.array(["no", "yes"])[t] for t in y]
+    assert ImageCRBM(structure="local").fit(X, words).classes_.tolist() == ["no", "yes"]
+    three = [t + (np.arange(t.shape[1]) > 20) for t in y]
+    proba = ImageCRBM(structure="local").fit(X, three).predict_proba(X[:1])
+    assert proba[0].shape == (30, 30, 3)
+
+
+def test_local_model_in_streams_and_warm_starts():
+    X, y = large_images(30)
+    model = ImageCRBM(random_state=0)
+    for _ in range(15):
+        for i in range(0, 20, 10):
+            model.partial_fit(X[i : i + 10], y[i : i + 10])
+    assert model.score(X[20:], y[20:]) > 0.97
+    warm = ImageCRBM(structure="local", warm_start=True).fit(X[:20], y[:20])
+    first = warm.local_
+    warm.fit(X[:20], y[:20])
+    assert warm.local_.loss_curve_[0] <= first.loss_curve_[-1] + 1e-9
+    with pytest.raises(ValueError, match="image 0 of y"):
+        warm.fit(X[:20], y[:20, :-1])
+    assert warm.score(X[20:], y[20:]) > 0.99

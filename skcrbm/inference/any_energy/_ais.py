@@ -99,13 +99,13 @@ def fill_estimate(fields: dict[str, Any], log_weight: np.ndarray) -> None:
     independent weights of each model, whose expectation is Z. If all weights are 0, log Z is -inf,
     its error is infinite and its effective sample size is 0.
 
-    The delta method estimates the variance of the weights from the sampled weights. Its error is
-    therefore too small if the mean depends on rare large weights. It is multiplied by
-    sqrt(1 + g^2), where g is the logarithm of the ratio of the largest weight to the mean. The
-    factor is near 1 if weights are nearly equal. It is a heuristic that was chosen on some
-    lattices. In a test with other seeds, on a 12 x 12 torus with couplings of 0.44 (100 chains, 60
-    steps), intervals of 1.96 errors contained log Z in 30 of 50 runs with the delta method alone,
-    and in 48 runs with the factor.
+    The delta method estimates the variance of the weights from the sampled weights. The standard
+    error is therefore too small if the mean depends on rare large weights. To correct this, the
+    error is multiplied by sqrt(1 + g^2), where g is the logarithm of the ratio of the largest
+    weight to the mean. The factor is near 1 if weights are nearly equal. The factor is a heuristic
+    that was chosen on some lattices. In a test with other seeds, on a 12 x 12 torus with couplings
+    of 0.44 (100 chains, 60 steps), intervals of 1.96 errors contained log Z in 30 of 50 runs with
+    the delta method alone, and in 48 runs with the factor.
     """
     n_samples = log_weight.shape[1]
     mean = logsumexp(log_weight, axis=1) - np.log(n_samples)

@@ -108,7 +108,7 @@ class _Enumerated:
         The hidden variables are summed out if `marginal`.
         """
         score = self.score
-        if marginal:  # the free visible variables are the lowest bits of the index of a state
+        if marginal:  # sum over the high bits of a state's index, which are the hidden variables
             n_visible_states = 1 << self.n_free_visible
             summed: Any = logsumexp(score.reshape(-1, n_visible_states), axis=0)
             score = np.tile(summed, len(score) // n_visible_states)

@@ -11,17 +11,18 @@ from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_gradients import ising_gradients
 from skcrbm.utils.validation import kernel_array
 
-# A flip out of an impossible state gets this log-odds, and a flip into such a state minus this.
+# Log-odds of a flip out of an impossible state. A flip into an impossible state has the negative
+# log-odds.
 _IMPOSSIBLE = 1e6
 
 
 def solve(method, energy, query):
-    """Answer the queries of "gibbs" by sweeps of another kind; see `GibbsWithGradients`."""
+    """Answer queries from chains moved by `gradient_sweep`; see `GibbsWithGradients`."""
     return solve_by_sweeps(method, energy, query, gradient_sweep)
 
 
 def solve_ising(method, energy, query):
-    """Compute the answers for Ising models, by a kernel that updates log-odds after each flip."""
+    """Answer queries on Ising models, by a kernel that updates log-odds after each flip."""
     return solve_by_sweeps(method, energy, query, ising_gradient_sweep)
 
 
@@ -73,7 +74,7 @@ def gradient_sweep(energy, states, key, streams, step):
 
 @repeatable
 def ising_gradient_sweep(energy, states, key, streams, step):
-    """Run the sweep of `gradient_sweep` for Ising models by a kernel; equal up to rounding."""
+    """Do the same as `gradient_sweep` for Ising models, up to rounding, by a faster kernel."""
     n, c, width = states.shape
     models = energy.rows(np.repeat(np.arange(n), c))
     u = _uniforms(energy, states, key, streams, step)
@@ -102,7 +103,7 @@ def _neighbours(energy):
 def _uniforms(energy, states, key, streams, step):
     """Draw the random numbers of a sweep: two for each flip and one for each hidden unit.
 
-    The result is (N * C, 2 * V + H).
+    The result has the shape (N * C, 2 * V + H).
     """
     n, c, _ = states.shape
     u = uniforms(key, streams, step, 2 * energy.n_visible + energy.n_hidden)

@@ -26,7 +26,7 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, state):
-    """Ascend from the states (N, n) of all models. A model stops at a local optimum."""
+    """Improve the states `state` (N, n) of all models until each model is at a local optimum."""
     fields = empty_result(energy, query)
     fields["converged"][:] = False
     state = with_evidence(energy, state)

@@ -17,9 +17,9 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map
 # Number of random states from which the strength of fields and couplings at a variable is
 # estimated.
 _STATES = 8
-# Default range of beta. Two quantiles of the typical local fields of the variables define a strong
-# and a weak variable. Times the first beta, the local field of the strong variable is 1. Times the
-# last beta, the local field of the weak variable is _COLD.
+# Default range of beta. The variables are sorted by their typical local field, and a strong and a
+# weak variable are chosen at the quantiles _STRONG and _WEAK. The first beta times the local field
+# of the strong variable is 1. The last beta times the local field of the weak variable is _COLD.
 _STRONG, _WEAK, _COLD = 0.9, 0.1, 5.0
 
 

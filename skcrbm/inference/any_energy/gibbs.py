@@ -27,16 +27,16 @@ from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Default number of chains per model for marginals. The default for samples is the number of
-# samples, but at most the second number.
+# Default number of chains per model: _CHAINS for marginals, and for samples the number of samples,
+# but at most _MAX_CHAINS.
 _CHAINS, _MAX_CHAINS = 10, 100
 # Chains count as converged if the standard deviation of their mean probabilities is at most this,
 # whatever the R-hat.
 _TOLERATED_SPREAD = 1e-3
 # A kernel processes at most this many chains side by side, see `kernels/gibbs.py`.
 _MAX_LANES = 64
-# Largest number of variables that a call of a kernel draws. Such a call takes about a second. An
-# interrupt by the user is handled only after the call.
+# Largest number of variables that a call of a kernel draws, which takes about a second. More draws
+# are split into several calls, because an interrupt by the user is handled only between calls.
 _DRAWS_PER_CALL = 2**27
 
 
@@ -50,7 +50,7 @@ def gibbs_sweep(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run one or several sweeps; a sweep draws each block of variables in turn, given the others.
 
-    Classes of energies in the table `SWEEPS` have a compiled sweep. It draws the same states as
+    Classes of energies in the table `SWEEPS` have a compiled sweep, which draws the same states as
     `sweep_blocks`, up to rounding.
 
     Parameters
@@ -153,7 +153,7 @@ def _start_from(method, energy, query, n_chains):
     """Return the start of the chains as (key, step, earlier states, beliefs).
 
     The earlier states are None if the query does not continue from chains. The beliefs, as
-    probabilities, are None if it does not start from beliefs.
+    probabilities, are None if the query does not start from beliefs.
     """
     before = None if query.start is None else query.start.state
     if isinstance(before, Chains):
@@ -264,8 +264,9 @@ class _Moments:
     """Adds up probabilities over the sweeps after burn-in, for a block of models.
 
     ``on`` and ``off`` (2, N, C, n_variables) are the sums of P(unit = 1) and P(unit = 0), and
-    ``squares`` the sums of P(unit = 1)^2. The first axis is the first and the second half of the
-    sweeps. For categorical variables the arrays have a last axis (..., K) for the states.
+    ``squares`` the sums of P(unit = 1)^2. On the first axis, index 0 has the sums over the first
+    half of the sweeps, and index 1 the sums over the second half. For categorical variables the
+    arrays have a last axis (..., K) for the states.
     """
 
     def __init__(self, energy, n_chains, n_sweeps, weight, statistics):
@@ -438,8 +439,8 @@ def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
 def _factor_lists(energy, forbidden):
     """Return the list of factors of each variable, in the form that the kernels take.
 
-    Each factor adds `forbidden` to the log-odds against a value that it forbids, if both values are
-    forbidden; see `FORBIDDEN_LOG_ODDS`.
+    If some factors forbid the value 0 of a variable and others the value 1, each of these factors
+    adds `forbidden` to the log-odds against the value that it forbids; see `FORBIDDEN_LOG_ODDS`.
     """
     there = energy.graph.adjacency
     return FactorLists(

@@ -22,8 +22,8 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of samples of dense models in a block. Blocks of small models have more samples,
-# because otherwise the cost of a call would dominate.
+# Smallest number of samples of dense models in a block. A kernel processes a block per call. Blocks
+# of small models have more samples, because otherwise the cost of a call would dominate.
 _BLOCK = 16
 
 
@@ -34,14 +34,14 @@ class Perturbations(NamedTuple):
     # requested; the next call then starts without messages.
     messages: np.ndarray | None
     # Logistic noise (N * n_samples, n_variables) on the log-odds, in float64. With persistence, the
-    # next noise is computed from it. None if there is no earlier noise, because the caller chose
-    # the random numbers by `perturbed_states`.
+    # noise of the next draw is computed from this noise. None if there is no earlier noise, because
+    # the caller chose the random numbers by `perturbed_states`.
     noise: np.ndarray | None
     # Key (uint64) of the random numbers, see `random_key`.
     key: Any
     # Number of draws so far. The next draw takes the random numbers that follow.
     step: int
-    # Index (N * n_samples,) of the random stream of each sample; None: the index of the sample.
+    # Index (N * n_samples,) of the random stream of each sample. If None, sample i has stream i.
     streams: np.ndarray | None = None
 
 
@@ -288,7 +288,7 @@ def _folded(energy):
 
 
 def _states(energy, rows, belief):
-    """Return states (K, n) of bool: the clamped values, else True unless the belief is negative."""
+    """Return states (K, n) of bool: the clamped values, and for free variables ``belief >= 0``."""
     if energy.evidence is None:
         return belief >= 0
     held = energy.evidence[rows]

@@ -43,8 +43,8 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
     fields : dict
         Answer to the query. "assignment", "converged" and "log_odds" are changed.
     graph : object
-        Its attribute `variables` (E,) has the variables of all factors. Those of factor f are
-        between `edge_start[f]` and `edge_start[f + 1]`.
+        The attribute `variables` (E,) has the variables of all factors. Factor f has the variables
+        ``variables[edge_start[f]:edge_start[f + 1]]``.
     """
     if not is_categorical(energy):
         _decide_ties(method, energy, query, fields)

@@ -87,7 +87,7 @@ def _fold(edges, coupling, field, offset, values, free):
     `values` (N, n) are the clamped values, and 0 for free variables.
     """
     folded, total = field.copy(), offset + (field * values).sum(axis=1)
-    for n in range(len(field)):  # model by model, because a model needs arrays of E numbers
+    for n in range(len(field)):  # one model at a time, because each model needs arrays of length E
         left, right = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 for free variables
         np.add.at(folded[n], edges[:, 0], coupling * right)
         np.add.at(folded[n], edges[:, 1], coupling * left)
@@ -173,9 +173,9 @@ class _Solution(NamedTuple):
 class _Program:
     """Linear program of a model: maximise ``c'z`` over z in [0, 1] with ``A z <= b``.
 
-    z has an entry for each free variable, then an entry for each edge. For an edge with positive
-    coupling the only constraints that can be active are ``z_e <= x_i`` and ``z_e <= x_k``; for an
-    edge with negative coupling it is ``z_e >= x_i + x_k - 1``.
+    z has an entry for each free variable, then an entry for each edge. The program has only the
+    constraints that can be active: ``z_e <= x_i`` and ``z_e <= x_k`` for an edge with positive
+    coupling, and ``z_e >= x_i + x_k - 1`` for an edge with negative coupling.
     """
 
     def __init__(self, model, row):

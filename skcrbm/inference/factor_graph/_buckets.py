@@ -156,7 +156,7 @@ def eliminate(part: Component, order: Order) -> np.ndarray:
     for v in order.variables:
         scope, out, where = _message(v, part, buckets[v], True)
         buckets[v] = []
-        binary = part.n_states[v] == 2  # then store eight best states in a byte
+        binary = part.n_states[v] == 2  # with two states, a byte stores eight best states
         back.append((v, scope, np.packbits(where > 0) if binary else where))
         if scope:
             buckets[min(scope, key=position.__getitem__)].append((scope, out))

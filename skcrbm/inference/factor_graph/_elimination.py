@@ -22,7 +22,7 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """The table from which a variable is eliminated: its scope, and the parts of the product."""
+    """Scope of the table from which a variable is eliminated, and the parts whose product it is."""
 
     # Axes of the table: the variable, then its neighbours in the order of elimination.
     scope: tuple[int, ...]
@@ -161,7 +161,8 @@ class Arithmetic(NamedTuple):
     zero: float  # representation of a weight of 0
 
 
-#: Sums of logarithms, maxima of logarithms, and sums of weights.
+#: LOG_SUM and LOG_MAX compute sums and maxima of weights that are given as logarithms, and SUM
+#: computes sums of weights.
 LOG_SUM = Arithmetic(np.add, np.subtract, np.logaddexp, -np.inf)
 LOG_MAX = Arithmetic(np.add, np.subtract, np.maximum, -np.inf)
 SUM = Arithmetic(np.multiply, np.divide, np.add, 0.0)
@@ -315,9 +316,9 @@ def go_up(plan, tables, sides, arithmetic):
 def go_down(plan, conditionals, arithmetic):
     """Yield the index of each bucket and the beliefs of its scope, beginning with the last bucket.
 
-    With sums, beliefs are joint probabilities of the scope, or logarithms of them. With maxima,
-    the belief of a joint state of the scope is the score of the best full state that contains it,
-    minus the score of the best state of all.
+    With sums, beliefs are joint probabilities or log-probabilities of the scope. With maxima, the
+    belief of a joint state of the scope is the score of the best full state that contains the joint
+    state, minus the score of the best state of all.
     """
     beliefs = {}
     waiting = [len(bucket.children) for bucket in plan.buckets]

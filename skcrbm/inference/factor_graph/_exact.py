@@ -35,8 +35,8 @@ _SAMPLES = 4096
 # solved together, and clamped variables stay axes of the tables. For small tables this is faster
 # than a separate plan for each set of clamped variables.
 _TOGETHER = 2**10
-# Log-odds beyond ±600 may be wrong because weights underflowed. Such models are solved again with
-# logarithms.
+# Log-odds beyond ±600 may be wrong because weights underflowed. Models with such log-odds are
+# solved again with logarithms.
 _EXTREME = 600.0
 
 
@@ -350,8 +350,8 @@ def _draw(energy, query, chunks, key):
 def _drawn(model, arithmetic, conditionals, r, key, step, part):
     """Draw S samples of model r of a chunk, and return them with their log-probabilities (S,).
 
-    The samples are (n_variables, S). `part` is a slice of the samples; its number `step` selects
-    the random numbers.
+    The samples are (n_variables, S). `part` is a slice of the samples, and `step` the index of the
+    slice, which selects the random numbers.
     """
     plan, n_samples = model.plan, part.stop - part.start
     u = uniforms(key, [model.rows[r]], step, n_samples * plan.n_variables)

@@ -14,9 +14,9 @@ from skcrbm.utils.validation import kernel_array
 # Messages are stored as logarithms if the entries of a table span more than this share of the range
 # of the dtype, because the product of an extreme message and the smallest entry could underflow.
 _TABLE_SHARE = 0.75
-# Log-messages about impossible values are -inf in theory. They are limited to minus the margin,
-# minus the factor times the largest sum of fields and finite messages. The exponential of minus the
-# margin is 0 in every dtype.
+# A log-message about an impossible value is -inf in theory. The kernels use a finite number: minus
+# _LIMIT_MARGIN, minus _LIMIT_FACTOR times the largest sum of fields and finite messages. So the
+# message is below all other sums, and exp(-_LIMIT_MARGIN) is 0 in every dtype.
 _LIMIT_FACTOR, _LIMIT_MARGIN = 16.0, 2000.0
 
 

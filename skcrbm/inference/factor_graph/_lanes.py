@@ -1,7 +1,8 @@
-"""Pass messages for many models, or copies of models, side by side. Samplers use this.
+"""Pass messages for many models, or copies of models, side by side, for samplers.
 
 Some samplers clamp one variable after the other, and continue with the messages of the previous
-step. Others pass messages for a fixed number of iterations on perturbed fields. For example::
+step. Other samplers pass messages for a fixed number of iterations on perturbed fields. This
+example clamps one variable after the other::
 
     start = Lanes(energy, SUM)                 # N models
     start.sweep(20)
@@ -103,7 +104,7 @@ class Lanes:
             self._work = self._work_for(n)
 
     def reset(self):
-        """Reset all messages, and release all clamped variables except those of the evidence."""
+        """Reset all messages, and release all clamped variables that are not in the evidence."""
         self.held = self._evidence.copy()
         if self._dtype is not None:
             _, self._on, self._off, _ = field_weights(self._field, self.held, self._dtype)

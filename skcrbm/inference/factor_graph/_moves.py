@@ -26,7 +26,8 @@ from skcrbm.utils.limits import TIE
 # Amount of work in one call of the kernel. A call takes a few hundredths of a second, and the time
 # limit is checked after each call.
 _MOVE_WORK = 2**18
-# Number of forest moves in the first two coolings. It doubles after every second cooling.
+# Number of forest moves in each of the first two coolings. This number doubles after every second
+# cooling.
 _FIRST_LENGTH = 64
 # Successive frontier sweeps allow tables of up to 16, 256 and 1024 entries. A sweep stores a table
 # for each variable. If all tables together would have more than 2**25 entries, the tables are

@@ -64,7 +64,7 @@ class StateGraph:
             none = np.full(1, -1)
             self._tables.append(_Tables(scope[None], table.reshape(1, -1), table.shape, none))
         top = fields.max(axis=2, initial=-np.inf)
-        top[~np.isfinite(top)] = 0.0  # all states of a variable are impossible
+        top[~np.isfinite(top)] = 0.0  # shift nothing if all states of a variable are impossible
         self.own = kernel_array((fields - top[..., None])[:, self.has_state])
         self.offset = energy.offset + top.sum(axis=1)
         self.offset += sum(part.shift.sum() for part in self._tables)
@@ -86,8 +86,8 @@ class StateGraph:
     def reach(self) -> np.ndarray:
         """Bound (N,) of the largest log-ratio of the positive weights of two states of a variable.
 
-        It is the largest sum, over all variables, of the range of `own` and the spreads of the
-        tables. Entries of weight 0 are left out.
+        For a variable, the bound is the range of `own` plus the spreads of its tables; the largest
+        bound of all variables is returned. Entries of weight 0 are left out.
         """
         every = np.zeros((len(self.own), *self.has_state.shape))
         every[:, self.has_state] = np.where(self.own == -np.inf, 0.0, -self.own)
@@ -160,7 +160,7 @@ class StateGraph:
     def kernel_graph(self, logs: bool, rho: np.ndarray | float = 1.0) -> CategoricalGraph:
         """Return the graph with tables of weights or, if `logs`, of log-weights.
 
-        All weights are raised to the power 1 / rho, where `rho` (F,) belongs to the factors.
+        The weights of factor f are raised to the power ``1 / rho[f]``.
         """
         arrays, factor = self.edges
         rho = np.broadcast_to(rho, factor.max(initial=-1) + 1)
@@ -250,9 +250,10 @@ class _Tables(NamedTuple):
 
     @property
     def is_potts(self):
-        """True (F,) for Potts tables, in which a pair has one of two log-weights.
+        """Mask (F,) of the Potts tables.
 
-        The log-weight depends only on whether the states of the two variables are equal.
+        In a Potts table, the log-weight depends only on whether the states of the two variables are
+        equal.
         """
         k = self.shape[0]
         if len(self.shape) != 2 or k < 3 or self.shape[1] != k:
@@ -283,7 +284,7 @@ def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -
 def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray | None:
     """Return the variables of a forest from the leaves to the roots; None if there are cycles.
 
-    The parameters are those of `visiting_order`.
+    See `visiting_order` for the parameters.
     """
     n_factors, n_edges = len(arity), len(variables)
     # Use 32-bit indices, because older releases of SciPy cannot search a graph with 64-bit indices.

@@ -22,14 +22,15 @@ from skcrbm.kernels.map_search import shift_tables
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.warnings import warn_user
 
-# Amounts of work in one kernel call; the time limit is checked after each call. The kernel of the
-# bound visits about the first number of table entries. The kernel of the tree search visits at most
-# the second number of nodes. Either takes a few hundredths of a second.
+# Amounts of work in one kernel call. The kernel of the bound visits about _SWEEP_WORK table entries
+# in a call, and the kernel of the tree search at most _TREE_NODES nodes. Either call takes a few
+# hundredths of a second, and the time limit is checked after each call.
 _SWEEP_WORK, _TREE_NODES = 2**21, 100_000
-# Mini-bucket tables have at most this many entries together, and at most the second number each.
+# All mini-bucket tables together have at most _ALL_MINI_ENTRIES entries, and each table has at most
+# _MINI_ENTRIES entries.
 _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
-# The first forest moves end when this share of the limits is used, and the sweeps of the bound when
-# the second share is used.
+# The first forest moves end when the share _FIRST of the node or time limit is used, and the sweeps
+# of the bound end when the share _BOUND is used.
 _FIRST, _BOUND = 0.1, 0.2
 # The bound is computed by at most this many sweeps over all tables.
 _MAX_SWEEPS = 1000

@@ -106,8 +106,8 @@ class _Run:
     """Passes messages for a batch of models, block by block.
 
     `kind` is SUM or MAX. For tree-reweighted messages, `rho` (F,) are the appearance probabilities
-    of the factors; for other messages it is None. If `beliefs` (N, n) are given, message passing
-    starts from these log-odds, instead of the start of the query.
+    of the factors; for other messages, `rho` is None. If `beliefs` (N, n) are given, message
+    passing starts from these log-odds, instead of the start of the query.
     """
 
     def __init__(self, method, energy, query, kind, *, rho=None, beliefs=None, odds_kernel=None):
@@ -130,7 +130,7 @@ class _Run:
             self._read_start()
 
     def _read_start(self):
-        """Start from the messages of an earlier run, or from messages that fit its beliefs."""
+        """Start from the messages of an earlier run, or from messages that fit given beliefs."""
         energy, query, shape = self.energy, self.query, self.messages.shape
         earlier = earlier_messages(query, self.method.name, shape, energy.n_variables)
         if earlier is not None:

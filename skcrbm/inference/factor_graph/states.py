@@ -29,12 +29,12 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Messages are computed as weights if the log-ratio of the weights at a variable is at most this
-# (see `StateGraph.reach`). Beyond this they are computed as logarithms, because weights could
-# underflow.
+# Messages of a model are computed as weights if the log-ratio of the weights at each variable is at
+# most this (see `StateGraph.reach`). Otherwise they are computed as logarithms, because weights
+# could underflow.
 _REACH = 300.0
-# Mean field replaces the log-weight -inf of an impossible entry by a finite penalty: the first
-# number, plus the second number times the largest log-ratio of weights.
+# Mean field replaces the log-weight -inf of an impossible entry by minus a finite penalty: _COST
+# plus _COST_FACTOR times the largest log-ratio of weights (`StateGraph.reach`).
 _COST, _COST_FACTOR = 2000.0, 16.0
 # Smallest number of messages in a call of the mean-field kernel. With fewer messages, the cost of
 # the call itself would dominate.
@@ -256,8 +256,8 @@ class _Run:
     def _pass(self, some, rows, models, found, states, work, in_logs=False):
         """Pass the messages of the models `some` of a chunk, as weights or as logarithms.
 
-        Return an array (n,) that is True for models whose results are stored. It is False for
-        models that were not in `some`, or whose weights underflowed.
+        Return a mask (n,) of the models whose results are stored. The mask is False for models that
+        are not in `some`, or whose weights underflowed.
         """
         good = np.zeros(len(found.n_iter), bool)
         if not len(some):
@@ -315,7 +315,7 @@ class _Run:
 
 
 def _gains(scores):
-    """Subtract from the max-marginal of each state the largest of the other states.
+    """Subtract from the max-marginal of each state the largest max-marginal of the other states.
 
     `scores` and the result are (R, n, K). The result is -inf for impossible states.
     """

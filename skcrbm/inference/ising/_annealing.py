@@ -58,7 +58,8 @@ def _as_sparse(energy):
 def _strengths(energy):
     """Return the typical size (N, L) of the local field of each variable.
 
-    It is the root mean square of the local field over random states of the neighbours.
+    The typical size is the root mean square of the local field over random states of the
+    neighbours.
     """
     square = np.repeat(np.square(energy.edge_coupling, dtype=np.float64), 2)
     pull = np.bincount(energy.edges.ravel(), square, energy.n_variables)

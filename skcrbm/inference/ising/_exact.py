@@ -37,7 +37,7 @@ def solve(method, energy, query):
 def _sums(method, energy, query):
     """Compute marginals, statistics and log Z."""
     fields = empty_result(energy, query)
-    # Statistics need log-odds, too: those of pairs with a clamped label are computed from them.
+    # Statistics need log-odds, too, to compute the statistics of pairs with a clamped label.
     if query.returns & {"marginals", "statistics"}:
         fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
     for group in _groups(energy):
@@ -176,9 +176,9 @@ def _draw(method, energy, query):
 
 
 def _n_low(coupling):
-    """Return the number of low units: the first free labels, whose states are tabulated.
+    """Return the number of low units: the first free labels, whose scores are read from a table.
 
-    The number is limited so that exponentials of pair scores of low units are in range.
+    The number is limited so that exponentials of the pair scores of low units are in range.
     """
     k = min(len(coupling), _MAX_LOW)
     norm = np.abs(np.triu(coupling[:k, :k])).sum(0).cumsum()

@@ -119,8 +119,8 @@ class _Program:
     def best(self):
         """Return the best labels (L,) as 0 and 1, a lower bound of the value, and the node count.
 
-        The objectives are minimised one after the other, each among the solutions of the objectives
-        before it.
+        The objectives are minimised one after the other. Each objective is minimised among the
+        solutions that are optimal for all previous objectives.
         """
         x, lower, n_nodes = self._solve(self.objectives[0], self.constraints)
         if x is None:

@@ -144,8 +144,7 @@ def _branch_and_bound(problem, method, start, n_jobs):
 def _visit_all(problem, found):
     """Solve a problem with a single row by enumeration in NumPy, which needs no compiled kernel.
 
-    The results are written to `found`. They equal the results of the kernel, even if there are
-    ties.
+    The results are written to `found`, and equal the results of the kernel even if there are ties.
     """
     fields, held = problem.fields[0], problem.held[0]
     free = np.flatnonzero(held == 0)

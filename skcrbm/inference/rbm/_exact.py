@@ -34,7 +34,8 @@ _BLOCK_UNITS = 2**20
 # Target size of a chunk of rows: the number of rows, times the number of states, times the number
 # of summed units. A chunk takes a few milliseconds, much longer than the overhead of a call.
 _CHUNK_WORK = 2**23
-# Estimated number of temporary values for each variable of each row, besides the answer.
+# Estimated number of temporary values for each variable of each row. Rows are cut into blocks that
+# have at most `BLOCK_ENTRIES` temporary values.
 _NUMBERS = 8
 # Smallest number of rows in a block. Smaller blocks would be slow, because each block recomputes
 # the tables of the couplings.
@@ -176,7 +177,7 @@ def _sums(method, energy, query):
     if "statistics" in query.returns:
         pairs = (np.zeros((n, m, k) if query.per_example else (m, k)),)
     weight = np.ones(n) if query.per_example else query.sample_weight
-    # Statistics need marginals, too: those of clamped units are computed from them.
+    # Statistics need marginals, too, to compute the statistics of clamped units.
     want_marginals = bool(query.returns & {"marginals", "statistics"})
     rows_of = layers.enumerated, layers.other, layers.free
     chunks = row_chunks(n, max(4, min(256, _CHUNK_WORK // max(1, m << k))))
@@ -284,7 +285,7 @@ def _log_sum(log_weight):
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Draw independent samples of the enumerated layer, then of the other layer given the first."""
+    """Draw samples of the enumerated layer, then samples of the other layer given these samples."""
     n, n_samples = energy.n_models, query.n_samples
     layers = _Layers(energy, energy.n_visible < energy.n_hidden)
     coupling = layers.coupling
@@ -329,9 +330,9 @@ def _bits(numbers, k):
 
 
 def _n_low(k, m):
-    """Return the number of low units: the first of k enumerated units, whose states have tables.
+    """Return the number of low units, so that the tables of their states fit the cache.
 
-    There are m units in the other layer. The tables should fit the cache.
+    The low units are the first of the `k` enumerated units. The other layer has `m` units.
     """
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
 
@@ -373,8 +374,8 @@ def _odds_tables(layers):
 def _work_space(k, m, n_places):
     """Allocate the work arrays of `enumerate_rows`. In the kernel, this code would compile slowly.
 
-    The rows of a block are stored one after the other. Places of a group without a unit count as
-    units that are off.
+    The rows of a block are stored one after the other. If a group has places without a unit, these
+    places count as units that are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

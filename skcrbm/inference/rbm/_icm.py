@@ -22,7 +22,10 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, visible):
-    """Ascend from visible states or marginals (N, V). Each model stops when it has converged."""
+    """Improve the layers in turn, from visible states or marginals `visible` (N, V).
+
+    Each model stops when no unit changes.
+    """
     weights, n_visible, dtype = energy.weights, energy.n_visible, energy.dtype
     fields = empty_result(energy, query)
     fields["log_odds"] = np.empty((energy.n_models, energy.n_variables), dtype)

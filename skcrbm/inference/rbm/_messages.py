@@ -158,8 +158,8 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     """Return a kernel, the couplings in the form of the kernel, and the norm of the couplings.
 
     The kernel stores messages as odds if products of messages fit the dtype and damping is 0 or
-    1/2; otherwise it stores messages as logarithms. (A damping of 1/2 of odds is a square root.)
-    The norm is the largest sum of |couplings| over a row or a column.
+    1/2, which takes only a square root. Otherwise the kernel stores messages as logarithms. The
+    norm is the largest sum of |couplings| over a row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
@@ -194,7 +194,7 @@ def _row_pieces(weights, norms, limit):
     """
     n_visible, n_hidden = weights.shape
     piece = np.full(n_visible, max(1, n_hidden), np.uintp)
-    long = np.flatnonzero(norms > 0.99 * limit)  # norms may be rounded down
+    long = np.flatnonzero(norms > 0.99 * limit)  # 0.99, because norms may be rounded down
     magnitude = np.abs(weights[long])
     size = n_hidden
     while len(long):

@@ -1,0 +1,52 @@
+"""The choice of `ImageCRBM` between dense weights and a local model that all positions share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from skcrbm.estimators._grid_crf import GridCRF
+
+# With structure="auto", images of y with more pixels than this number (32 x 32) get the local
+# model. Dense weights join each pixel of X and each hidden unit with each pixel of y, so that their
+# number grows with the square of the number of pixels.
+_MOST_DENSE_PIXELS = 1024
+
+
+def is_local(structure: Any, X: Any, y: Any) -> bool:
+    """Return True if `structure` stands for the local model, for images X and y."""
+    if structure == "dense":
+        return False
+    if structure != "auto":
+        return True
+    sizes, inputs = _shape_of(y), _shape_of(X)
+    if sizes is None:  # images of different sizes
+        return True
+    same = inputs is None or inputs[:2] == sizes
+    return len(sizes) == 2 and same and sizes[0] * sizes[1] > _MOST_DENSE_PIXELS
+
+
+def _shape_of(images):
+    """Return the shape of each image, or None if the images of a list differ in shape."""
+    if not isinstance(images, (list, tuple)):
+        return np.shape(images)[1:]
+    shapes = {np.shape(image)[:2] for image in images if image is not None}
+    return shapes.pop() if len(shapes) == 1 else None if len(shapes) > 1 else ()
+
+
+def local_model(structure: Any, estimator: Any, partial: bool) -> GridCRF:
+    """Return an unfitted `GridCRF` with the settings of an `ImageCRBM`.
+
+    `partial` is True in `partial_fit`, which needs a stochastic solver.
+    """
+    if isinstance(structure, GridCRF):
+        return clone(structure)
+    return GridCRF(
+        solver="adam" if partial else "lbfgs",
+        warm_start=estimator.warm_start,
+        n_jobs=estimator.n_jobs,
+        random_state=estimator.random_state,
+        verbose=estimator.verbose,
+    )

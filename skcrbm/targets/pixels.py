@@ -1,0 +1,197 @@
+"""Convert lists of images, and of images of labels, to flat arrays of pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from skcrbm.targets.sequences import MISSING, find_classes, is_missing
+from skcrbm.utils.images import ImageArrays
+from skcrbm.utils.validation import check_sample_weight
+
+
+class ImageRows:
+    """Converter of a list of images into `ImageArrays` with standardised channels.
+
+    A pixel that is NaN gets the mean of its channel. If training images contain NaN, a further
+    channel marks these pixels.
+    """
+
+    def __init__(self):
+        self.mean = self.scale = np.empty(0)
+        self.has_missing = False
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels, with the channel that marks missing pixels."""
+        return len(self.mean) + self.has_missing
+
+    def fit_transform(self, X: Any, sample_weight: Any = None) -> ImageArrays:
+        """Return the arrays, and store the mean and the standard deviation of each channel.
+
+        `sample_weight` (n,) are the weights of the images in these moments.
+        """
+        values, start, shapes = _stacked(X)
+        weight = check_sample_weight(sample_weight, shapes[:, :1])
+        observed = ~np.isnan(values) * np.repeat(weight, np.diff(start))
+        self.has_missing = bool(np.isnan(values).any())
+        total = np.maximum(observed.sum(axis=1), np.finfo(float).tiny)
+        self.mean = (observed * np.nan_to_num(values)).sum(axis=1) / total
+        away = np.nan_to_num(values - self.mean[:, None])
+        self.scale = np.sqrt((observed * away * away).sum(axis=1) / total)
+        self.scale[self.scale <= 1e-12 * (1e-300 + np.abs(self.mean))] = 1.0
+        return self._arrays(values, start, shapes)
+
+    def transform(self, X: Any) -> ImageArrays:
+        """Return the arrays; raise a ValueError if the images do not fit to the training images."""
+        values, start, shapes = _stacked(X)
+        if len(values) != len(self.mean):
+            raise ValueError(
+                f"the images of X have {len(values)} channels, but the model was fitted on images "
+                f"with {len(self.mean)}"
+            )
+        if not self.has_missing and np.isnan(values).any():
+            raise ValueError(
+                "X contains NaN, but the images in fit did not, so that the model knows nothing "
+                "about missing pixels; fit on images with NaN in some pixels"
+            )
+        return self._arrays(values, start, shapes)
+
+    def _arrays(self, values, start, shapes):
+        missing = np.isnan(values)
+        scaled = np.where(missing, 0.0, (values - self.mean[:, None]) / self.scale[:, None])
+        if self.has_missing:
+            scaled = np.vstack([scaled, missing.any(axis=0)])
+        return ImageArrays(scaled, start, shapes)
+
+
+def _stacked(X):
+    """Return the pixels (C, T) of a list of images, the start of each image, and the shapes."""
+    if getattr(X, "ndim", 3) == 2:
+        raise ValueError(
+            f"X should be a list of images, got one array of shape {X.shape}; pass [X] for a "
+            "single image, or reshape rows of pixels to (n_images, height, width)"
+        )
+    parts, shapes = [], []
+    for i, image in enumerate(images_of(X, "X")):
+        try:
+            image = np.asarray(image, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"image {i} of X should hold numbers: {error}") from error
+        if image.ndim not in (2, 3) or image.size == 0:
+            raise ValueError(
+                f"image {i} of X should have the shape (height, width) or (height, width, "
+                f"n_channels), got {image.shape}"
+            )
+        if np.isinf(image).any():
+            raise ValueError(f"image {i} of X contains infinity")
+        shapes.append(image.shape[:2])
+        part = image.reshape(shapes[-1][0] * shapes[-1][1], -1).T
+        if parts and len(part) != len(parts[0]):
+            raise ValueError(
+                f"image {i} of X has {len(part)} channels, image 0 has {len(parts[0])}"
+            )
+        parts.append(part)
+    start = np.concatenate([[0], np.cumsum([part.shape[1] for part in parts])])
+    return np.concatenate(parts, axis=1), start, np.array(shapes)
+
+
+def images_of(values: Any, name: str) -> list:
+    """Return images as a list, or raise a ValueError if they are not a list of images."""
+    if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable):
+        raise ValueError(f"{name} should be a list of images, got {type(values).__name__}")
+    images = list(values)
+    if not images:
+        raise ValueError(f"{name} is empty; it should hold at least one image")
+    return images
+
+
+# ------------------------------------------------------------------------------------- labels
+
+
+def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray]:
+    """Return the labels of each image as a flat array; missing labels are NaN or None.
+
+    None in place of an image means that all its labels are missing. A ValueError, which calls the
+    labels `name`, is raised if the shape of an image of labels differs from its image in X.
+    """
+    images = images_of(y, name)
+    if len(images) != len(shapes):
+        raise ValueError(f"{name} has {len(images)} images, X has {len(shapes)}")
+    found = []
+    for i, (image, shape) in enumerate(zip(images, shapes.tolist())):
+        if image is None:
+            found.append(np.full(shape[0] * shape[1], np.nan))
+            continue
+        labels = np.asarray(image)
+        if list(labels.shape) != shape:
+            raise ValueError(
+                f"image {i} of {name} should have the shape {tuple(shape)} of image {i} of X, got "
+                f"{labels.shape}"
+            )
+        found.append(labels.ravel())
+    return found
+
+
+def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
+    """Return the sorted distinct labels of all images, without missing labels."""
+    distinct: set = set()
+    for part in labels:
+        observed = part[~_missing(part)]
+        if observed.dtype.kind in "OUS":
+            distinct.update(observed.tolist())
+        else:
+            distinct.update(np.unique(observed).tolist())
+    classes = find_classes(distinct, name)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{name} holds the single class {classes[:1].tolist()[0]!r}; at least two are needed"
+        )
+    if classes.dtype.kind == "f":  # 0/1 images with NaN are stored as floats
+        classes = classes.astype(np.int64)
+    return classes
+
+
+def pixel_codes(labels: list[np.ndarray], classes: np.ndarray, name: str = "y") -> np.ndarray:
+    """Return the index (T,) in `classes` of each label, or `MISSING` if a label is missing."""
+    codes = []
+    for i, part in enumerate(labels):
+        missing = _missing(part)
+        path = np.full(len(part), MISSING)
+        observed = part[~missing]
+        if observed.dtype.kind == "O":
+            observed = np.array(observed.tolist())
+        if len(observed):
+            try:
+                place = np.searchsorted(classes, observed).clip(max=len(classes) - 1)
+            except TypeError:
+                place = np.zeros(len(observed), np.int64)
+            wrong = classes[place] != observed
+            if np.any(wrong):
+                label = repr(observed[int(np.argmax(wrong))].tolist())
+                raise ValueError(
+                    f"image {i} of {name} has the label {label}, which is not among the classes "
+                    f"{classes.tolist()}"
+                )
+            path[~missing] = place
+        codes.append(path)
+    return np.concatenate(codes)
+
+
+def _missing(labels):
+    """Return True (T,) for each missing label."""
+    if labels.dtype.kind == "O":
+        return np.array([is_missing(label) for label in labels.tolist()], bool)
+    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
+
+
+def split_images(values: np.ndarray, arrays: ImageArrays) -> list[np.ndarray]:
+    """Return values (T, ...) of all pixels as a list of images (height, width, ...)."""
+    pairs = pairwise(arrays.start.tolist())
+    return [
+        values[a:b].reshape(*shape, *values.shape[1:])
+        for (a, b), shape in zip(pairs, arrays.shapes.tolist())
+    ]
