@@ -140,6 +140,9 @@ def models(n_sentences, max_iter):
         'ChainCRF(learning="pseudo_likelihood")': ChainCRF(
             alpha=alpha, max_iter=max_iter, learning="pseudo_likelihood"
         ),
+        'ChainCRF(learning="max_margin"), penalty searched': ChainCRF(
+            max_iter=max_iter, learning="max_margin", random_state=0
+        ),
     }
     try:
         import pycrfsuite  # noqa: F401

@@ -93,6 +93,9 @@ LEARNERS = {
         max_iter=60,
         random_state=0,
     ),
+    "max margin": GraphCRF(
+        alpha=0.01, directed=True, learning="max_margin", max_iter=60, random_state=0
+    ),
 }
 
 

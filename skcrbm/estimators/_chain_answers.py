@@ -9,10 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import FactorGraphEnergy, TableFactors
-from skcrbm.estimators._structured import share_of_right_labels
+from skcrbm.estimators._structured import (
+    decodes_marginals,
+    has_probabilities,
+    share_of_right_labels,
+)
 from skcrbm.inference.chains import (
     ImpossiblePathError,
     best_paths,
@@ -36,10 +41,10 @@ from skcrbm.utils.validation import check_count
 
 
 class TopPaths(NamedTuple):
-    """The k most probable label sequences of a sequence, in decreasing order of probability."""
+    """The k most probable labels of a sequence or graph, in decreasing order of probability."""
 
     labels: np.ndarray  # (k, n) classes
-    log_proba: np.ndarray  # (k,) log-probabilities of the label sequences
+    log_proba: np.ndarray  # (k,) log-probabilities of the label sequences or label vectors
 
 
 class ChainAnswers(BaseEstimator):
@@ -52,6 +57,7 @@ class ChainAnswers(BaseEstimator):
     classes_: np.ndarray
     decode: str
     n_jobs: int | None
+    _hinge: bool
     _model: ChainModel
     _rows: SequenceRows
     _prediction_parameters = ("decode", "n_jobs")
@@ -73,12 +79,13 @@ class ChainAnswers(BaseEstimator):
             Array of labels (n_positions,) for each sequence.
         """
         batch = self._given(X, y_known)
-        if self.decode == "map":
-            path = np.concatenate(self._answers(batch, lambda energies: best_paths(energies)[0]))
-        else:
+        if decodes_marginals(self):
             path = np.concatenate(self._answers(batch, _marginals)).argmax(1)
+        else:
+            path = np.concatenate(self._answers(batch, lambda energies: best_paths(energies)[0]))
         return split_rows(self.classes_[path], batch.start)
 
+    @available_if(has_probabilities)
     def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
         """Return the probability of each class at each position.
 
@@ -111,17 +118,20 @@ class ChainAnswers(BaseEstimator):
         -------
         list of TopPaths
             Named tuples with `labels` (k, n_positions) and `log_proba` (k,), in decreasing order of
-            probability.
+            probability. `log_proba` is NaN after ``learning="max_margin"``.
         """
         k = check_count("k", k)
         batch = self._given(X, y_known)
 
         def answer(energies):
-            log_z = chain_marginals(energies, np.ones(energies.n_chains)).log_z
+            log_z = np.full(energies.n_chains, np.nan)
+            if not self._hinge:
+                log_z = chain_marginals(energies, np.ones(energies.n_chains)).log_z
             return [(p, v - z) for (p, v), z in zip(k_best_paths(energies, k), log_z)]
 
         return [TopPaths(self.classes_[p], v) for p, v in flatten(self._answers(batch, answer))]
 
+    @available_if(has_probabilities)
     def sample(
         self,
         X: Iterable,
@@ -165,6 +175,7 @@ class ChainAnswers(BaseEstimator):
             parts[c] = parts[c].T
         return parts
 
+    @available_if(has_probabilities)
     def score_samples(self, X: Iterable, y: Iterable) -> np.ndarray:
         """Return the log-likelihood (n_sequences,) of label sequences.
 

@@ -15,9 +15,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
 from skcrbm.estimators._structured import (
+    STRUCTURED_SOLVERS,
+    check_hinge,
+    fit_by_frank_wolfe,
     require_labels_of,
     require_stochastic,
     structured_plan,
+    structured_solver,
 )
 from skcrbm.inference.chains import (
     ImpossiblePathError,
@@ -28,6 +32,7 @@ from skcrbm.learning.chains import SequenceBatch, clamped
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
+    FrankWolfe,
     LossPlateau,
     Solver,
     solver_constraint,
@@ -74,21 +79,25 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     alpha : float or "auto", default="auto"
         Strength of the penalty: the objective is the mean loss of a sequence plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
-        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the sequences,
-        or of 2500 sequences if there are more. The parameter c2 of crfsuite corresponds to
-        ``alpha * n_sequences / 2``. Scale numerical features, for example with
-        ``SequenceTransformer(StandardScaler())``.
+        `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
+        randomly held-out fifth of the sequences, or of 2500 sequences if there are more. The
+        parameter c2 of crfsuite corresponds to ``alpha * n_sequences / 2``. Scale numerical
+        features, for example with ``SequenceTransformer(StandardScaler())``.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
-        Learning rule: "mle", maximum likelihood, which sums over missing labels; or
-        "pseudo_likelihood", which needs complete labels.
-    solver : str or object, default="lbfgs"
-        Solver: "lbfgs", or a stochastic solver, which takes steps on mini-batches of sequences:
-        "adam", "sgd", "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
+        Learning rule: "mle", maximum likelihood, which sums over missing labels;
+        "pseudo_likelihood", which needs complete labels; or "max_margin", the structured hinge
+        loss, which needs complete labels and an L2 penalty, and gives no probabilities (see
+        `MaxMargin`).
+    solver : str or object, default="auto"
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
+        solvers take steps on mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
+        ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS, or of epochs of a stochastic solver.
+        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
+        stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out sequences and keeps the epoch with the
         best validation score, see `EarlyStopping`. False stops when the training loss no longer
@@ -137,9 +146,12 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     alpha_ : float
         Penalty of the fit.
     loss_curve_ : list of float
-        Objective of each iteration of L-BFGS, or training loss of each epoch.
+        Objective of each iteration of L-BFGS, or training loss of each epoch or pass.
+    objective_, duality_gap_ : float
+        Objective of the model after "frank_wolfe", and its distance to a lower bound of the
+        objective of all models.
     n_iter_ : int
-        Number of iterations or epochs.
+        Number of iterations, passes or epochs.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str
@@ -161,13 +173,13 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     """
 
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng")
+    _state = ("_model", "_rows", "_progress", "_rng", "_hinge")
 
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
         "learning": rule_constraint("chain", "PseudoLikelihood()"),
-        "solver": solver_constraint(),
+        "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
         "max_iter": [Integer(1)],
         "early_stopping": stopping_constraint(auto=False),
         "features": [StrOptions({"observed", "all"})],
@@ -187,7 +199,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         alpha: float | str = "auto",
         l1_ratio: float = 0.0,
         learning: str | LearningRule = "mle",
-        solver: str | Solver = "lbfgs",
+        solver: str | Solver = "auto",
         max_iter: int = 300,
         early_stopping: bool | LossPlateau = False,
         features: str = "observed",
@@ -257,6 +269,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             forget(self, self._state)
         sequences = self._training_sequences(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
+        if isinstance(structured_solver(self), FrankWolfe):
+            model, objective = self._problem(sequences, resume)
+            fit_by_frank_wolfe(self, model, sequences, objective, rng, (X, y, sample_weight))
+            return self
         plan, alpha = self._plan(sequences, rng, resume)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         fitted = fit(
@@ -340,12 +356,17 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
     def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
         """Return the `Plan` of a fit, and alpha."""
+        model, objective = self._problem(sequences, resume, partial)
+        return structured_plan(self, model, sequences, objective, rng, resume, partial)
+
+    def _problem(self, sequences, resume, partial=False) -> tuple[ChainModel, Any]:
+        """Return the model from which a fit starts, and its objective."""
         rule = resolve_rule(self.learning, "chain")
+        self._hinge = check_hinge(self)
         require_labels_of(rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
         self._check_possible(model, sequences)
-        objective = rule.chain(self._trained(), self.n_jobs)
-        return structured_plan(self, model, sequences, objective, rng, resume, partial)
+        return model, rule.chain(self._trained(), self.n_jobs)
 
     def _trained(self) -> tuple[bool, ...]:
         """Return a bool for each array of `ChainParams`: True if the array is learned."""

@@ -8,27 +8,30 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
+from skcrbm.estimators._graph_answers import GraphAnswers
 from skcrbm.estimators._structured import (
+    STRUCTURED_SOLVERS,
+    check_hinge,
+    fit_by_frank_wolfe,
     require_labels_of,
     require_stochastic,
-    share_of_right_labels,
     structured_plan,
+    structured_solver,
 )
-from skcrbm.inference import InferenceMethod, infer, sample
-from skcrbm.inference.base import methods_for, resolve_method
+from skcrbm.inference import InferenceMethod
+from skcrbm.inference.base import methods_for
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.chain_model import columns_for
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
-from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams, evidence_of
+from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
+    FrankWolfe,
     LossPlateau,
     Solver,
     solver_constraint,
@@ -37,11 +40,9 @@ from skcrbm.learning.solvers import (
 from skcrbm.targets.graphs import GraphRows
 from skcrbm.targets.sequences import (
     GRAPH,
-    MISSING,
     codes_of,
     find_classes,
     flat_labels,
-    split_rows,
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
@@ -50,15 +51,14 @@ from skcrbm.utils.fitting import (
     forget,
     with_callbacks,
 )
-from skcrbm.utils.options import Integer, check_parameters
-from skcrbm.utils.parallel import one_blas_thread, ordered_map
-from skcrbm.utils.validation import check_count, check_sample_weight
+from skcrbm.utils.options import Integer
+from skcrbm.utils.validation import check_sample_weight
 
 # If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 
-class GraphCRF(CallbackSupportMixin, BaseEstimator):
+class GraphCRF(CallbackSupportMixin, GraphAnswers):
     """Conditional random field over graphs: predicts a class for each node of a graph.
 
     The model is ``p(y | x, z) = exp F(x, z, y) / Z(x, z)`` with
@@ -78,15 +78,16 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
     alpha : float or "auto", default="auto"
         Strength of the penalty: the objective is the mean loss of a graph plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
-        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the graphs; with
-        fewer than five graphs it is 0.01.
+        `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
+        randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
         Learning rule: "mle", maximum likelihood with the probabilities of `inference`, which sums
-        over missing labels; or "pseudo_likelihood", which needs no inference in training, but
-        complete labels.
+        over missing labels; "pseudo_likelihood", which needs no inference in training, but
+        complete labels; or "max_margin", the structured hinge loss, which needs complete labels and
+        an L2 penalty, and gives no probabilities (see `MaxMargin`).
     inference : str or object, default="sum_product"
         Inference method of training and prediction: "sum_product", which is exact on forests;
         "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
@@ -95,11 +96,13 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
     directed : bool, default=False
         If True, the first and the second node of an edge play different parts, and the matrices of
         pairs may be asymmetric. If False, they are symmetric.
-    solver : str or object, default="lbfgs"
-        Solver: "lbfgs", or a stochastic solver, which takes steps on mini-batches of graphs:
-        "adam", "sgd", "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
+    solver : str or object, default="auto"
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
+        solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object such as
+        ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS, or of epochs of a stochastic solver.
+        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
+        stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out graphs and keeps the epoch with the best
         validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
@@ -135,9 +138,15 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
     alpha_ : float
         Penalty of the fit.
     loss_curve_, convergence_curve_ : list of float
-        Objective and share of graphs whose inference converged, for each iteration or epoch.
+        Objective and share of graphs whose inference converged, for each iteration or epoch. In
+        max-margin training it is the share of graphs whose search has proven its labels.
+    objective_, duality_gap_ : float
+        Objective of the model after "frank_wolfe", and its distance to a lower bound of the
+        objective of all models.
+    certified_ : bool
+        True if all searches of "frank_wolfe" are exact, so that `duality_gap_` is true.
     n_iter_ : int
-        Number of iterations or epochs.
+        Number of iterations, passes or epochs.
     n_features_in_ : int
         Number of features of a node.
     feature_names_in_ : ndarray of str
@@ -163,10 +172,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
 
     convergence_curve_: list[float]
     _progress: Any
-    _model: GraphModel
-    _rows: GraphRows
-    _state = ("_model", "_rows", "_progress", "_rng")
-    _prediction_parameters = ("decode", "n_jobs")
+    _state = ("_model", "_rows", "_progress", "_rng", "_hinge")
 
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -176,7 +182,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
             methods_for(CategoricalGraphEnergy, Likelihood.conditional_answers)
         ),
         "directed": ["boolean"],
-        "solver": solver_constraint(),
+        "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
         "max_iter": [Integer(1)],
         "early_stopping": stopping_constraint(auto=False),
         "features": [StrOptions({"observed", "all"})],
@@ -195,7 +201,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         learning: str | LearningRule = "mle",
         inference: str | InferenceMethod = "sum_product",
         directed: bool = False,
-        solver: str | Solver = "lbfgs",
+        solver: str | Solver = "auto",
         max_iter: int = 300,
         early_stopping: bool | LossPlateau = False,
         features: str = "observed",
@@ -259,13 +265,18 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         Warns
         -----
         ConvergenceWarning
-            If inference converged for less than 90 % of the graphs in the last iteration.
+            If inference converged for less than 90 % of the graphs in the last iteration, or if
+            "frank_wolfe" did not reach its tolerance or does not certify its gap.
         """
         resume = self.warm_start and hasattr(self, "classes_")
         if not resume:
             forget(self, self._state)
         graphs = self._training_graphs(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
+        if isinstance(structured_solver(self), FrankWolfe):
+            model, objective = self._problem(graphs, resume)
+            fit_by_frank_wolfe(self, model, graphs, objective, rng, (X, y, sample_weight))
+            return self
         plan, alpha = self._plan(graphs, rng, resume)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         fitted = fit(
@@ -277,7 +288,8 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
         )
         vars(self).update(self._model_attributes(fitted.model, alpha))
         vars(self).update({**fitted.attributes, "_rng": rng})
-        warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
+        if not self._hinge:
+            warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
         callbacks.end()
         return self
 
@@ -348,7 +360,13 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
 
     def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
         """Return the `Plan` of a fit, and alpha."""
+        model, objective = self._problem(graphs, resume, partial)
+        return structured_plan(self, model, graphs, objective, rng, resume, partial)
+
+    def _problem(self, graphs, resume, partial=False) -> tuple[GraphModel, Any]:
+        """Return the model from which a fit starts, and its objective."""
         rule = resolve_rule(self.learning, "graph")
+        self._hinge = check_hinge(self)
         require_labels_of(rule, graphs.path)
         model = self._model if resume else self._first_model(graphs, partial)
         if model.directed != self.directed:
@@ -357,8 +375,7 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
                 f"directed={model.directed}; set warm_start=False to start again"
             )
         trained = True, True, True, bool(graphs.arrays.Z.shape[1])
-        objective = rule.graph(trained, self._method(), self.n_jobs)
-        return structured_plan(self, model, graphs, objective, rng, resume, partial)
+        return model, rule.graph(trained, self._method(), self.n_jobs)
 
     def _first_model(self, graphs, partial) -> GraphModel:
         """Return a model whose parameters are all 0, from which a first fit starts."""
@@ -383,195 +400,3 @@ class GraphCRF(CallbackSupportMixin, BaseEstimator):
             "pair_coef_": p.pair_coef,
             "alpha_": alpha,
         }
-
-    def _method(self) -> InferenceMethod:
-        return resolve_method(self.inference)
-
-    # ----------------------------------------------------------------------------- predictions
-
-    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
-        """Predict the labels of the nodes of graphs.
-
-        Parameters
-        ----------
-        X : list of graphs
-            Graphs, in the same form as in `fit`.
-        y_known : list of labels of graphs, default=None
-            Labels that are known beforehand, and None or NaN for the other labels, which are
-            predicted given the known labels.
-
-        Returns
-        -------
-        ndarray of object (n_graphs,)
-            Array of labels (n_nodes,) for each graph.
-        """
-        batch = self._given(X, y_known)
-        if self.decode == "marginal":
-            path = self._marginals(batch).argmax(axis=1)
-        else:
-            method = self._method() if self._method().name == "exact" else "max_product"
-
-            def best(piece):
-                found = infer(
-                    self._model.energy(piece), method, returns="map", clamp=_clamp(piece.path)
-                )
-                assert found.assignment is not None
-                return found.assignment[0]
-
-            path = self._by_nodes(batch, best, ()).astype(np.int64)
-        return split_rows(self.classes_[path], batch.start)
-
-    def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
-        """Return the probability of each class at each node, by the method `inference`.
-
-        Parameters
-        ----------
-        X, y_known
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of object (n_graphs,)
-            Array (n_nodes, n_classes) for each graph, with columns in the order of `classes_`.
-        """
-        batch = self._given(X, y_known)
-        return split_rows(self._marginals(batch), batch.start)
-
-    def sample(
-        self,
-        X: Iterable,
-        n_samples: int = 1,
-        y_known: Iterable | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> np.ndarray:
-        """Draw independent labels of each graph exactly, by variable elimination.
-
-        For graphs that are too wide, draw from `factor_graph` by ``sample(graph, "gibbs")`` of
-        `skcrbm.inference`.
-
-        Parameters
-        ----------
-        X, y_known
-            As in `predict`.
-        n_samples : int, default=1
-            Number of label vectors to draw for each graph.
-        random_state : int, RandomState or None, default=None
-            Seed of the draws.
-
-        Returns
-        -------
-        ndarray of object (n_graphs,)
-            Array of labels (n_samples, n_nodes) for each graph.
-        """
-        n_samples = check_count("n_samples", n_samples)
-        rng = check_random_state(random_state)
-        batch = self._given(X, y_known)
-        parts = np.empty(len(batch), object)
-        for c in range(len(batch)):
-            piece = batch.take(np.array([c]))
-            drawn = sample(
-                self._model.energy(piece),
-                "exact",
-                n_samples=n_samples,
-                clamp=_clamp(piece.path),
-                random_state=rng.randint(np.iinfo(np.int32).max),
-            )
-            parts[c] = self.classes_[drawn[0].astype(np.int64)]
-        return parts
-
-    def score_samples(self, X: Iterable, y: Iterable) -> np.ndarray:
-        """Return the log-likelihood (n_graphs,) of labels, as exact as the method `inference`.
-
-        Parameters
-        ----------
-        X : list of graphs
-        y : list of labels of graphs
-            Missing labels (None or NaN) are summed out.
-        """
-        batch = self._given(X, y, "y")
-
-        def log_likelihood(c):
-            piece = batch.take(np.array([c]))
-            energy = self._model.energy(piece)
-
-            def log_z(clamp):
-                found = infer(energy, self._method(), returns="log_partition", clamp=clamp)
-                assert found.log_partition is not None
-                return float(found.log_partition[0])
-
-            if (piece.path == MISSING).any():
-                return log_z(evidence_of(piece.path)) - log_z(None)
-            return float(energy.score(piece.path[None])[0]) - log_z(None)
-
-        with one_blas_thread():
-            return np.array(list(ordered_map(log_likelihood, range(len(batch)), self.n_jobs)))
-
-    def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of correctly predicted labels, over all nodes with observed labels.
-
-        Parameters
-        ----------
-        X : list of graphs
-        y : list of labels of graphs
-        sample_weight : array-like of shape (n_graphs,), default=None
-            Weights of the graphs.
-        """
-        batch = self._given(X, y, "y")
-        return share_of_right_labels(self, batch, X, sample_weight)
-
-    def factor_graph(self, graph: Any) -> FactorGraphEnergy:
-        """Return the distribution of the labels of one graph as a factor graph.
-
-        All queries of `skcrbm.inference.infer` work on it, for example a MAP search with bounds.
-
-        Parameters
-        ----------
-        graph : Graph or tuple
-            A single graph, in the same form as in `fit`.
-
-        Returns
-        -------
-        FactorGraphEnergy
-            Factor graph whose variable i is the class of node i, as an index of `classes_`.
-        """
-        return self._model.energy(self._given([graph], None))
-
-    def _given(self, X, y_known, name="y_known") -> GraphBatch:
-        """Validate X and `y_known`, and return them as a batch.
-
-        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
-        """
-        check_is_fitted(self, "classes_")
-        check_parameters(self, (*self._prediction_parameters, "inference"))
-        arrays = self._rows.transform(X)
-        path = np.full(arrays.start[-1], MISSING)
-        if y_known is not None:
-            labels = flat_labels(y_known, arrays.start, name, GRAPH)
-            path = codes_of(labels, self.classes_, name)
-        return GraphBatch(arrays, path, np.ones(len(arrays.start) - 1))
-
-    def _marginals(self, batch):
-        """Return the probabilities (T, K) of the classes of all nodes."""
-
-        def answer(piece):
-            energy, clamp = self._model.energy(piece), _clamp(piece.path)
-            found = infer(energy, self._method(), returns="marginals", clamp=clamp)
-            assert found.marginals is not None
-            return found.marginals[0]
-
-        return self._by_nodes(batch, answer, (len(self.classes_),))
-
-    def _by_nodes(self, batch, answer, shape):
-        """Split the batch into pieces, call ``answer(piece)``, and concatenate the results.
-
-        The result has the shape (T, *shape), with an entry for each of the T nodes of all graphs.
-        """
-        with one_blas_thread():
-            pieces = batch.pieces(self._model.n_entries)
-            found = list(ordered_map(answer, pieces, self.n_jobs))
-        return np.concatenate(found).reshape(-1, *shape)
-
-
-def _clamp(path):
-    """Return the argument `clamp` of `infer` for known labels `path`, or None if none is known."""
-    return evidence_of(path) if (path != MISSING).any() else None

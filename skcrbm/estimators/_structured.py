@@ -6,12 +6,17 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.learning.data import Design
 from skcrbm.learning.fit import Plan
+from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, dual_blocks, fit_frank_wolfe
+from skcrbm.learning.large_margin.structured_hinge import HingeObjective
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import (
+    GRADIENT_SOLVERS,
     LBFGS,
+    FrankWolfe,
     refuse_held_out_rows,
     resolve_solver,
     resolve_stopping,
@@ -19,21 +24,35 @@ from skcrbm.learning.solvers import (
 from skcrbm.learning.structured import (
     StructureSource,
     choose_alpha,
+    gradient_path,
     structured_penalty,
 )
 from skcrbm.targets.sequences import MISSING, codes_of, flatten
 from skcrbm.utils.columns import warn_of_scales
-from skcrbm.utils.options import is_auto
+from skcrbm.utils.fitting import EpochCallbacks, pass_hooks, warn_of_early_end
+from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.validation import check_sample_weight
+from skcrbm.utils.warnings import warn_user
+
+#: Names of the solvers of `ChainCRF` and `GraphCRF`.
+STRUCTURED_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe")
 
 # Value of alpha="auto" in `partial_fit`, or if there are too few sequences or graphs for a search.
 _PLAIN_ALPHA = 0.01
+_NO_MARGINALS = (
+    "decode='marginal' needs probabilities, which learning='max_margin' does not learn; set "
+    "decode='map' or learning='mle'"
+)
 # Advice that the warning about columns with different scales gives.
 _SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
 # The search for alpha="auto" holds out the share _HELD_OUT of the sequences or graphs. With fewer
 # than _LEAST_ROWS of them there is no search. With more than _MOST_ROWS, a random sample of this
 # size is used, because the best penalty on the sum of all losses hardly depends on their number.
 _HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
+# In the search for alpha="auto", block-coordinate Frank-Wolfe makes at most _PATH_PASSES passes for
+# each penalty, and stops at a relative duality gap of _PATH_TOL. A penalty is too weak if the gap
+# is then above _PATH_LIMIT, because the final fit would not converge either.
+_PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 
 def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
@@ -48,11 +67,77 @@ def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
 def require_stochastic(estimator: Any, rows: str) -> None:
     """Raise a ValueError if `partial_fit` cannot use the solver; `rows` names the rows."""
     refuse_held_out_rows(estimator.early_stopping)
-    if isinstance(resolve_solver(estimator.solver), LBFGS):
+    solver = structured_solver(estimator)
+    if not solver.stochastic:
         raise ValueError(
-            "partial_fit needs a stochastic solver, for example solver='adam'; 'lbfgs' needs all "
-            f"{rows} at once"
+            f"partial_fit needs a stochastic solver, for example solver='adam'; {solver.name!r} "
+            f"needs all {rows} at once"
         )
+
+
+def structured_solver(estimator: Any) -> Any:
+    """Return the solver of an estimator; raise a ValueError if its rule needs another solver.
+
+    "auto" stands for "frank_wolfe" in max-margin learning, else for "lbfgs".
+    """
+    learning = option_name(getattr(estimator, "learning", "mle"))
+    margin = learning == "max_margin"
+    if is_auto(estimator.solver):
+        return FrankWolfe() if margin else LBFGS()
+    solver = resolve_solver(estimator.solver, STRUCTURED_SOLVERS)
+    if margin and isinstance(solver, LBFGS):
+        raise ValueError(
+            "solver='lbfgs' needs a smooth loss; learning='max_margin' needs solver='frank_wolfe' "
+            "or a stochastic solver such as 'adam'"
+        )
+    if isinstance(solver, FrankWolfe) and not margin:
+        raise ValueError(
+            "solver='frank_wolfe' is for learning='max_margin' only; use solver='lbfgs' with "
+            f"learning={learning!r}"
+        )
+    return solver
+
+
+def has_probabilities(estimator: Any) -> bool:
+    """Return True if a model gives probabilities, for `available_if`.
+
+    An AttributeError is raised if the model is, or will be, trained for a large margin.
+    """
+    if getattr(estimator, "_hinge", option_name(estimator.learning) == "max_margin"):
+        raise AttributeError(
+            f"{type(estimator).__name__} gives no probabilities after learning='max_margin', whose "
+            "scores are meant for the choice of labels only; use learning='mle'"
+        )
+    return True
+
+
+def decodes_marginals(estimator: Any) -> bool:
+    """Return True if `predict` decodes probabilities of single labels.
+
+    A ValueError is raised if the model has been trained for a large margin.
+    """
+    if estimator.decode == "marginal" and estimator._hinge:
+        raise ValueError(_NO_MARGINALS)
+    return estimator.decode == "marginal"
+
+
+def check_hinge(estimator: Any) -> bool:
+    """Return True if an estimator is to be trained for a large margin.
+
+    A ValueError is raised if one of its options does not apply to this training. The attributes of
+    an earlier dual solution are deleted, because they will no longer be true.
+    """
+    for name in ("objective_", "duality_gap_", "certified_"):
+        vars(estimator).pop(name, None)
+    if option_name(estimator.learning) != "max_margin":
+        return False
+    if estimator.l1_ratio != 0:
+        raise ValueError(
+            f"learning='max_margin' needs l1_ratio=0, an L2 penalty; got {estimator.l1_ratio!r}"
+        )
+    if estimator.decode == "marginal":
+        raise ValueError(_NO_MARGINALS)
+    return True
 
 
 def share_of_right_labels(estimator: Any, batch: Any, X: Any, sample_weight: Any) -> float:
@@ -84,15 +169,8 @@ def structured_plan(
     True if training continues from `model`, which an earlier fit returned. `partial` is True in
     `partial_fit`.
     """
-    solver = resolve_solver(estimator.solver)
-    if not (resume or issparse(batch.X)):
-        weight = np.repeat(batch.weight, np.diff(batch.start))
-        warn_of_scales(batch.X, weight, type(estimator).__name__, partial, _SCALE)
-    alpha: Any = estimator.alpha
-    if is_auto(alpha):
-        alpha = getattr(estimator, "alpha_", None)
-        if alpha is None:
-            alpha = _search_alpha(model, batch, objective, estimator.l1_ratio, rng, partial)
+    solver = structured_solver(estimator)
+    alpha = _chosen_alpha(estimator, model, batch, objective, rng, resume, partial)
     stochastic: dict[str, Any] = {}
     if solver.stochastic:
         trained = (float(used) for used in objective.trained)
@@ -112,13 +190,28 @@ def structured_plan(
         design=Design(np.empty((0, 0))),
         rows=StructureSource(batch),
         objective=objective,
-        penalty=structured_penalty(model.params, alpha, estimator.l1_ratio),
+        penalty=structured_penalty(
+            model.params, alpha, estimator.l1_ratio, objective.penalises_intercept
+        ),
         solver=solver,
         max_iter=estimator.max_iter,
         verbose=int(estimator.verbose),
         **stochastic,
     )
     return plan, float(alpha)
+
+
+def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False) -> Any:
+    """Return the penalty of a fit, and warn if the columns of X have different scales."""
+    if not (resume or issparse(batch.X)):
+        weight = np.repeat(batch.weight, np.diff(batch.start))
+        warn_of_scales(batch.X, weight, type(estimator).__name__, partial, _SCALE)
+    if not is_auto(estimator.alpha):
+        return estimator.alpha
+    alpha = getattr(estimator, "alpha_", None)
+    if alpha is None:
+        alpha = _search_alpha(model, batch, objective, estimator.l1_ratio, rng, partial)
+    return alpha
 
 
 def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
@@ -131,8 +224,98 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     if len(some) > _MOST_ROWS:
         some = some.take(np.sort(rng.permutation(len(some))[:_MOST_ROWS]))
     rest, held_out = StructureSource(some).split(_HELD_OUT, rng)
-    total = choose_alpha(model, rest.all, held_out, objective, l1_ratio)
-    return total / batch.weight.sum()
+    if isinstance(objective, HingeObjective):
+        train = _margin_path(model, rest.all, objective, rng)
+    else:
+        train = gradient_path(model, rest.all, objective, l1_ratio)
+
+    def score(found):
+        return -np.inf if found is None else objective.score(found, held_out, 0)
+
+    return choose_alpha(train, score) / batch.weight.sum()
+
+
+def _margin_path(model, rest, objective, rng):
+    """Return the function `train` of `choose_alpha` for max-margin learning.
+
+    It returns None if the penalty is too weak.
+    """
+    blocks = dual_blocks(model, rest, objective, 1.0)
+
+    def train(total):
+        blocks.rescale(total)
+        found = fit_frank_wolfe(blocks, tol=_PATH_TOL, max_iter=_PATH_PASSES, rng=rng)
+        if found.reason == "interrupted":
+            raise KeyboardInterrupt
+        solved = found.gap <= _PATH_LIMIT * found.objective
+        return model._replace(params=found.params) if solved else None
+
+    return train
+
+
+# --------------------------------------------------------------------- dual solvers
+
+
+def fit_by_frank_wolfe(
+    estimator: Any, model: Any, batch: Any, objective: Any, rng: np.random.RandomState, data: tuple
+) -> None:
+    """Train an estimator for a large margin in the dual problem, and set its attributes.
+
+    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks.
+    """
+    if estimator.warm_start:
+        raise ValueError(
+            "solver='frank_wolfe' starts from dual variables, not from earlier parameters; set "
+            "warm_start=False, or use a stochastic solver such as 'adam'"
+        )
+    if estimator.early_stopping is not False:
+        raise ValueError(
+            "early_stopping is for stochastic solvers; set early_stopping=False with "
+            "solver='frank_wolfe'"
+        )
+    tol = structured_solver(estimator).tol
+    alpha = float(_chosen_alpha(estimator, model, batch, objective, rng, False))
+    if alpha == 0:
+        raise ValueError("alpha must be positive with solver='frank_wolfe'; got 0")
+
+    def attributes(fitted: FrankWolfeFit) -> dict[str, Any]:
+        return {
+            **estimator._model_attributes(model._replace(params=fitted.params), alpha),
+            "objective_": fitted.objective,
+            "duality_gap_": fitted.gap,
+            "certified_": fitted.proven == 1.0,
+            "loss_curve_": list(fitted.losses),
+            "n_iter_": fitted.n_iter,
+            "_progress": None,  # a stochastic solver may continue from the parameters alone
+        }
+
+    blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
+    X, y, sample_weight = data
+    callbacks = EpochCallbacks(estimator, estimator.max_iter, X, y, sample_weight, "pass")
+    with pass_hooks(estimator, "pass", callbacks, attributes, _loss_and_gap) as hooks:
+        fitted = fit_frank_wolfe(blocks, tol=tol, max_iter=estimator.max_iter, rng=rng, **hooks)
+    vars(estimator).update({**attributes(fitted), "_rng": rng})
+    _warn_of_gap(fitted, estimator.max_iter, tol)
+    callbacks.end()
+
+
+def _loss_and_gap(loss, gap):
+    return f"loss {loss:.4f}  gap {gap:.1e}"
+
+
+def _warn_of_gap(fitted, max_iter, tol):
+    """Warn if training ended early, or if searches did not prove that their labels are best."""
+    share = fitted.gap / fitted.objective if fitted.objective > 0 else 0.0
+    state = f"a relative duality gap of {share:.1e} (tol={tol:g})"
+    advice = "Raise alpha, tol of FrankWolfe, or max_iter."
+    warn_of_early_end(fitted, "pass", "passes", max_iter, state, advice)
+    if fitted.proven < 1:
+        warn_user(
+            f"The duality gap is not certified: for {1 - fitted.proven:.0%} of the graphs "
+            "max-product has not proven that its labels violate the margin most. objective_ and "
+            "duality_gap_ use the labels found. inference='exact' is exact if a graph is narrow.",
+            ConvergenceWarning,
+        )
 
 
 def _mean_square(batch):

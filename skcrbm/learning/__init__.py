@@ -5,6 +5,7 @@ the package, an estimator describes its training in a `Plan` and passes the plan
 `fit.py`. Large margin machines need no plan: `large_margin/` has solvers for their dual problems.
 """
 
+from skcrbm.learning.large_margin.max_margin import MaxMargin
 from skcrbm.learning.rules import (
     BPChainLearning,
     BPLearning,
@@ -21,6 +22,7 @@ from skcrbm.learning.solvers import (
     Adam,
     AveragedSGD,
     EarlyStopping,
+    FrankWolfe,
     LossPlateau,
 )
 from skcrbm.learning.truncated import AnalyticGradient, Backpropagation
@@ -35,9 +37,11 @@ __all__ = [
     "CDPercLoss",
     "ContrastiveDivergence",
     "EarlyStopping",
+    "FrankWolfe",
     "LBFGS",
     "Likelihood",
     "LossPlateau",
+    "MaxMargin",
     "PMPLearning",
     "PersistentContrastiveDivergence",
     "PseudoLikelihood",

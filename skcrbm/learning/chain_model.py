@@ -102,12 +102,12 @@ class PackedColumns(NamedTuple):
     def products(self, X: Any, coef: np.ndarray) -> np.ndarray:
         """Return the products (T, K) of the rows of the CSR matrix X with the coefficients."""
         scores = np.zeros((X.shape[0], self.n_outputs))
-        add_features(*_csr(X), self.packed, coef, self._rows(), scores)
+        add_features(*csr_arrays(X), self.packed, coef, self._rows(), scores)
         return scores
 
     def add_sums(self, X: Any, values: np.ndarray, gradient: np.ndarray) -> None:
         """Add the stored entries of ``X.T @ values``, with `values` (T, K), to `gradient`."""
-        add_feature_sums(*_csr(X), self.packed, values, self._rows(), gradient)
+        add_feature_sums(*csr_arrays(X), self.packed, values, self._rows(), gradient)
 
     def matrix(self, coef: np.ndarray) -> csr_matrix:
         """Return the coefficients as a CSR matrix (K, D)."""
@@ -125,7 +125,7 @@ def _packed(first, labels, n_outputs):
     return Packed(first, labels, dense)
 
 
-def _csr(X):
+def csr_arrays(X):
     """Return the arrays of a CSR matrix in the types for which the kernels are compiled."""
     X = X if issparse(X) else csr_matrix(X)
     data = X.data.astype(np.float64, copy=False)

@@ -80,7 +80,7 @@ class ChainLikelihood(StructuredObjective):
             losses = found.log_z - observed.log_z
         else:
             losses = found.log_z - path_log_weights(energies, piece.path)
-            subtract_path(piece, states, pairs)
+            add_path(piece.start, piece.path, -piece.weight, states, pairs)
         return Residuals(float(losses @ piece.weight), states, pairs)
 
     def score(self, model, batch: Any, epoch):
@@ -112,18 +112,20 @@ def clamped(energies, path):
     return energies._replace(scores=scores)
 
 
-def subtract_path(piece: SequenceBatch, states: np.ndarray, pairs: np.ndarray) -> None:
-    """Subtract the observed states and pairs of a path from `states` and `pairs`, in place.
+def add_path(
+    start: np.ndarray, path: np.ndarray, factor: np.ndarray, states: np.ndarray, pairs: np.ndarray
+) -> None:
+    """Add the states and pairs of the path of each chain, times its factor, in place.
 
-    Each state and each pair counts with the weight of its sequence.
+    `path` (T,) holds the states of all chains, and `factor` (n,) a number for each chain.
     """
-    weight = np.repeat(piece.weight, np.diff(piece.start))
-    states[np.arange(len(piece.path)), piece.path] -= weight
-    inner = np.ones(len(piece.path), bool)
-    inner[piece.start[:-1]] = False
+    weight = np.repeat(factor, np.diff(start))
+    states[np.arange(len(path)), path] += weight
+    inner = np.ones(len(path), bool)
+    inner[start[:-1]] = False
     later = np.flatnonzero(inner)
     table = np.zeros(len(later), int) if len(pairs) == 1 else later
-    np.subtract.at(pairs, (table, piece.path[later - 1], piece.path[later]), weight[later])
+    np.add.at(pairs, (table, path[later - 1], path[later]), weight[later])
 
 
 def log_likelihoods(model: ChainModel, batch: SequenceBatch, n_jobs: int | None) -> np.ndarray:

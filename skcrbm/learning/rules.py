@@ -37,8 +37,7 @@ Kind = Literal["conditional", "density", "layered", "chain", "graph"]
 
 # Default number of states that are drawn from a density in each step.
 _N_STATES = 100
-# Default number of max-product sweeps with which PMP learning draws a sample of a conditional
-# model.
+# Default number of max-product sweeps for a sample of a conditional model in PMP learning.
 _MAX_PRODUCT_SWEEPS = 50
 
 
@@ -547,6 +546,7 @@ LEARNING_RULES = Registry(
     {
         "mle": "skcrbm.learning.rules:Likelihood",
         "pseudo_likelihood": "skcrbm.learning.rules:PseudoLikelihood",
+        "max_margin": "skcrbm.learning.large_margin.max_margin:MaxMargin",
         "cd": "skcrbm.learning.rules:ContrastiveDivergence",
         "pcd": "skcrbm.learning.rules:PersistentContrastiveDivergence",
         "cd_percloss": "skcrbm.learning.rules:CDPercLoss",
@@ -564,8 +564,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "conditional": ("mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
     "layered": ("backprop", "analytic"),
-    "chain": ("mle", "pseudo_likelihood"),
-    "graph": ("mle", "pseudo_likelihood"),
+    "chain": ("mle", "pseudo_likelihood", "max_margin"),
+    "graph": ("mle", "pseudo_likelihood", "max_margin"),
 }
 
 

@@ -258,6 +258,42 @@ class AveragedSGD(StochasticSolver):
         return _AVERAGED_RATE / max(1 + scale.mean_square, 4 * scale.curvature)
 
 
+class FrankWolfe(Solver):
+    """Block-coordinate Frank-Wolfe for max-margin learning of chains and graphs [1]_.
+
+    A pass visits all examples in random order. A visit finds the labels of an example that violate
+    the margin most, and makes an exact line search in the dual problem towards them, from the
+    labels that violate the margin least (a pairwise step [2]_). So there is no step size.
+
+    Parameters
+    ----------
+    tol : float, default=0.01
+        Training stops when the duality gap is at most `tol` times the objective. The gap is
+        computed in a pass over all examples with fixed weights, and is true if all searches are
+        exact.
+
+    References
+    ----------
+    .. [1] Lacoste-Julien, Jaggi, Schmidt and Pletscher (2013). Block-coordinate Frank-Wolfe
+       optimization for structural SVMs. ICML.
+    .. [2] Osokin, Alayrac, Lukasewitz, Dokania and Lacoste-Julien (2016). Minding the gaps for
+       block Frank-Wolfe optimization of structured SVMs. ICML.
+
+    Examples
+    --------
+    >>> from skcrbm import ChainCRF
+    >>> from skcrbm.learning import FrankWolfe
+    >>> model = ChainCRF(learning="max_margin", solver=FrankWolfe(tol=1e-4))
+    """
+
+    name = "frank_wolfe"
+    stochastic = False
+    _parameter_constraints: ClassVar = {"tol": [Interval(Real, 0, None, closed="neither")]}
+
+    def __init__(self, tol: float = 0.01):
+        self.tol = tol
+
+
 #: Solvers by the name that `solver=` takes.
 SOLVERS = Registry(
     "solver",
@@ -266,17 +302,20 @@ SOLVERS = Registry(
         "asgd": "skcrbm.learning.solvers:AveragedSGD",
         "adam": "skcrbm.learning.solvers:Adam",
         "sgd": "skcrbm.learning.solvers:SGD",
+        "frank_wolfe": "skcrbm.learning.solvers:FrankWolfe",
     },
 )
 STOCHASTIC_SOLVERS = ("asgd", "adam", "sgd")
+#: Solvers that follow gradients. "frank_wolfe" solves a dual problem.
+GRADIENT_SOLVERS = ("lbfgs", *STOCHASTIC_SOLVERS)
 
 
-def resolve_solver(solver: str | Solver, names=tuple(SOLVERS)) -> Any:
+def resolve_solver(solver: str | Solver, names=GRADIENT_SOLVERS) -> Any:
     """Return the solver that a name stands for, or the given object, with its options checked."""
     return resolve_options(solver, SOLVERS, Solver, "solver", names)
 
 
-def solver_constraint(names=tuple(SOLVERS), *, auto: bool = False) -> list:
+def solver_constraint(names=GRADIENT_SOLVERS, *, auto: bool = False) -> list:
     """Return the constraint of a hyperparameter that accepts the solvers `names`."""
     kinds = tuple(SOLVERS.get(name) for name in names)
     return options_constraint(names, kinds, "Adam(learning_rate=0.01)", auto=auto)

@@ -7,9 +7,9 @@ like all other objectives: L-BFGS takes all rows at once, and stochastic solvers
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -123,6 +123,8 @@ class StructuredObjective(Objective):
     """
 
     share = SHARE
+    #: True if the penalty includes the array `intercept`.
+    penalises_intercept: ClassVar[bool] = False
 
     def __init__(self, trained: tuple[bool, ...], n_jobs: int | None = None):
         self.trained = trained
@@ -160,44 +162,57 @@ class StructuredObjective(Objective):
 # -------------------------------------------------------------------------------- the penalty
 
 
-def structured_penalty(params: Any, alpha: float, l1_ratio: float) -> L2:
-    """Return the penalty of all arrays of `params`, a named tuple, other than `intercept`."""
+def structured_penalty(
+    params: Any, alpha: float, l1_ratio: float, with_intercept: bool = False
+) -> L2:
+    """Return the penalty of all arrays of `params`, a named tuple.
+
+    The array `intercept` has no penalty unless `with_intercept` is True.
+    """
 
     def factors(factor):
-        return type(params)(*([factor] * len(params)))._replace(intercept=0.0)
+        found = type(params)(*([factor] * len(params)))
+        return found if with_intercept else found._replace(intercept=0.0)
 
     if l1_ratio == 0:
         return L2(factors(alpha))
     return ElasticNet(factors(alpha * (1 - l1_ratio)), factors(alpha * l1_ratio))
 
 
-def choose_alpha(
-    model: Any,
-    rest: Any,
-    held_out: Any,
-    objective: Objective,
-    l1_ratio: float,
-) -> float:
+def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -> float:
     """Return the penalty factor (for summed losses) with the best score on held-out rows.
 
-    `rest` and `held_out` are batches. The strongest penalty is tried first. Each fit starts from
-    the parameters of the previous fit. The search ends when weaker penalties are no better (see
-    `_PATIENCE`).
+    ``train(total)`` returns a model for a penalty factor, and ``score(model)`` its score. The
+    strongest penalty is tried first, so that each fit can start from the fit before. The search
+    ends when weaker penalties are worse (see `_PATIENCE`).
     """
-    weight = float(rest.weight.sum())
     best, best_score, worse = _TOTALS[0], -np.inf, 0
     for total in _TOTALS:
-        penalty = structured_penalty(model.params, total / weight, l1_ratio)
-        steps = descend(model, rest, objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
-        for function, minimizer, _ in steps:
-            reached = function, minimizer
-        function, minimizer = reached
-        model = model._replace(params=function.coordinates.params(minimizer.x))
-        score = objective.score(model, held_out, 0)  # pyright: ignore[reportArgumentType]
-        if score > best_score:
-            best, best_score, worse = total, score, 0
-        else:
+        found = score(train(total))
+        if found > best_score:
+            best, best_score, worse = total, found, 0
+        elif found != best_score or np.isinf(found):
             worse += 1
             if worse == _PATIENCE:
                 break
     return best
+
+
+def gradient_path(model: Any, rest: Any, objective: Objective, l1_ratio: float) -> Callable:
+    """Return the function `train` of `choose_alpha` for objectives that L-BFGS can minimise.
+
+    `rest` is the batch of training rows.
+    """
+    weight = float(rest.weight.sum())
+    last = [model]
+
+    def train(total):
+        penalty = structured_penalty(model.params, total / weight, l1_ratio)
+        steps = descend(last[0], rest, objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
+        for function, minimizer, _ in steps:
+            reached = function, minimizer
+        function, minimizer = reached
+        last[0] = model._replace(params=function.coordinates.params(minimizer.x))
+        return last[0]
+
+    return train

@@ -1,0 +1,363 @@
+"""Base class of `GraphCRF`, with the methods that use a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.estimators._chain_answers import TopPaths
+from skcrbm.estimators._structured import (
+    decodes_marginals,
+    has_probabilities,
+    share_of_right_labels,
+)
+from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.factor_graph.k_best import k_best_states
+from skcrbm.learning.graphs import GraphBatch, GraphModel, evidence_of
+from skcrbm.targets.graphs import GraphRows
+from skcrbm.targets.sequences import GRAPH, MISSING, codes_of, flat_labels, split_rows
+from skcrbm.utils.options import check_parameters
+from skcrbm.utils.parallel import one_blas_thread, ordered_map
+from skcrbm.utils.validation import check_count
+
+# Largest number of nodes that `predict_with_gap` visits in the search for the labels of a graph.
+_SEARCH_NODES = 1_000_000
+
+
+class GraphAnswers(BaseEstimator):
+    """Base class of `GraphCRF` with all methods of a fitted model.
+
+    A subclass sets `classes_`, `_model` and `_rows` in `fit`, and has the parameters `decode`,
+    `inference` and `n_jobs`.
+    """
+
+    classes_: np.ndarray
+    decode: str
+    inference: str | InferenceMethod
+    n_jobs: int | None
+    _hinge: bool
+    _model: GraphModel
+    _rows: GraphRows
+    _prediction_parameters = ("decode", "n_jobs")
+
+    def _method(self) -> InferenceMethod:
+        return resolve_method(self.inference)
+
+    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Predict the labels of the nodes of graphs.
+
+        Parameters
+        ----------
+        X : list of graphs
+            Graphs, in the same form as in `fit`.
+        y_known : list of labels of graphs, default=None
+            Labels that are known beforehand, and None or NaN for the other labels, which are
+            predicted given the known labels.
+
+        Returns
+        -------
+        ndarray of object (n_graphs,)
+            Array of labels (n_nodes,) for each graph.
+        """
+        batch = self._given(X, y_known)
+        if decodes_marginals(self):
+            path = self._marginals(batch).argmax(axis=1)
+        else:
+            method = self._method() if self._method().name == "exact" else "max_product"
+
+            def best(piece):
+                found = infer(
+                    self._model.energy(piece), method, returns="map", clamp=_clamp(piece.path)
+                )
+                assert found.assignment is not None
+                return found.assignment[0]
+
+            path = self._by_nodes(batch, best, ()).astype(np.int64)
+        return split_rows(self.classes_[path], batch.start)
+
+    @available_if(has_probabilities)
+    def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Return the probability of each class at each node, by the method `inference`.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of object (n_graphs,)
+            Array (n_nodes, n_classes) for each graph, with columns in the order of `classes_`.
+        """
+        batch = self._given(X, y_known)
+        return split_rows(self._marginals(batch), batch.start)
+
+    def predict_topk(self, X: Iterable, k: int, y_known: Iterable | None = None) -> list[TopPaths]:
+        """Return the k best labels of each graph exactly, by variable elimination.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        k : int
+            Number of label vectors. Small graphs may have fewer of them; all are then returned.
+
+        Returns
+        -------
+        list of TopPaths
+            Named tuples with `labels` (k, n_nodes) and `log_proba` (k,), in decreasing order of
+            probability. `log_proba` is NaN after ``learning="max_margin"``.
+
+        Raises
+        ------
+        ValueError
+            If a graph is too wide for variable elimination.
+        """
+        k = check_count("k", k)
+        batch = self._given(X, y_known)
+
+        def answer(c):
+            piece = batch.take(np.array([c]))
+            energy, clamp = self._model.energy(piece), _clamp(piece.path)
+            try:
+                states, scores = k_best_states(
+                    energy if clamp is None else energy.condition(clamp), k
+                )
+            except ValueError as error:
+                raise ValueError(f"graph {c} is too wide for predict_topk: {error}") from None
+            labels = self.classes_[states]
+            if self._hinge:
+                return TopPaths(labels, np.full(len(scores), np.nan))
+            found = infer(energy, "exact", returns="log_partition", clamp=clamp)
+            assert found.log_partition is not None
+            return TopPaths(labels, scores - found.log_partition[0])
+
+        return self._by_graphs(batch, answer)
+
+    def predict_with_gap(
+        self,
+        X: Iterable,
+        y_known: Iterable | None = None,
+        search: InferenceMethod | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Search for the best labels of each graph, and bound how far they are from the optimum.
+
+        The share of graphs whose labels are proven to be optimal is ``(gap == 0).mean()``. The
+        search takes longer than `predict`, and may find better labels for graphs with cycles.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        search : MapSearch, default=None
+            Search with its limits, for example ``MapSearch(time_limit=1.0)`` for one second per
+            graph. The default visits at most a million nodes per graph.
+
+        Returns
+        -------
+        labels : ndarray of object (n_graphs,)
+            Array of labels (n_nodes,) for each graph.
+        objective : ndarray (n_graphs,)
+            Negative score of the labels.
+        gap : ndarray (n_graphs,)
+            Upper bound on the difference between `objective` and the smallest objective of any
+            labels; 0 if the labels are proven to be optimal.
+        """
+        if search is None:
+            search = MapSearch(max_nodes=_SEARCH_NODES, random_state=0)
+        elif not isinstance(search, MapSearch):
+            raise ValueError(f"search must be a MapSearch or None, got {search!r}")
+        batch = self._given(X, y_known)
+
+        def answer(c):
+            piece = batch.take(np.array([c]))
+            energy = self._model.energy(piece)
+            found = infer(energy, search, returns=("map", "map_bound"), clamp=_clamp(piece.path))
+            assert found.assignment is not None
+            score = energy.score(found.assignment)[0]
+            return self.classes_[found.assignment[0].astype(np.int64)], -score, found.gap[0]
+
+        labels, objective, gap = zip(*self._by_graphs(batch, answer))
+        parts = np.empty(len(labels), object)
+        parts[:] = labels
+        return parts, np.array(objective), np.array(gap)
+
+    @available_if(has_probabilities)
+    def check_convergence(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Return whether the inference of `predict_proba` converges, a bool for each graph.
+
+        Probabilities of graphs with cycles for which it does not converge may be far off. Methods
+        such as ``SumProduct(damping=0.5, max_iter=500)`` converge more often.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of bool (n_graphs,)
+        """
+        batch = self._given(X, y_known)
+
+        def answer(c):
+            piece = batch.take(np.array([c]))
+            energy, clamp = self._model.energy(piece), _clamp(piece.path)
+            return infer(energy, self._method(), returns="marginals", clamp=clamp).converged[0]
+
+        return np.array(self._by_graphs(batch, answer), bool)
+
+    @available_if(has_probabilities)
+    def sample(
+        self,
+        X: Iterable,
+        n_samples: int = 1,
+        y_known: Iterable | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
+        """Draw independent labels of each graph exactly, by variable elimination.
+
+        For graphs that are too wide, draw from `factor_graph` by ``sample(graph, "gibbs")`` of
+        `skcrbm.inference`.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        n_samples : int, default=1
+            Number of label vectors to draw for each graph.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of object (n_graphs,)
+            Array of labels (n_samples, n_nodes) for each graph.
+        """
+        n_samples = check_count("n_samples", n_samples)
+        rng = check_random_state(random_state)
+        batch = self._given(X, y_known)
+        parts = np.empty(len(batch), object)
+        for c in range(len(batch)):
+            piece = batch.take(np.array([c]))
+            drawn = sample(
+                self._model.energy(piece),
+                "exact",
+                n_samples=n_samples,
+                clamp=_clamp(piece.path),
+                random_state=rng.randint(np.iinfo(np.int32).max),
+            )
+            parts[c] = self.classes_[drawn[0].astype(np.int64)]
+        return parts
+
+    @available_if(has_probabilities)
+    def score_samples(self, X: Iterable, y: Iterable) -> np.ndarray:
+        """Return the log-likelihood (n_graphs,) of labels, as exact as the method `inference`.
+
+        Parameters
+        ----------
+        X : list of graphs
+        y : list of labels of graphs
+            Missing labels (None or NaN) are summed out.
+        """
+        batch = self._given(X, y, "y")
+
+        def log_likelihood(c):
+            piece = batch.take(np.array([c]))
+            energy = self._model.energy(piece)
+
+            def log_z(clamp):
+                found = infer(energy, self._method(), returns="log_partition", clamp=clamp)
+                assert found.log_partition is not None
+                return float(found.log_partition[0])
+
+            if (piece.path == MISSING).any():
+                return log_z(evidence_of(piece.path)) - log_z(None)
+            return float(energy.score(piece.path[None])[0]) - log_z(None)
+
+        with one_blas_thread():
+            return np.array(list(ordered_map(log_likelihood, range(len(batch)), self.n_jobs)))
+
+    def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of correctly predicted labels, over all nodes with observed labels.
+
+        Parameters
+        ----------
+        X : list of graphs
+        y : list of labels of graphs
+        sample_weight : array-like of shape (n_graphs,), default=None
+            Weights of the graphs.
+        """
+        batch = self._given(X, y, "y")
+        return share_of_right_labels(self, batch, X, sample_weight)
+
+    def factor_graph(self, graph: Any) -> FactorGraphEnergy:
+        """Return the distribution of the labels of one graph as a factor graph.
+
+        All queries of `skcrbm.inference.infer` work on it, for example a MAP search with bounds.
+
+        Parameters
+        ----------
+        graph : Graph or tuple
+            A single graph, in the same form as in `fit`.
+
+        Returns
+        -------
+        FactorGraphEnergy
+            Factor graph whose variable i is the class of node i, as an index of `classes_`.
+        """
+        return self._model.energy(self._given([graph], None))
+
+    def _given(self, X, y_known, name="y_known") -> GraphBatch:
+        """Validate X and `y_known`, and return them as a batch.
+
+        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
+        """
+        check_is_fitted(self, "classes_")
+        check_parameters(self, (*self._prediction_parameters, "inference"))
+        arrays = self._rows.transform(X)
+        path = np.full(arrays.start[-1], MISSING)
+        if y_known is not None:
+            labels = flat_labels(y_known, arrays.start, name, GRAPH)
+            path = codes_of(labels, self.classes_, name)
+        return GraphBatch(arrays, path, np.ones(len(arrays.start) - 1))
+
+    def _marginals(self, batch):
+        """Return the probabilities (T, K) of the classes of all nodes."""
+
+        def answer(piece):
+            energy, clamp = self._model.energy(piece), _clamp(piece.path)
+            found = infer(energy, self._method(), returns="marginals", clamp=clamp)
+            assert found.marginals is not None
+            return found.marginals[0]
+
+        return self._by_nodes(batch, answer, (len(self.classes_),))
+
+    def _by_graphs(self, batch, answer):
+        """Return a list of ``answer(c)`` for each graph c."""
+        with one_blas_thread():
+            return list(ordered_map(answer, range(len(batch)), self.n_jobs))
+
+    def _by_nodes(self, batch, answer, shape):
+        """Split the batch into pieces, call ``answer(piece)``, and concatenate the results.
+
+        The result has the shape (T, *shape), with an entry for each of the T nodes of all graphs.
+        """
+        with one_blas_thread():
+            pieces = batch.pieces(self._model.n_entries)
+            found = list(ordered_map(answer, pieces, self.n_jobs))
+        return np.concatenate(found).reshape(-1, *shape)
+
+
+def _clamp(path):
+    """Return the argument `clamp` of `infer` for known labels `path`, or None if none is known."""
+    return evidence_of(path) if (path != MISSING).any() else None

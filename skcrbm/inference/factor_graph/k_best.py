@@ -1,0 +1,101 @@
+"""Find the k best states of a factor graph by elimination of variables.
+
+Each entry of a table holds the k largest scores of its state in descending order, along the last
+axis, instead of the largest score alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.inference.base import ContradictionError
+from skcrbm.inference.factor_graph._elimination import make_plan
+from skcrbm.inference.factor_graph._exact import _Chunk, _Model
+from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES
+
+
+def k_best_states(
+    energy: FactorGraphEnergy, k: int, max_entries: int = MAX_ELIMINATED_ENTRIES
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k best states of a single model (k', n), and their scores (k',).
+
+    They are in descending order of the scores. k' is smaller than k if the model has fewer states
+    of positive weight.
+
+    Raises
+    ------
+    ValueError
+        If a table would have more than ``max_entries`` entries, each of which counts k times.
+    """
+    single = energy.graph.n_states == 1
+    held = ~energy.free[0] | single
+    plan = make_plan(energy.graph, held, max(1, max_entries // k))
+    model = _Model(energy, _Chunk(plan, np.arange(1)))
+    messages: dict[int, np.ndarray] = {}
+    back: list[tuple[list, np.ndarray]] = []
+    for i, bucket in enumerate(plan.buckets):
+        v, scope = bucket.scope[0], bucket.scope
+        total = np.zeros((*(plan.counts[u] for u in scope), 1))
+        total += _spread(model.sides[v, : plan.counts[v]], (v,), scope)
+        for f in bucket.factors:
+            total += _spread(model.tables[f], plan.axes[f], scope)
+        steps = []
+        for child in bucket.children:
+            message = _spread(messages.pop(child), plan.buckets[child].scope[1:], scope)
+            total, code = _best_sums(total, message, k)
+            steps.append((child, code))
+        several = np.moveaxis(total, 0, -2)
+        several = several.reshape(*several.shape[:-2], -1)
+        order = np.argsort(-several, axis=-1, kind="stable")[..., :k]
+        messages[i] = np.take_along_axis(several, order, axis=-1)
+        # The index of a score is its state, times the number of ranks, plus its rank.
+        back.append((steps, np.stack(np.divmod(order, total.shape[-1]))))
+    score, joined = model.offset, []
+    for root in [i for i, bucket in enumerate(plan.buckets) if bucket.parent < 0]:
+        score, code = _best_sums(score, messages.pop(root), k)
+        joined.append((root, code))
+    n_found = int(np.count_nonzero(score > -np.inf))
+    if n_found == 0:
+        raise ContradictionError(0)
+    states = np.repeat(model.values.T, n_found, axis=0)
+    for row, state in enumerate(states):
+        ranks: dict[int, int] = {}
+        _set_ranks(joined, (), row, ranks)
+        for i in reversed(range(len(plan.buckets))):
+            steps, choice = back[i]
+            scope = plan.buckets[i].scope
+            near = tuple(state[list(scope[1:])])
+            state[scope[0]], rank = choice[(slice(None), *near, ranks[i])]
+            _set_ranks(steps, (state[scope[0]], *near), rank, ranks)
+    return states[:, : energy.n_variables], score[:n_found]
+
+
+def _spread(table, own, axes):
+    """Return a view of a table with an axis for each variable in `axes`, and the last axis."""
+    sizes = dict(zip(own, table.shape))
+    return table.reshape(*(sizes.get(v, 1) for v in axes), table.shape[-1])
+
+
+def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
+    """Add two tables of ranked scores, and keep the k largest sums of each entry.
+
+    Return the sums in descending order, and for each of them the ranks of its two terms, as an
+    array (2, ..., k').
+    """
+    # The sum of ranks a and b cannot be among the k largest if (a + 1) (b + 1) > k, because all
+    # pairs of smaller ranks have larger sums.
+    a, b = np.indices((scores.shape[-1], message.shape[-1])).reshape(2, -1)
+    possible = (a + 1) * (b + 1) <= k
+    a, b = a[possible], b[possible]
+    sums = scores[..., a] + message[..., b]
+    order = np.argsort(-sums, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(sums, order, axis=-1), np.stack([a[order], b[order]])
+
+
+def _set_ranks(steps, place, rank, ranks):
+    """Set the ranks of children from the rank of a sum; `place` is the entry of the sum."""
+    for child, code in reversed(steps):
+        rank, ranks[child] = code[(slice(None), *place, rank)]

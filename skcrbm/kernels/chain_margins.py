@@ -1,0 +1,334 @@
+"""Max-margin learning of linear chains: visits of sequences by block-coordinate Frank-Wolfe.
+
+Sequences of different lengths lie one after the other, as in `chains.py`. Each sequence has a
+distribution over a few label sequences (atoms), its dual variables. A visit finds the labels that
+violate the margin most (Viterbi with the loss in the scores), and moves mass to them from the atom
+that violates the margin least. The size of the step maximises the dual problem.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import fill
+
+# A step is made if the violations of two label sequences differ by more than this share.
+_ROUNDING = 1e-12
+# Number of steps of a visit. After the first step, only known atoms receive mass.
+_STEPS = 3
+
+
+class Sequences(NamedTuple):
+    """Features and labels of n sequences with T positions, as a CSR matrix."""
+
+    start: np.ndarray  # (n + 1,) int64
+    data: np.ndarray  # float64
+    indices: np.ndarray  # int32
+    indptr: np.ndarray  # (T + 1,) int32
+    path: np.ndarray  # (T,) int64, observed states
+    weight: np.ndarray  # (n,)
+
+
+class Weights(NamedTuple):
+    """Parameters of a chain, which the kernel updates, and the layout of `coef`.
+
+    Column j of the features has the coefficients column[j] to column[j + 1] - 1, which belong to
+    the states label, in ascending order.
+    """
+
+    column: np.ndarray  # (D + 1,) int64
+    label: np.ndarray  # (P,) int32
+    coef: np.ndarray  # (P,)
+    intercept: np.ndarray  # (K,)
+    transition: np.ndarray  # (K, K)
+    first: np.ndarray  # (K,)
+    last: np.ndarray  # (K,)
+
+
+class Forbidden(NamedTuple):
+    """Log-weights that are -inf for forbidden transitions and states, else 0."""
+
+    pairs: np.ndarray  # (K, K)
+    first: np.ndarray  # (K,)
+    last: np.ndarray  # (K,)
+
+
+class Atoms(NamedTuple):
+    """Labels with dual variables; an atom of value 0 is free."""
+
+    path: np.ndarray  # (M, T) int32, M label sequences for each sequence
+    value: np.ndarray  # (n, M) dual variables
+    loss: np.ndarray  # (n, M) number of wrong labels
+
+
+@jit(fastmath={"contract"})
+def _set_scores(begin, end, sequences, weights, scores):
+    """Set the rows of scores (length, K) to the log-weights of the states of a sequence."""
+    for t in range(begin, end):
+        row = scores[t - begin]
+        for k in range(row.shape[0]):
+            row[k] = weights.intercept[k]
+        for e in range(sequences.indptr[t], sequences.indptr[t + 1]):
+            x = sequences.data[e]
+            j = sequences.indices[e]
+            for p in range(weights.column[j], weights.column[j + 1]):
+                row[weights.label[p]] += x * weights.coef[p]
+
+
+@jit
+def _keep_larger(row, value, i, best, argument):
+    """Replace best[j] by value + row[j] if that is larger, and argument[j] by i; all are (K,)."""
+    for j in range(np.uintp(best.shape[0])):
+        x = value + row[j]
+        larger = x > best[j]
+        argument[j] = i if larger else argument[j]
+        best[j] = x if larger else best[j]
+
+
+@jit
+def _worst_path(length, scores, matrix, first, last, observed, work, back, found):
+    """Find the states with the largest sum of log-weight and number of wrong states.
+
+    `observed` and `found` are (length,), `work` is (2, K), and `back` is (length, K). Return the
+    sum.
+    """
+    n_states = scores.shape[1]
+    best, previous = work[0], work[1]
+    for j in range(n_states):
+        best[j] = first[j] + scores[0, j] + (1.0 if j != observed[0] else 0.0)
+    for t in range(1, length):
+        for j in range(n_states):
+            previous[j] = best[j]
+            best[j] = -math.inf
+            back[t, j] = 0
+        for i in range(n_states):
+            _keep_larger(matrix[i], previous[i], i, best, back[t])
+        for j in range(n_states):
+            best[j] += scores[t, j] + (1.0 if j != observed[t] else 0.0)
+    value, state = -math.inf, 0
+    for j in range(n_states):
+        if best[j] + last[j] > value:
+            value = best[j] + last[j]
+            state = j
+    for t in range(length - 1, -1, -1):
+        found[t] = state
+        state = back[t, state]
+    return value
+
+
+@jit
+def _log_weight(length, scores, matrix, first, last, path):
+    total = first[path[0]] + last[path[length - 1]]
+    for t in range(length):
+        total += scores[t, path[t]]
+        if t > 0:
+            total += matrix[path[t - 1], path[t]]
+    return total
+
+
+@jit
+def _coefficient(weights, j, k):
+    """Return the index of the coefficient of column j and state k, or -1 if there is none."""
+    low = weights.column[j]
+    high = weights.column[j + 1]
+    if high - low == weights.intercept.shape[0]:
+        return low + k
+    while low < high:
+        middle = (low + high) // 2
+        if weights.label[middle] < k:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < weights.column[j + 1] and weights.label[low] == k else np.int64(-1)
+
+
+@jit
+def _add_difference(begin, end, sequences, weights, plus, minus, change, touched):
+    """Add the features of the states `plus`, minus the features of `minus`, to `change` (P,).
+
+    `touched` is filled with the indices of the changed entries, some of them repeatedly. Return how
+    many there are.
+    """
+    n = 0
+    for t in range(begin, end):
+        one = np.int64(plus[t - begin])
+        other = np.int64(minus[t - begin])
+        if one == other:
+            continue
+        for e in range(sequences.indptr[t], sequences.indptr[t + 1]):
+            j = sequences.indices[e]
+            p = _coefficient(weights, j, one)
+            if p >= 0:
+                change[p] += sequences.data[e]
+                touched[n] = p
+                n += 1
+            p = _coefficient(weights, j, other)
+            if p >= 0:
+                change[p] -= sequences.data[e]
+                touched[n] = p
+                n += 1
+    return n
+
+
+@jit
+def _add_counts(length, path, sign, states, pairs, first, last):
+    """Add the counts of states and pairs in a path, times `sign`, in place."""
+    for t in range(length):
+        states[path[t]] += sign
+        if t > 0:
+            pairs[path[t - 1], path[t]] += sign
+    first[path[0]] += sign
+    last[path[length - 1]] += sign
+
+
+@jit
+def _square(row):
+    total = 0.0
+    for k in range(row.shape[0]):
+        total += row[k] * row[k]
+    return total
+
+
+@jit
+def _move(row, factor, change):
+    """Add factor * change to row, and set change to 0; both are (K,)."""
+    for k in range(row.shape[0]):
+        row[k] += factor * change[k]
+        change[k] = 0.0
+
+
+@jit
+def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses, gaps):
+    """Visit sequences in the given order; return the number of sequences without a free atom.
+
+    Parameters
+    ----------
+    order : ndarray of int64
+        Indices of the sequences to visit.
+    total : float
+        Factor of the penalty times the sum of the weights of all sequences.
+    own : bool
+        True if `intercept`, `first` and `last` are trained.
+    sequences, weights, forbidden, atoms
+        `weights` and `atoms` are changed in place.
+    losses, gaps : ndarray (n,)
+        The entries of visited sequences are set to the largest violation, and to its difference to
+        the expected violation, at the time of the visit.
+    """
+    n_states = weights.intercept.shape[0]
+    start = sequences.start
+    longest, most = 0, 0
+    for c in range(start.shape[0] - 1):
+        longest = max(longest, start[c + 1] - start[c])
+        most = max(most, sequences.indptr[start[c + 1]] - sequences.indptr[start[c]])
+    scores = np.empty((longest, n_states))
+    work = np.empty((2, n_states))
+    back = np.zeros((longest, n_states), np.int64)
+    found = np.empty(longest, np.int64)
+    change = np.zeros(weights.coef.shape[0])
+    touched = np.empty(2 * most, np.int64)
+    kept = np.empty(2 * most)
+    pairs = np.zeros((n_states, n_states))
+    ends = np.zeros((3, n_states))
+    matrix = weights.transition + forbidden.pairs
+    first = weights.first + forbidden.first
+    last = weights.last + forbidden.last
+    n_full = 0
+    for c in order:
+        begin, end = start[c], start[c + 1]
+        length = end - begin
+        observed = sequences.path[begin:end]
+        best = -1
+        for step in range(_STEPS):
+            _set_scores(begin, end, sequences, weights, scores)
+            base = _log_weight(length, scores, matrix, first, last, observed)
+            if step == 0:
+                value = _worst_path(
+                    length, scores, matrix, first, last, observed, work, back, found
+                )
+                value -= base
+            # `worst` is the atom of the smallest violation, and `best` receives the mass.
+            expected, low, high = 0.0, math.inf, -math.inf
+            worst, same, free, other = -1, -1, -1, -1
+            for a in range(atoms.value.shape[1]):
+                if atoms.value[c, a] == 0.0 and a != best:
+                    if free < 0:
+                        free = a
+                    continue
+                path = atoms.path[a, begin:end]
+                violation = _log_weight(length, scores, matrix, first, last, path) - base
+                violation += atoms.loss[c, a]
+                expected += atoms.value[c, a] * violation
+                if atoms.value[c, a] > 0.0 and violation < low:
+                    low, worst = violation, a
+                if violation > high:
+                    high, other = violation, a
+                if step == 0:
+                    equal = True
+                    for t in range(length):
+                        if path[t] != found[t]:
+                            equal = False
+                            break
+                    if equal:
+                        same = a
+            if step == 0:
+                losses[c] = value
+                gaps[c] = value - expected
+                best = same if same >= 0 else free
+                if best < 0:  # no room for the labels found: use the best atom
+                    n_full += 1
+                    best = other
+                elif same < 0:
+                    wrong = 0
+                    for t in range(length):
+                        atoms.path[best, begin + t] = found[t]
+                        wrong += found[t] != observed[t]
+                    atoms.loss[c, best] = wrong
+                    high = value
+                else:
+                    high = value
+            else:
+                best = other
+            rise = high - low
+            if best == worst or rise <= _ROUNDING * (1.0 + abs(high) + abs(base)):
+                break
+            plus, minus = atoms.path[worst, begin:end], atoms.path[best, begin:end]
+            n = _add_difference(begin, end, sequences, weights, plus, minus, change, touched)
+            square = 0.0
+            for i in range(n):  # a repeated index has the change 0 at the second time
+                kept[i] = change[touched[i]]
+                change[touched[i]] = 0.0
+                square += kept[i] * kept[i]
+            _add_counts(length, plus, 1.0, ends[0], pairs, ends[1], ends[2])
+            _add_counts(length, minus, -1.0, ends[0], pairs, ends[1], ends[2])
+            if not own:
+                for k in range(3):
+                    fill(ends[k], 0.0)
+            for k in range(3):
+                square += _square(ends[k])
+            for k in range(n_states):
+                square += _square(pairs[k])
+            scale = sequences.weight[c] / total
+            size = atoms.value[c, worst]
+            if square > 0 and rise < size * scale * square:
+                size = rise / (scale * square)
+                atoms.value[c, worst] -= size
+            else:
+                atoms.value[c, worst] = 0.0
+            atoms.value[c, best] += size
+            factor = size * scale
+            for i in range(n):
+                weights.coef[touched[i]] += factor * kept[i]
+            for k in range(n_states):
+                _move(weights.transition[k], factor, pairs[k])
+                for j in range(n_states):
+                    matrix[k, j] = weights.transition[k, j] + forbidden.pairs[k, j]
+            _move(weights.intercept, factor, ends[0])
+            _move(weights.first, factor, ends[1])
+            _move(weights.last, factor, ends[2])
+            for k in range(n_states):
+                first[k] = weights.first[k] + forbidden.first[k]
+                last[k] = weights.last[k] + forbidden.last[k]
+    return n_full

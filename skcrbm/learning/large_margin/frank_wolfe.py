@@ -1,0 +1,399 @@
+"""Train chains and graphs for a large margin by block-coordinate Frank-Wolfe.
+
+The problem is to minimise ``1/W sum_i c_i H_i(w) + alpha/2 |w|^2``, where H_i is the structured
+hinge loss of example i, c_i is its weight, and W is the sum of all weights. Each example has a
+distribution over a few labels, its dual variables. The weights are
+
+``w = 1/(alpha W) sum_i c_i sum_v dual_i(v) [psi_i(y_i) - psi_i(v)]``
+
+with the feature sums psi. A visit of an example finds the labels that violate the margin most, and
+moves mass to them from the labels that violate the margin least (a pairwise step). The exact line
+search has a closed form.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skcrbm.kernels.chain_margins import Atoms, Forbidden, Sequences, Weights, visit_chains
+from skcrbm.learning.chain_model import ChainModel, DenseColumns, PackedColumns, csr_arrays
+from skcrbm.learning.chains import SequenceBatch
+from skcrbm.learning.large_margin.structured_hinge import HingeObjective, single_examples
+from skcrbm.utils.parallel import one_blas_thread, ordered_map
+
+# Number of passes between two computations of the duality gap, unless a pass finds that training
+# may have converged.
+_CHECK = 10
+# Number of steps for each graph after a search, which costs more than a step.
+_STEPS = 2
+# Number of labels for which each sequence has room at first, and at most.
+_ATOMS, _MOST_ATOMS = 8, 256
+# A step is made if the violations of two labels differ by more than this share.
+_ROUNDING = 1e-12
+
+
+class Visited(NamedTuple):
+    """Sums over the visits of a pass, each with the weights at the time of the visit."""
+
+    loss: float  # mean hinge loss of an example
+    gap: float  # mean difference of the hinge loss and its linear bound: estimated duality gap
+
+
+class FrankWolfeFit(NamedTuple):
+    """Result of `fit_frank_wolfe`."""
+
+    params: Any
+    objective: float  # objective of `params`, from the labels that the searches found
+    gap: float  # objective minus the dual objective
+    proven: float  # share of the examples for which the search has proven its labels
+    n_iter: int  # number of passes
+    losses: list[float]  # training loss of each pass, with the penalty
+    reason: str  # why training ended: "tol", "max_iter", "callback" or "interrupted"
+
+
+class DualBlocks(ABC):
+    """Base class of the dual variables of all examples, and the weights that follow from them.
+
+    `params` are the weights w in the form of ``model.params``. `total` is ``alpha W``.
+    """
+
+    def __init__(self, model: Any, batch: Any, objective: HingeObjective, total: float):
+        self.batch = batch
+        self.objective = objective
+        self.total = total
+        self.weight = float(batch.weight.sum())
+        self.model = model
+        self.params = type(model.params)(*map(np.zeros_like, model.params))
+
+    @property
+    def alpha(self) -> float:
+        """Factor of the penalty."""
+        return self.total / self.weight
+
+    @abstractmethod
+    def visit(self, rng: np.random.RandomState) -> Visited:
+        """Visit each example once, in random order."""
+
+    @abstractmethod
+    def labels(self) -> Any:
+        """Yield parts of the batch with labels (T,) and dual variables (n,) of each example."""
+
+    @abstractmethod
+    def dual_loss(self) -> float:
+        """Return ``sum_i c_i sum_v dual_i(v) D(v, y_i)``."""
+
+    def rescale(self, total: float) -> None:
+        """Change the penalty, and keep the dual variables."""
+        for part in self.params:
+            part *= self.total / total
+        self.total = total
+
+    def rebuild(self) -> None:
+        """Compute the weights from the dual variables, which removes rounding errors."""
+        params = type(self.params)(*map(np.zeros_like, self.params))
+        for piece, path, dual in self.labels():
+            factor = piece.weight * dual / self.total
+            states, pairs = self.objective.difference(self.model, piece, piece.path, path, factor)
+            self.model.add_gradient(piece, states, pairs, params)
+        for part, used in zip(params, self.objective.trained):
+            part *= used
+        for part, new in zip(self.params, params):
+            part[...] = new
+
+    def penalty(self, params: Any) -> float:
+        """Return the penalty of weights."""
+        return 0.5 * self.alpha * sum(float(np.vdot(part, part)) for part in params)
+
+    def primal(self, params: Any) -> tuple[float, float]:
+        """Return the objective of weights, and the share of examples with a proven search."""
+        model = self.model._replace(params=params)
+        pieces = self._pieces()
+
+        def part(p):
+            loss, _, proven = self.objective.losses(model, pieces[p])
+            if not proven:
+                loss = np.maximum(loss, self._known_losses(model, p))
+            return float(loss @ pieces[p].weight), len(pieces[p]) * proven
+
+        found = list(ordered_map(part, range(len(pieces)), self.objective.n_jobs))
+        loss, n_proven = (sum(column) for column in zip(*found))
+        return loss / self.weight + self.penalty(params), n_proven / len(self.batch)
+
+    def _pieces(self) -> list:
+        """Return the parts of the batch for which `primal` searches labels in one call."""
+        return self.batch.pieces(self.model.n_entries)
+
+    def _known_losses(self, model: Any, p: int) -> np.ndarray:
+        """Return the largest violation of the known labels, for each example of part p."""
+        return np.zeros(len(self._pieces()[p]))
+
+    def dual(self) -> float:
+        """Return the dual objective, a lower bound of the objective of all weights."""
+        return self.dual_loss() / self.weight - self.penalty(self.params)
+
+
+class Blocks(DualBlocks):
+    """Dual variables of any model, whose steps are computed with NumPy."""
+
+    def __init__(self, model, batch, objective, total):
+        super().__init__(model, batch, objective, total)
+        self.pieces = objective.visits(model, batch)
+        self.examples = [list(single_examples(piece)) for piece in self.pieces]
+        self.n_steps = _STEPS if max(map(len, self.examples)) > 1 else 1
+        # Labels (m, T) and dual variables (m,) of each example; the observed labels come first.
+        self.found = [[one.path[None] for one in group] for group in self.examples]
+        self.mass = [[np.ones(1) for _ in group] for group in self.examples]
+
+    def visit(self, rng):
+        """Visit the parts of the batch in random order, and the examples of a part as well."""
+        loss = gap = 0.0
+        for p in rng.permutation(len(self.pieces)):
+            piece = self.pieces[p]
+            _, path, _ = self.objective.losses(self._model(), piece)
+            for c in rng.permutation(len(piece)):
+                new = path[piece.start[c] : piece.start[c + 1]]
+                violated, expected = self._visit_one(p, c, new)
+                weight = float(piece.weight[c])
+                loss += weight * violated
+                gap += weight * (violated - expected)
+        return Visited(loss / self.weight, gap / self.weight)
+
+    def _pieces(self):
+        return self.pieces
+
+    def _known_losses(self, model, p):
+        examples = zip(self.examples[p], self.found[p])
+        return np.array([self._gains(model, one, labels).max() for one, labels in examples])
+
+    def _gains(self, model, one, labels):
+        """Return the violations (m,) of labels (m, T); the observed labels come first."""
+        scores = self.objective.scores_of(self.objective.energies(model, one), one, labels)
+        return (labels != one.path).sum(axis=1) + scores - scores[0]
+
+    def _model(self):
+        return self.model._replace(params=self.params)
+
+    def _visit_one(self, p, c, new):
+        """Make steps for an example; return the largest and the expected violation before."""
+        one = self.examples[p][c]
+        labels, mass = self.found[p][c], self.mass[p][c]
+        keep = mass > 0
+        keep[0] = True
+        labels, mass = labels[keep], mass[keep]
+        same = (labels == new).all(axis=1)
+        known = int(same.argmax()) if same.any() else len(labels)
+        if known == len(labels):
+            labels, mass = np.vstack([labels, new[None]]), np.append(mass, 0.0)
+        first = 0.0, 0.0
+        for step in range(self.n_steps):
+            model = self._model()
+            gains = self._gains(model, one, labels)
+            if step == 0:
+                first = float(gains.max()), float(mass @ gains)
+            best = int(gains.argmax())
+            if step == 0 and gains[known] >= gains[best]:  # the labels that the search has found
+                best = known
+            worst = int(np.where(mass > 0, gains, np.inf).argmin())
+            rise = gains[best] - gains[worst]
+            if rise <= _ROUNDING * (1.0 + np.abs(gains).max()):
+                break
+            direction = self._direction(model, one, labels[worst], labels[best])
+            square = sum(float(np.vdot(part, part)) for part in direction)
+            scale = float(one.weight[0]) / self.total
+            most = mass[worst]
+            size = min(most, rise / (scale * square)) if square > 0 else most
+            mass[best] += size
+            mass[worst] -= size
+            for part, change in zip(self.params, direction):
+                part += size * scale * change
+        self.found[p][c], self.mass[p][c] = labels, mass
+        return first
+
+    def _direction(self, model, one, plus, minus):
+        """Return the feature sums of the labels `plus` minus the feature sums of `minus`."""
+        states, pairs = self.objective.difference(model, one, plus, minus, np.ones(1))
+        direction = type(self.params)(*map(np.zeros_like, self.params))
+        model.add_gradient(one, states, pairs, direction)
+        for part, used in zip(direction, self.objective.trained):
+            part *= used
+        return direction
+
+    def labels(self):
+        """Yield each example with each of its labels; see `DualBlocks`."""
+        for group, found, mass in zip(self.examples, self.found, self.mass):
+            for one, labels, values in zip(group, found, mass):
+                for path, value in zip(labels, values):
+                    if value > 0:
+                        yield one, path, np.array([value])
+
+    def dual_loss(self):
+        """Return the expected number of wrong labels; see `DualBlocks`."""
+        return sum(
+            float(piece.weight[0] * value[0] * np.count_nonzero(path != piece.path))
+            for piece, path, value in self.labels()
+        )
+
+
+class ChainBlocks(DualBlocks):
+    """Dual variables of sequences, for which a kernel makes a whole pass.
+
+    The model must not have features of transitions.
+    """
+
+    def __init__(self, model: ChainModel, batch: SequenceBatch, objective, total):
+        super().__init__(model, batch, objective, total)
+        n_columns, k = batch.X.shape[1], model.n_states
+        columns = model.columns
+        if isinstance(columns, DenseColumns):
+            columns = PackedColumns.all(n_columns, k)
+        p, packed = self.params, columns.packed
+        self._sequences = Sequences(
+            batch.start, *csr_arrays(batch.X), batch.path, batch.weight.astype(np.float64)
+        )
+        self._weights = Weights(
+            packed.first, packed.labels, p.coef.reshape(-1), p.intercept, p.transition, p.first,
+            p.last,
+        )  # fmt: skip
+        shape = len(batch), _ATOMS
+        path = np.zeros((_ATOMS, len(batch.path)), np.int32)
+        path[0] = batch.path
+        self.atoms = Atoms(path, np.zeros(shape), np.zeros(shape))
+        self.atoms.value[:, 0] = 1.0
+
+    def visit(self, rng):
+        """Visit the sequences in random order; make room for more labels if they are few."""
+        order = rng.permutation(len(self.batch))
+        own = bool(self.objective.trained[1])
+        forbidden = Forbidden(*self.model.forbidden)
+        losses, gaps = np.zeros((2, len(self.batch)))
+        n_full = visit_chains(
+            order, self.total, own, self._sequences, self._weights, forbidden, self.atoms, losses,
+            gaps,
+        )  # fmt: skip
+        if n_full and len(self.atoms.path) < _MOST_ATOMS:
+            path, value, loss = self.atoms
+            self.atoms = Atoms(
+                np.concatenate([path, np.zeros_like(path)]),
+                np.hstack([value, np.zeros_like(value)]),
+                np.hstack([loss, np.zeros_like(loss)]),
+            )
+        weight = self.batch.weight / self.weight
+        return Visited(float(losses @ weight), float(gaps @ weight))
+
+    def labels(self):
+        """Yield the whole batch with each atom; see `DualBlocks`."""
+        for path, value in zip(self.atoms.path, self.atoms.value.T):
+            if value.any():
+                yield self.batch, path.astype(np.int64), value
+
+    def dual_loss(self):
+        """Return the expected number of wrong labels; see `DualBlocks`."""
+        return float((self.atoms.value * self.atoms.loss).sum(axis=1) @ self.batch.weight)
+
+
+def dual_blocks(model: Any, batch: Any, objective: HingeObjective, total: float) -> DualBlocks:
+    """Return the dual variables of a batch; all of their mass is on the observed labels."""
+    plain = isinstance(model, ChainModel) and model.pair_columns is None
+    return (ChainBlocks if plain else Blocks)(model, batch, objective, total)
+
+
+def fit_frank_wolfe(
+    blocks: DualBlocks,
+    *,
+    tol: float,
+    max_iter: int,
+    rng: np.random.RandomState,
+    on_pass_begin: Callable | None = None,
+    on_pass_end: Callable | None = None,
+) -> FrankWolfeFit:
+    """Train until the duality gap is at most ``tol`` times the objective, or for `max_iter` passes.
+
+    The weighted average of the weights after each pass, in which pass k has the weight k, competes
+    with the last weights: the weights with the lower objective are returned. The gap is the
+    difference of this objective, computed in a pass over all examples with fixed weights, and the
+    dual objective.
+
+    `on_pass_begin` is called before each pass with its number, from 0. `on_pass_end` is called
+    after each pass with four arguments: the number of the pass, its training loss, its estimated
+    gap, and a function that returns the current `FrankWolfeFit`. `on_pass_end` returns True to stop
+    the training.
+
+    Raises
+    ------
+    FloatingPointError
+        If the numbers overflow.
+    """
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        return _Run(blocks, tol, max_iter).fit(rng, on_pass_begin, on_pass_end)
+
+
+class _Run:
+    def __init__(self, blocks, tol, max_iter):
+        self.blocks, self.tol, self.max_iter = blocks, tol, max_iter
+        self.average = type(blocks.params)(*map(np.zeros_like, blocks.params))
+        self.weight = 0.0
+        self.losses: list[float] = []
+        # Weights with the lowest objective, this objective, and the share of proven searches.
+        self.best: Any = None
+        self.bound = -np.inf
+
+    def fit(self, rng, begin, end):
+        """Make passes; see `fit_frank_wolfe`."""
+        reason = "max_iter"
+        try:
+            for number in range(self.max_iter):
+                if begin is not None:
+                    begin(number)
+                visited = self.blocks.visit(rng)
+                loss = visited.loss + self.blocks.penalty(self.blocks.params)
+                if not np.isfinite(loss):
+                    raise FloatingPointError(
+                        "training overflowed: X is too large or alpha is too small; scale X"
+                    )
+                self.losses.append(loss)
+                self.weight += number + 1
+                share = (number + 1) / self.weight
+                for mean, part in zip(self.average, self.blocks.params):
+                    mean += share * (part - mean)
+                promising = visited.gap <= self.tol * loss
+                if promising or (number + 1) % _CHECK == 0 or number + 1 == self.max_iter:
+                    self.check()
+                    if self.gap <= self.tol * self.best[1]:
+                        reason = "tol"
+                if end is not None and end(number, loss, visited.gap, self.current):
+                    reason = "callback" if reason == "max_iter" else reason
+                if reason != "max_iter":
+                    break
+        except KeyboardInterrupt:
+            if not self.losses:
+                raise
+            reason = "interrupted"
+            self.check()
+        return self.current(reason)
+
+    @property
+    def gap(self):
+        """The duality gap of the best weights."""
+        return max(self.best[1] - self.bound, 0.0)
+
+    def check(self):
+        """Compute the dual objective, and the objectives of the last and the average weights."""
+        self.blocks.rebuild()
+        self.bound = max(self.bound, self.blocks.dual())
+        for params in (self.blocks.params, self.average):
+            objective, proven = self.blocks.primal(params)
+            if self.best is None or objective < self.best[1]:
+                self.best = type(params)(*(part.copy() for part in params)), objective, proven
+
+    def current(self, reason="callback"):
+        """Return the current `FrankWolfeFit`."""
+        if self.best is None or reason == "callback":
+            self.check()
+        assert self.best is not None
+        params, objective, proven = self.best
+        n_iter = len(self.losses)
+        return FrankWolfeFit(params, objective, self.gap, proven, n_iter, self.losses, reason)

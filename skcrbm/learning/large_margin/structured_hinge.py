@@ -1,0 +1,233 @@
+"""Structured hinge loss of chains and graphs: the objective of max-margin learning.
+
+The loss of an example with labels y is ``max_v [D(v, y) + F(v)] - F(y)``, where F is the log-weight
+of the model and D is the number of wrong labels. D is a sum over positions or nodes, so the
+maximising labels v are the best labels of a model with other scores.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from skcrbm.energies.pairwise_classes import pairwise_classes
+from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference.chains import best_paths, path_log_weights
+from skcrbm.learning.chains import SequenceBatch, add_path
+from skcrbm.learning.graphs import GraphBatch
+from skcrbm.learning.structured import Residuals, StructuredObjective
+from skcrbm.utils.graphs import min_fill
+
+# A graph with cycles counts as narrow if elimination makes no table of more than _NARROW entries.
+# Elimination is not tried on a part of a batch with more than _MOST_NODES nodes.
+_NARROW, _MOST_NODES = 2**16, 5000
+
+
+class HingeObjective(StructuredObjective):
+    """Base class of the structured hinge losses of chains and graphs.
+
+    A subclass computes log-weights and finds the labels that violate the margin most. An array of
+    labels (T,) holds the classes of all positions or nodes of a part of a batch.
+    """
+
+    needs_complete = True
+    penalises_intercept = True
+
+    @abstractmethod
+    def visits(self, model: Any, batch: Any) -> list[Any]:
+        """Split a batch into the parts for which a dual solver searches labels in one call."""
+
+    @abstractmethod
+    def energies(self, model: Any, piece: Any) -> Any:
+        """Return the log-weights of a part of a batch."""
+
+    @abstractmethod
+    def worst(self, energies: Any, piece: Any, augmented: bool = True) -> tuple[np.ndarray, bool]:
+        """Return the labels (T,) that violate the margin most, and whether this is proven.
+
+        If `augmented` is False, return the best labels of the model instead.
+        """
+
+    @abstractmethod
+    def log_weights(self, energies: Any, piece: Any, path: np.ndarray) -> np.ndarray:
+        """Return the log-weight (n,) of labels `path` (T,) for each example."""
+
+    def scores_of(self, energies: Any, one: Any, labels: np.ndarray) -> np.ndarray:
+        """Return the log-weight (m,) of each of several labels (m, T) of a single example."""
+        return np.array([self.log_weights(energies, one, path)[0] for path in labels])
+
+    @abstractmethod
+    def add_labels(self, piece: Any, path: np.ndarray, factor: np.ndarray, states, pairs) -> None:
+        """Add the states and pairs of `path` (T,), times a factor (n,) per example, in place."""
+
+    @abstractmethod
+    def pairs_of(self, model: Any, piece: Any) -> np.ndarray:
+        """Return zeros in the shape of the gradient with respect to pairs."""
+
+    def violations(self, energies: Any, piece: Any, path: np.ndarray) -> np.ndarray:
+        """Return ``D(v, y) + F(v) - F(y)`` for each example (n,), with v in `path` (T,)."""
+        wrong = np.add.reduceat(path != piece.path, piece.start[:-1])
+        gain = self.log_weights(energies, piece, path)
+        return wrong + gain - self.log_weights(energies, piece, piece.path)
+
+    def losses(self, model: Any, piece: Any) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Return the losses (n,), the labels (T,) that attain them, and whether they are proven."""
+        energies = self.energies(model, piece)
+        path, proven = self.worst(energies, piece)
+        loss = self.violations(energies, piece, path)
+        # An approximate search may miss that the observed labels are better.
+        lost = np.repeat(loss < 0, np.diff(piece.start))
+        return np.maximum(loss, 0.0), np.where(lost, piece.path, path), proven
+
+    def difference(self, model: Any, piece: Any, plus: np.ndarray, minus: np.ndarray, factor):
+        """Return the states and pairs of `plus` minus those of `minus`, times `factor` (n,)."""
+        states = np.zeros((len(piece.path), model.n_states))
+        pairs = self.pairs_of(model, piece)
+        self.add_labels(piece, plus, factor, states, pairs)
+        self.add_labels(piece, minus, -factor, states, pairs)
+        return states, pairs
+
+    def _residuals(self, model, piece):
+        loss, path, proven = self.losses(model, piece)
+        states, pairs = self.difference(model, piece, path, piece.path, piece.weight)
+        return Residuals(float(loss @ piece.weight), states, pairs, proven)
+
+    def score(self, model, batch: Any, epoch):
+        """Return minus the mean number of wrong labels of held-out examples."""
+        wrong = 0.0
+        for piece in batch.pieces(model.n_entries):
+            path, _ = self.worst(self.energies(model, piece), piece, augmented=False)
+            errors = np.add.reduceat(path != piece.path, piece.start[:-1])
+            wrong += float(errors @ piece.weight)
+        return -wrong / batch.weight.sum()
+
+
+class ChainHinge(HingeObjective):
+    """Structured hinge loss of sequences; the search for labels is exact (Viterbi)."""
+
+    def visits(self, model, batch: SequenceBatch) -> list[SequenceBatch]:
+        """Return a part for each sequence, because a search costs little."""
+        return [batch.part(c, c + 1) for c in range(len(batch))]
+
+    def energies(self, model, piece):
+        """Return the log-weights of sequences."""
+        return model.energies(piece.X, piece.start)
+
+    def worst(self, energies, piece, augmented=True):
+        """Return the labels that violate the margin most; see `HingeObjective`."""
+        if augmented:
+            scores = energies.scores + 1.0
+            scores[np.arange(len(scores)), piece.path] -= 1.0
+            energies = energies._replace(scores=scores)
+        return best_paths(energies)[0], True
+
+    def log_weights(self, energies, piece, path):
+        """Return the log-weight (n,) of the label sequences `path`."""
+        return path_log_weights(energies, path)
+
+    def add_labels(self, piece, path, factor, states, pairs):
+        """Add the states and pairs of label sequences; see `HingeObjective`."""
+        add_path(piece.start, path, factor, states, pairs)
+
+    def pairs_of(self, model, piece):
+        """Return zeros for the transitions: a matrix for all positions, or one for each."""
+        n = 1 if model.pair_columns is None else max(2, len(piece.path))
+        return np.zeros((n, model.n_states, model.n_states))
+
+
+class GraphHinge(HingeObjective):
+    """Structured hinge loss of graphs.
+
+    The search is exact for forests and narrow graphs, and if `inference` is "exact". Otherwise it
+    is max-product with local search, which proves nothing.
+    """
+
+    def __init__(self, trained, inference: InferenceMethod, n_jobs: int | None = None):
+        super().__init__(trained, n_jobs)
+        self.inference = inference
+        self._kinds = WeakKeyDictionary()  # "forest", "narrow" or "wide", by part of a batch
+
+    def visits(self, model, batch: GraphBatch) -> list[GraphBatch]:
+        """Return parts of several graphs, because a search in several graphs costs less."""
+        return batch.pieces(model.n_entries)
+
+    def energies(self, model, piece):
+        """Return the log-weights of the nodes (T, K) and of the edges (M, K, K)."""
+        return model.scores(piece.X), model.pairs(piece.arrays.Z)
+
+    def worst(self, energies, piece, augmented=True):
+        """Return the labels that violate the margin most; see `HingeObjective`."""
+        scores, tables = energies
+        if augmented:
+            scores = scores + 1.0
+            scores[np.arange(len(scores)), piece.path] -= 1.0
+        energy = pairwise_classes(scores, piece.arrays.edges, tables)
+        if self.inference.name == "exact":
+            return self._found(energy, self.inference)[0], True
+        if piece not in self._kinds:
+            self._kinds[piece] = _kind(piece, energy.n_levels)
+        kind = self._kinds[piece]
+        if kind != "narrow":
+            path, converged = self._found(energy, "max_product")
+            if kind == "wide" or converged:
+                return path, kind == "forest"
+        return self._found(energy, "exact")[0], True
+
+    def _found(self, energy, method):
+        found = infer(energy, method, returns="map")
+        assert found.assignment is not None
+        return found.assignment[0].astype(np.int64), bool(found.converged[0])
+
+    def log_weights(self, energies, piece, path):
+        """Return the log-weight (n,) of the labels `path` of graphs."""
+        scores, tables = energies
+        i, j = piece.arrays.edges.T
+        own = np.add.reduceat(scores[np.arange(len(path)), path], piece.start[:-1])
+        pairs = np.cumsum(np.append(0.0, tables[np.arange(len(tables)), path[i], path[j]]))
+        return own + np.diff(pairs[piece.arrays.edge_start])
+
+    def scores_of(self, energies, one, labels):
+        """Return the log-weight (m,) of each of several labels (m, T) of a single graph."""
+        scores, tables = energies
+        i, j = one.arrays.edges.T
+        own = scores[np.arange(len(scores)), labels].sum(axis=1)
+        return own + tables[np.arange(len(tables)), labels[:, i], labels[:, j]].sum(axis=1)
+
+    def add_labels(self, piece, path, factor, states, pairs):
+        """Add the states and pairs of labels; see `HingeObjective`."""
+        a = piece.arrays
+        states[np.arange(len(path)), path] += np.repeat(factor, np.diff(a.start))
+        i, j = a.edges.T
+        pairs[np.arange(len(pairs)), path[i], path[j]] += np.repeat(factor, np.diff(a.edge_start))
+
+    def pairs_of(self, model, piece):
+        """Return zeros for each edge, (M, K, K)."""
+        return np.zeros((len(piece.arrays.edges), model.n_states, model.n_states))
+
+
+def _kind(piece: GraphBatch, n_states: int) -> str:
+    """Return "forest", "narrow" or "wide" for the graphs of a part of a batch."""
+    edges, n = piece.arrays.edges, len(piece.path)
+    joined = csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
+    if len(edges) + connected_components(joined, directed=False)[0] == n:
+        return "forest"
+    if n > _MOST_NODES:
+        return "wide"
+    found = min_fill(edges.tolist(), range(n), np.full(n, n_states).tolist())
+    narrow = found.complete and float(n_states) ** (found.width + 1) <= _NARROW
+    return "narrow" if narrow else "wide"
+
+
+def single_examples(piece: Any) -> Iterator[Any]:
+    """Yield each example of a part of a batch as a batch of its own."""
+    if len(piece) == 1:
+        yield piece
+        return
+    for c in range(len(piece)):
+        yield piece.take(np.array([c]))
