@@ -3,7 +3,7 @@
 A rule builds an objective from two phases of `phases.py`: the method `conditional` for models of y
 given X, and `density` for models of the distribution of the rows. To add a rule, write a class
 here, and add its name to `LEARNING_RULES` and, for each kind of model that it trains, to `_NAMES`.
-The rules of layered models are in `truncated.py`.
+The rules of layered models are in `truncated.py`, and max-margin learning is in `large_margin/`.
 """
 
 from __future__ import annotations
