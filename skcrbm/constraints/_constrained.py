@@ -15,6 +15,7 @@ from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
+from skcrbm.inference.factor_graph.k_best import k_best_states
 from skcrbm.targets.kinds import label_output, make_targets
 from skcrbm.targets.known import KnownLabelsMixin
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
@@ -264,6 +265,30 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         return self._draw(X, self._known(X, y_known), n_samples, seed)
 
+    def predict_topk(self, X, k=1, y_known=None):
+        """Return the k most probable label vectors of each row that satisfy the rules.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        k : int, default=1
+            Number of label vectors for each row.
+
+        Returns
+        -------
+        labels : ndarray of int (n_samples, k, n_outputs)
+            Label vectors in descending order of their probabilities. If fewer than k vectors
+            satisfy the rules, the last vectors are filled with -1.
+        proba : ndarray (n_samples, k)
+            Probabilities under the rules; 0 for vectors filled with -1.
+        """
+        check_outer_fitted(self)
+        k = check_count("k", k)
+        parts = [part.top(k) for part in self._parts(X, self._known(X, y_known))]
+        labels, log_proba = map(np.concatenate, zip(*parts))
+        return labels, np.exp(log_proba)
+
     def score_samples(self, X, y):
         """Return the log-probability (n_samples,) of the label vectors y, -inf if they violate.
 
@@ -385,6 +410,12 @@ class _Listed:
     def marginals(self):
         return np.exp(self.log_p) @ self.vectors
 
+    def top(self, k):
+        order = np.argsort(-self.log_p, axis=1, kind="stable")[:, :k]
+        log_p = np.take_along_axis(self.log_p, order, axis=1)
+        labels = np.where((log_p > -np.inf)[:, :, None], self.vectors[order], -1)
+        return _padded(labels, log_p, k)
+
     def draw(self, n_samples, rng):
         cumulative = np.exp(self.log_p).cumsum(axis=1)
         u = rng.random_sample((len(cumulative), n_samples)) * cumulative[:, -1:]
@@ -423,6 +454,16 @@ class _Eliminated:
         found = found[..., 1] if found.ndim == 3 else found
         return found[:, : self.n_labels].astype(np.float64)
 
+    def top(self, k):
+        log_z = self._ask("log_partition").log_partition
+        energy = self.energy if self.clamp is None else self.energy.condition(self.clamp)
+        rows = []
+        for i in range(energy.n_models):
+            states, scores = k_best_states(energy.rows(slice(i, i + 1)), k)
+            rows.append(_padded(states[None, :, : self.n_labels], scores[None] - log_z[i], k))
+        labels, log_p = map(np.concatenate, zip(*rows))
+        return labels, log_p
+
     def draw(self, n_samples, rng):
         seed = rng.randint(np.iinfo(np.int32).max)
         options = {"n_samples": n_samples, "clamp": self.clamp, "random_state": seed}
@@ -435,6 +476,13 @@ class _Eliminated:
     def log_proba(self, labels):
         own = (labels * self.log_odds).sum(axis=1)
         return own - self._ask("log_partition").log_partition
+
+
+def _padded(labels, log_p, k):
+    """Fill labels (n, m, L) with -1 and log-probabilities (n, m) with -inf, up to k vectors."""
+    missing = k - log_p.shape[1]
+    labels = np.pad(labels.astype(np.int64), ((0, 0), (0, missing), (0, 0)), constant_values=-1)
+    return labels, np.pad(log_p, ((0, 0), (0, missing)), constant_values=-np.inf)
 
 
 def _fields(proba, parent):

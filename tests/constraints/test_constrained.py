@@ -127,6 +127,7 @@ def check_random_rules(seed):
     drawn, scores = model.sample(P, 5, random_state=0), model.score_samples(P, Y)
     known = np.where(rng.random((3, n)) < 0.3, Y, np.nan)
     given = model.predict_proba(P, known)
+    top, top_proba = model.predict_topk(P, 3, known)
     for r in range(3):
         weight = base_weights(P[r], tables.parent, vectors) * allowed
         np.testing.assert_allclose(proba[r], weight @ vectors / weight.sum(), atol=1e-8)
@@ -137,6 +138,17 @@ def check_random_rules(seed):
         assert scores[r] == pytest.approx(np.log(mine), abs=1e-7)
         agrees = weight * (np.isnan(known[r]) | (vectors == known[r])).all(axis=1)
         np.testing.assert_allclose(given[r], agrees @ vectors / agrees.sum(), atol=1e-8)
+        ranked = np.sort(agrees)[::-1][:3] / agrees.sum()
+        np.testing.assert_allclose(top_proba[r], np.pad(ranked, (0, 3 - len(ranked))), atol=1e-8)
+        for vector, share in zip(top[r], top_proba[r]):
+            if share > 0:
+                same = (vectors == vector).all(axis=1)
+                assert agrees[same][0] / agrees.sum() == pytest.approx(share, abs=1e-8)
+            else:
+                assert (vector == -1).all()
+        assert (
+            len({tuple(labels) for labels in top[r][top_proba[r] > 0]}) == (top_proba[r] > 0).sum()
+        )
     if not allowed.all():
         assert model.score_samples(P[:1], vectors[~allowed][:1])[0] == -np.inf
 
@@ -248,6 +260,18 @@ def test_counts_of_many_labels():
         assert proba[0, i] == pytest.approx(expected)
     assert model.predict(p).sum() == 3
     assert set(np.flatnonzero(model.predict(p)[0])) == set(np.argsort(-odds)[:3])
+
+
+def test_the_best_vectors_of_a_joint_model():
+    X, Y = make_structured_labels(80, n_labels=5, random_state=0)
+    joint = CRBMClassifier(n_hidden=2, max_iter=3, random_state=0).fit(X, Y)
+    model = Constrained(FrozenEstimator(joint), [Between(range(5), 1, 4)]).fit(X, Y)
+    labels, proba = model.predict_topk(X[:4], 40)
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    assert ((labels == -1).all(axis=2) == (proba == 0)).all()
+    assert (np.diff(proba, axis=1) <= 0).all()
+    assert (proba > 0).sum(axis=1).tolist() == [30] * 4
+    np.testing.assert_array_equal(labels[:, 0], model.predict(X[:4]))
 
 
 def test_contradictions_are_named():
