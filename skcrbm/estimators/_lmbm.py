@@ -162,6 +162,12 @@ class LMBMClassifier(PairwiseClassifier):
         Cliques of three or more labels; empty if eta is infinite.
     clique_coef_ : ndarray (n_cliques,)
         Weights w of the cliques in `cliques_`.
+    loss_threshold_ : float
+        Threshold T of Remark 4.2 of [1]_, the margin minus the largest sum of absolute weights of
+        pairs and cliques of a label, and at least 0. If ``decode="hinge"`` predicts other labels
+        than the true labels of a row, the sum of the hinge losses of the true labels is at least T.
+        The probability of an error is therefore at most the mean of these sums over the
+        distribution of the rows, divided by T. A larger T gives a better bound; 0 gives no bound.
     classes_ : ndarray (n_outputs,) or (n_classes,)
         Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
@@ -223,6 +229,7 @@ class LMBMClassifier(PairwiseClassifier):
     C_: float
     cliques_: list
     clique_coef_: tuple | np.ndarray
+    loss_threshold_: float
 
     _parameter_constraints: dict = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -239,7 +246,7 @@ class LMBMClassifier(PairwiseClassifier):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    _saved = (*PairwiseClassifier._saved, "cliques_", "clique_coef_")
+    _saved = (*PairwiseClassifier._saved, "cliques_", "clique_coef_", "loss_threshold_")
     _state = ("_targets", "_dual")
     _prediction_parameters = ("decode", "inference", "margin", "n_jobs")
 
@@ -349,6 +356,7 @@ class LMBMClassifier(PairwiseClassifier):
                 "pairwise_coef_": fitted.pairwise,
                 "cliques_": cliques if len(fitted.clique) else [],
                 "clique_coef_": fitted.clique,
+                "loss_threshold_": self._loss_threshold(fitted, cliques),
                 "dual_gap_": fitted.gap,
                 "n_iter_": fitted.n_iter,
             }
@@ -386,6 +394,13 @@ class LMBMClassifier(PairwiseClassifier):
             )
         callbacks.end()
         return self
+
+    def _loss_threshold(self, fitted, cliques):
+        """Return T of Remark 4.2 of Miao and Rao (2009); see the attribute `loss_threshold_`."""
+        weight = np.abs(fitted.pairwise).sum(axis=1, dtype=np.float64)
+        for clique, value in zip(cliques, fitted.clique):
+            weight[list(clique)] += abs(value)
+        return max(0.0, float(self.margin - weight.max(initial=0.0)))
 
     def _check_search(self, method):
         """Raise a ValueError if the search method cannot handle cliques of more than two labels."""

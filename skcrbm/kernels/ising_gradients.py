@@ -1,12 +1,399 @@
-"""Gibbs with gradients on Ising models: a flip changes the log-odds of the neighbours only."""
+"""Gibbs with gradients on Ising models: a flip multiplies the proposal weights of its neighbours.
+
+The proposal weight of a variable is ``exp(D / 2)``, where D is the change of the score by its flip.
+If a variable flips, the weight of a neighbour is multiplied by ``exp(2 J)`` if both had the same
+sign, else by ``exp(-2 J)``, for the coupling J. The weight of the flipped variable becomes its
+reciprocal.
+
+A tree of sums draws a variable in time proportional to the logarithm of the number of variables.
+Level 0 holds the weights. A node of a level is the sum of `_NODE` entries of the level below, until
+a level has at most `_NODE` entries. All levels are in one array, padded with zeros to whole nodes.
+
+Chains of a block make their steps in turn, so that the processor overlaps the steps of several
+chains. `ising_gradients` is the version for couplings or fields of hundreds, whose weights exceed
+the range of floats.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
+from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Weights of flips are stored relative to a reference. The reference changes if a log-weight exceeds
-# it by more than _HIGH, or if the sum of the weights falls below _LOW.
+# Entries of a node of the tree.
+NODE = 16
+_NODE = np.uintp(NODE)
+# Chains of a block.
+_CHAINS = 4
+# Sums are updated by differences, with errors relative to the largest total since the sums were
+# computed. If the total falls below this share of the largest total, the sums are computed again.
+_LOST = 1e-4
+# `ising_gradients` stores weights relative to a reference. The reference changes if a log-weight
+# exceeds it by more than _HIGH, or if the sum of the weights falls below _LOW.
 _HIGH, _LOW = 30.0, 1e-8
+
+
+class Tree(NamedTuple):
+    """Places of the levels in the array of a tree of sums."""
+
+    first: np.ndarray  # (n_levels,) int64, place of the first entry of each level
+    size: np.ndarray  # (n_levels,) int64, number of entries of each level
+
+
+@jit(inline=True, allocates=False)
+def _among_four(sums, at, threshold):
+    """Return the first of four entries at which the cumulative sum reaches the threshold.
+
+    The result is the position from 0 to 3, and the threshold without the entries before. The last
+    entry is taken for granted.
+    """
+    first = sums[at]
+    second = first + sums[at + np.uintp(1)]
+    third = second + sums[at + np.uintp(2)]
+    k = np.uintp(first < threshold) + np.uintp(second < threshold) + np.uintp(third < threshold)
+    before = first if first < threshold else 0.0
+    before = second if second < threshold else before
+    before = third if third < threshold else before
+    return k, threshold - before
+
+
+@jit(inline=True, allocates=False)
+def _sum_of_four(sums, at):
+    return (sums[at] + sums[at + np.uintp(1)]) + (sums[at + np.uintp(2)] + sums[at + np.uintp(3)])
+
+
+@jit(allocates=False)
+def _last_positive(sums, base):
+    """Return the position of the last positive entry of a node, or 0."""
+    for j in range(15, 0, -1):
+        if sums[base + np.uintp(j)] > 0:
+            return np.uintp(j)
+    return np.uintp(0)
+
+
+@jit(inline=True, allocates=False)
+def _among_node(sums, base, threshold):
+    """Return the first entry of a node at which the cumulative sum reaches the threshold.
+
+    The result is the position from 0 to 15, and the threshold without the entries before. If the
+    whole sum is below the threshold, which rounding can cause, the last positive entry is taken.
+    """
+    first = _sum_of_four(sums, base)
+    second = first + _sum_of_four(sums, base + np.uintp(4))
+    third = second + _sum_of_four(sums, base + np.uintp(8))
+    q = np.uintp(first < threshold) + np.uintp(second < threshold) + np.uintp(third < threshold)
+    before = first if first < threshold else 0.0
+    before = second if second < threshold else before
+    before = third if third < threshold else before
+    at = base + np.uintp(4) * q
+    k, rest = _among_four(sums, at, threshold - before)
+    if q + k == 6 and rest > sums[at + k]:
+        return _last_positive(sums, base), np.inf
+    return np.uintp(4) * q + k, rest
+
+
+@jit(inline=True, allocates=False)
+def _pick(sums, tree, threshold):
+    """Return the first variable at which the cumulative sum of weights reaches the threshold."""
+    node = np.uintp(0)
+    level = len(tree.first) - 1
+    if level > 0 and tree.size[level] <= 4:
+        node, threshold = _among_four(sums, np.uintp(tree.first[level]), threshold)
+        node = min(node, np.uintp(tree.size[level] - 1))
+        level -= 1
+    while level >= 0:
+        base = np.uintp(tree.first[level]) + _NODE * node
+        child, threshold = _among_node(sums, base, threshold)
+        node = _NODE * node + child
+        level -= 1
+    return node
+
+
+@jit(fastmath={"contract", "reassoc"}, allocates=False)
+def _node_sum(sums, base):
+    total = 0.0
+    for j in range(_NODE):
+        total += sums[base + j]
+    return total
+
+
+@jit(allocates=False)
+def _sum_up(sums, tree):
+    """Compute the sums of all nodes from the weights; return the sum of all weights."""
+    for level in range(1, len(tree.first)):
+        below, first = np.uintp(tree.first[level - 1]), np.uintp(tree.first[level])
+        for b in range(np.uintp(tree.size[level])):
+            sums[first + b] = _node_sum(sums, below + _NODE * b)
+    return _node_sum(sums, np.uintp(tree.first[len(tree.first) - 1]))
+
+
+@jit(inline=True, allocates=False)
+def _replace(sums, tree, k, value):
+    """Set the weight of variable k, and add the difference to the nodes above."""
+    change = value - sums[k]
+    sums[k] = value
+    node = k
+    for level in range(1, len(tree.first)):
+        node = node >> np.uintp(4)
+        sums[np.uintp(tree.first[level]) + node] += change
+
+
+@jit(allocates=False)
+def _weights(half, signs, held, sums):
+    """Fill the weights from half of the log-odds: the exponentials, and 0 for held variables."""
+    n = np.uintp(len(signs))
+    for i in range(n):
+        sums[i] = -signs[i] * half[i]
+    exp_in_place(sums, n)
+    for i in range(len(held)):
+        if held[i] != 0:
+            sums[i] = 0.0
+
+
+@jit(allocates=False)
+def _signs_of(state, signs):
+    for i in range(np.uintp(len(state))):
+        signs[i] = 1.0 if state[i] else -1.0
+
+
+@jit(allocates=False)
+def _answer(half, signs, held, state, log_odds):
+    """Write the states, and the log-odds, which are infinite for held variables."""
+    for i in range(np.uintp(len(signs))):
+        state[i] = signs[i] > 0
+        log_odds[i] = 2.0 * half[i]
+    for i in range(len(held)):
+        if held[i] != 0:
+            log_odds[i] = np.inf if held[i] > 0 else -np.inf
+
+
+@jit(allocates=False)
+def _uniform(seed, k):
+    """Return the k-th uniform random number of a chain, counted from 1."""
+    return unit_interval(seed + GOLDEN * np.uint64(k))
+
+
+# ------------------------------------------------------- couplings as lists of neighbours
+
+
+@jit(allocates=False)
+def _half_by_lists(start, neighbours, coupling, field, signs, half):
+    """Fill in half of the log-odds of each variable given the other variables."""
+    for i in range(np.uintp(len(signs))):
+        total = field[i]
+        for e in range(np.uintp(start[i]), np.uintp(start[i + np.uintp(1)])):
+            total += coupling[e] * signs[np.uintp(neighbours[e])]
+        half[i] = total
+
+
+@jit(inline=True, allocates=False)
+def _propose(start, neighbours, ratio, i, signs, sums, new):
+    """Write the weights of the neighbours after a flip to `new`; return the change of the total."""
+    change = 1.0 / sums[i] - sums[i]
+    first = np.uintp(start[i])
+    for e in range(first, np.uintp(start[i + np.uintp(1)])):
+        k = np.uintp(neighbours[e])
+        new[e - first] = sums[k] * ratio[e, np.uintp(signs[k] == signs[i])]
+        change += new[e - first] - sums[k]
+    return change
+
+
+@jit(inline=True, allocates=False)
+def _flip(start, neighbours, tree, i, signs, sums, new):
+    """Flip variable i, with the weights of its neighbours in `new`."""
+    signs[i] = -signs[i]
+    _replace(sums, tree, i, 1.0 / sums[i])
+    first = np.uintp(start[i])
+    for e in range(first, np.uintp(start[i + np.uintp(1)])):
+        _replace(sums, tree, np.uintp(neighbours[e]), new[e - first])
+
+
+@jit(allocates=False)
+def _step_with_new_sums(start, neighbours, ratio, tree, v, i, signs, sums, new, total):
+    """Make a step whose sums are computed from the weights; return the total after it."""
+    own = sums[i]
+    _propose(start, neighbours, ratio, i, signs, sums, new)
+    _flip(start, neighbours, tree, i, signs, sums, new)
+    other = _sum_up(sums, tree)
+    if v * other < total:
+        return other
+    _propose(start, neighbours, ratio, i, signs, sums, new)
+    _flip(start, neighbours, tree, i, signs, sums, new)
+    sums[i] = own
+    return _sum_up(sums, tree)
+
+
+@jit(allocates=False)
+def _steps_by_lists(start, neighbours, ratio, tree, seed, n_chains, signs, sums, new, total, most):
+    """Make as many steps as there are variables in each of the first chains of a block."""
+    for t in range(np.uintp(signs.shape[1])):
+        for l in range(n_chains):
+            if total[l] == 0:
+                continue  # all variables are held
+            own, weight = signs[l], sums[l]
+            i = _pick(weight, tree, _uniform(seed[l], np.uintp(2) * t + np.uintp(1)) * total[l])
+            if weight[i] == 0:
+                continue  # rounding has led to a held variable
+            v = _uniform(seed[l], np.uintp(2) * t + np.uintp(2))
+            # Acceptance ratio q(x | x') p(x') / (q(x' | x) p(x)): the ratio of the weight sums.
+            other = total[l] + _propose(start, neighbours, ratio, i, own, weight, new)
+            if other < _LOST * most[l]:
+                total[l] = most[l] = _step_with_new_sums(
+                    start, neighbours, ratio, tree, v, i, own, weight, new, total[l]
+                )
+            elif v * other < total[l]:
+                _flip(start, neighbours, tree, i, own, weight, new)
+                total[l] = other
+                most[l] = max(most[l], other)
+
+
+@jit
+def gradient_sweeps_by_lists(
+    start, neighbours, coupling, tree, field, n_chains, held, seeds, state, log_odds
+):
+    """Make T sweeps of R chains of Ising models whose variables have few neighbours.
+
+    A sweep has as many steps as there are variables. A step of a chain uses its next two random
+    numbers: the choice of the variable, and its acceptance.
+
+    Parameters
+    ----------
+    start, neighbours, coupling : (L + 1,) int64, (2 E,) int64, (2 E,) float64
+        The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
+    tree : Tree
+    field : (N, L) float64
+    n_chains : int, chains of each model, one after the other: R = N n_chains
+    held : (N, L) int8, -1 and 1 hold a variable; (0, L) if no variable is held
+    seeds : (T, n_chains) or (T, R) uint64, for all models or for each chain
+    state : (R, L) bool, changed
+    log_odds : (R, L) float64 output, log-odds of each variable given the others in the new state
+    """
+    n, n_places = state.shape[1], tree.first[len(tree.first) - 1] + 16
+    signs, sums = np.empty((_CHAINS, n)), np.zeros((_CHAINS, n_places))
+    total, most, half = np.empty(_CHAINS), np.empty(_CHAINS), np.empty(n)
+    seed, none_held = np.empty(_CHAINS, np.uint64), np.zeros(0, np.int8)
+    n_most = 0
+    for i in range(n):
+        n_most = max(n_most, start[i + 1] - start[i])
+    new = np.empty(n_most)
+    ratio = np.empty((len(coupling), 2))  # factors of weights, for different and equal signs
+    for e in range(len(coupling)):
+        ratio[e, 0], ratio[e, 1] = -2.0 * coupling[e], 2.0 * coupling[e]
+    exp_in_place(ratio.reshape(-1), 2 * len(coupling))
+    for first in range(0, len(state), _CHAINS):
+        n_lanes = min(_CHAINS, len(state) - first)
+        for l in range(n_lanes):
+            _signs_of(state[first + l], signs[l])
+        for t in range(len(seeds)):
+            for l in range(n_lanes):
+                model = (first + l) // n_chains
+                own_held = held[model] if len(held) else none_held
+                _half_by_lists(start, neighbours, coupling, field[model], signs[l], half)
+                _weights(half, signs[l], own_held, sums[l])
+                total[l] = most[l] = _sum_up(sums[l], tree)
+                seed[l] = seeds[t, (first + l) % seeds.shape[1]]
+            _steps_by_lists(
+                start, neighbours, ratio, tree, seed, n_lanes, signs, sums, new, total, most
+            )
+        for l in range(n_lanes):
+            model = (first + l) // n_chains
+            own_held = held[model] if len(held) else none_held
+            _half_by_lists(start, neighbours, coupling, field[model], signs[l], half)
+            _answer(half, signs[l], own_held, state[first + l], log_odds[first + l])
+
+
+# ------------------------------------------------------------------- couplings as a matrix
+
+
+@jit(fastmath={"contract", "reassoc"}, allocates=False)
+def _pull(coupling, i, signs):
+    """Return the sum of couplings times signs of variable i."""
+    total = 0.0
+    for k in range(np.uintp(len(signs))):
+        total += coupling[i, k] * signs[k]
+    return total
+
+
+@jit(allocates=False)
+def _half_by_rows(coupling, field, signs, half):
+    """Fill in half of the log-odds of each variable given the other variables."""
+    for i in range(np.uintp(len(signs))):
+        half[i] = field[i] + _pull(coupling, i, signs)
+
+
+@jit(allocates=False)
+def _propose_row(ratio, i, own, signs, sums, new):
+    """Fill `new` with the weights of all variables after a flip of variable i, whose sign is `own`.
+
+    A division takes less time than reading a second matrix.
+    """
+    for k in range(np.uintp(len(signs))):
+        new[k] = sums[k] * ratio[i, k] if signs[k] == own else sums[k] / ratio[i, k]
+    new[i] = 1.0 / sums[i]
+
+
+@jit(allocates=False)
+def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
+    """Make as many steps as there are variables in each of the first chains of a block.
+
+    `sums` (2, chains, places) has a second array for the weights of the proposed state. If it is
+    accepted, the arrays change places: ``side`` (chains,) is the index of the present state.
+    """
+    for t in range(np.uintp(signs.shape[1])):
+        for l in range(n_chains):
+            if total[l] == 0:
+                continue  # all variables are held
+            here = side[l]
+            own, weight, new = signs[l], sums[here, l], sums[np.uintp(1) - here, l]
+            i = _pick(weight, tree, _uniform(seed[l], np.uintp(2) * t + np.uintp(1)) * total[l])
+            if weight[i] == 0:
+                continue  # rounding has led to a held variable
+            _propose_row(ratio, i, own[i], own, weight, new)
+            other = _sum_up(new, tree)
+            if _uniform(seed[l], np.uintp(2) * t + np.uintp(2)) * other < total[l]:
+                total[l] = other
+                side[l] = np.uintp(1) - here
+                own[i] = -own[i]
+
+
+@jit
+def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state, log_odds):
+    """Make T sweeps of R chains of Ising models with a matrix of couplings.
+
+    Parameters
+    ----------
+    coupling : (L, L) float64, symmetric
+    tree, field, n_chains, held, seeds, state, log_odds : see `gradient_sweeps_by_lists`
+    """
+    n, n_places = state.shape[1], tree.first[len(tree.first) - 1] + 16
+    signs, sums = np.empty((_CHAINS, n)), np.zeros((2, _CHAINS, n_places))
+    total, side, half = np.empty(_CHAINS), np.zeros(_CHAINS, np.uintp), np.empty(n)
+    seed, none_held = np.empty(_CHAINS, np.uint64), np.zeros(0, np.int8)
+    ratio = 2.0 * coupling
+    exp_in_place(ratio.reshape(-1), n * n)
+    for first in range(0, len(state), _CHAINS):
+        n_lanes = min(_CHAINS, len(state) - first)
+        for l in range(n_lanes):
+            _signs_of(state[first + l], signs[l])
+        for t in range(len(seeds)):
+            for l in range(n_lanes):
+                model = (first + l) // n_chains
+                own_held = held[model] if len(held) else none_held
+                _half_by_rows(coupling, field[model], signs[l], half)
+                _weights(half, signs[l], own_held, sums[0, l])
+                total[l], side[l] = _sum_up(sums[0, l], tree), 0
+                seed[l] = seeds[t, (first + l) % seeds.shape[1]]
+            _steps_by_rows(ratio, tree, seed, n_lanes, signs, sums, total, side)
+        for l in range(n_lanes):
+            model = (first + l) // n_chains
+            own_held = held[model] if len(held) else none_held
+            _half_by_rows(coupling, field[model], signs[l], half)
+            _answer(half, signs[l], own_held, state[first + l], log_odds[first + l])
+
+
+# --------------------------------------------------------- weights beyond the range of floats
 
 
 @jit
@@ -41,7 +428,7 @@ def _weigh(logit, free, top, weight):
 
 
 @jit
-def _pick(weight, threshold):
+def _pick_from_all(weight, threshold):
     """Return the first variable at which the cumulative sum of weights reaches the threshold."""
     mass = 0.0
     for i in range(len(weight)):
@@ -52,7 +439,7 @@ def _pick(weight, threshold):
 
 
 @jit
-def _flip(start, neighbours, coupling, i, limit, state, log_odds, logit):
+def _flip_log_odds(start, neighbours, coupling, i, limit, state, log_odds, logit):
     """Flip variable i, and update the log-odds of its neighbours."""
     change = -4.0 if state[i] else 4.0
     state[i] = not state[i]
@@ -65,7 +452,7 @@ def _flip(start, neighbours, coupling, i, limit, state, log_odds, logit):
 
 @jit
 def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds):
-    """Propose T flips in each of R chains, one after the other.
+    """Propose T flips in each of R chains, one after the other, for log-odds of any size.
 
     Parameters
     ----------
@@ -89,10 +476,10 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
         _weigh(logit, free[r], top, weight)
         total = _total(weight)
         for t in range(u.shape[1] // 2):
-            i = _pick(weight, u[r, 2 * t] * total)
+            i = _pick_from_all(weight, u[r, 2 * t] * total)
             if not free[r, i]:
                 continue
-            _flip(start, neighbours, coupling, i, limit, state[r], log_odds[r], logit)
+            _flip_log_odds(start, neighbours, coupling, i, limit, state[r], log_odds[r], logit)
             high = logit[i]
             weight[i] = np.exp(min(logit[i] - top, 2 * _HIGH))
             for e in range(start[i], start[i + 1]):
@@ -110,7 +497,7 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
             if np.log(u[r, 2 * t + 1]) < gain:
                 top, total = other_top, other_total
                 continue
-            _flip(start, neighbours, coupling, i, limit, state[r], log_odds[r], logit)
+            _flip_log_odds(start, neighbours, coupling, i, limit, state[r], log_odds[r], logit)
             if other_top != top:
                 _weigh(logit, free[r], top, weight)
                 continue

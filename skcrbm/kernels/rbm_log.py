@@ -58,8 +58,7 @@ def _max_message(w, x):
 
 
 # In the next functions, `w` and `message` (B, H) are contiguous rows of couplings and messages, and
-# `rows` (B,) holds the numbers of their visible units. Max-product processes two rows at a time, as
-# `rbm_odds` does.
+# `rows` (B,) holds the numbers of their visible units.
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -73,51 +72,74 @@ def _row_sums(incoming, k0, k1):
     return sum0, sum1
 
 
-@jit(fastmath={"contract"})
-def _receive_max(w, theta_h, held, message, rows, visible_bias, incoming, theta_v):
-    """Fill incoming (B, H) with the messages from hidden units to visible `rows`; set theta_v."""
+@jit
+def _receive_rows(rho, held, rows, visible_bias, incoming, theta_v):
+    """Set theta_v of `rows` from incoming (B, H), in which the held hidden units are set to 0."""
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
         k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is processed twice
-        for j in range(np.uintp(theta_h.shape[0])):
-            incoming[k0, j] = _max_message(w[k0, j], theta_h[j] - message[k0, j])
-            incoming[k1, j] = _max_message(w[k1, j], theta_h[j] - message[k1, j])
         for k in range(held.shape[0]):
             incoming[k0, held[k]] = 0
             incoming[k1, held[k]] = 0
         sum0, sum1 = _row_sums(incoming, k0, k1)
-        theta_v[rows[k0]] = visible_bias[rows[k0]] + sum0
-        theta_v[rows[k1]] = visible_bias[rows[k1]] + sum1
+        theta_v[rows[k0]] = visible_bias[rows[k0]] + rho * sum0
+        theta_v[rows[k1]] = visible_bias[rows[k1]] + rho * sum1
+
+
+# The loops of max-product use few arrays, because the compiler checks each pair of arrays for
+# overlaps before it uses vectors, and gives up if there are more than eight checks.
 
 
 @jit(fastmath={"contract"})
-def _damped_max(w, x, old, damping, keep):
-    """Return the max-product message, mixed with the old message."""
-    return damping * old + keep * _max_message(w, x)
+def _max_messages(w, theta_h, message, incoming, count):
+    """Fill incoming[:count] with messages from hidden units; theta_h is repeated in each row."""
+    for k in range(np.uintp(count)):
+        incoming[k] = _max_message(w[k], theta_h[k] - message[k])
 
 
 @jit(fastmath={"contract"})
+def _replace_max(w, k, theta, damping, keep, incoming, message):
+    """Replace row k of the messages (B, H) from visible units, mixed with the old messages."""
+    for j in range(np.uintp(message.shape[1])):
+        new = _max_message(w[k, j], theta - incoming[k, j])
+        message[k, j] = damping * message[k, j] + keep * new
+
+
+@jit
+def _add_rows(message, total):
+    """Add the rows of messages (B, H) to total (H,), two rows at a time."""
+    n_rows = message.shape[0]
+    n = np.uintp(total.shape[0])
+    for k in range(0, n_rows // 2 * 2, 2):
+        k0, k1 = np.uintp(k), np.uintp(k + 1)
+        for j in range(n):
+            total[j] += message[k0, j] + message[k1, j]
+    if n_rows % 2:
+        last = np.uintp(n_rows - 1)
+        for j in range(n):
+            total[j] += message[last, j]
+
+
+@jit
+def _receive_max(w, visible_bias, theta_v, theta_rows, held, message, rows, incoming):
+    """Fill incoming (B, H) with the messages from hidden units to visible `rows`; set theta_v.
+
+    theta_rows (B, H) repeats the log-odds of the hidden units in each row.
+    """
+    count, size = message.size, incoming.size
+    _max_messages(
+        w.reshape(count), theta_rows.reshape(size), message.reshape(count), incoming.reshape(size),
+        count,
+    )  # fmt: skip
+    _receive_rows(w.dtype.type(1), held, rows, visible_bias, incoming, theta_v)
+
+
+@jit
 def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
     """Replace the messages from visible `rows` to hidden units, and add them to total (H,)."""
-    n = np.uintp(total.shape[0])
-    n_paired = rows.shape[0] // 2 * 2
-    for k in range(0, n_paired, 2):
-        k0 = np.uintp(k)
-        k1 = np.uintp(k + 1)
-        theta0 = theta_v[rows[k0]]
-        theta1 = theta_v[rows[k1]]
-        for j in range(n):
-            new0 = _damped_max(w[k0, j], theta0 - incoming[k0, j], message[k0, j], damping, keep)
-            new1 = _damped_max(w[k1, j], theta1 - incoming[k1, j], message[k1, j], damping, keep)
-            message[k0, j] = new0
-            message[k1, j] = new1
-            total[j] += new0 + new1
-    for k in range(np.uintp(n_paired), np.uintp(rows.shape[0])):
-        theta = theta_v[rows[k]]
-        for j in range(n):
-            new = _damped_max(w[k, j], theta - incoming[k, j], message[k, j], damping, keep)
-            message[k, j] = new
-            total[j] += new
+    for k in range(np.uintp(rows.shape[0])):
+        _replace_max(w, k, theta_v[rows[k]], damping, keep, incoming, message)
+    _add_rows(message, total)
 
 
 @jit(fastmath={"contract"})
@@ -156,15 +178,7 @@ def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows,
     flat = incoming.reshape(size)
     _hidden_cavities(theta_rows.reshape(size), message.reshape(count), flat, count)
     log_messages(w.reshape(count), flat, count)
-    for first in range(0, rows.shape[0], 2):
-        k0 = np.uintp(first)
-        k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is processed twice
-        for k in range(held.shape[0]):
-            incoming[k0, held[k]] = 0
-            incoming[k1, held[k]] = 0
-        sum0, sum1 = _row_sums(incoming, k0, k1)
-        theta_v[rows[k0]] = visible_bias[rows[k0]] + rho * sum0
-        theta_v[rows[k1]] = visible_bias[rows[k1]] + rho * sum1
+    _receive_rows(rho, held, rows, visible_bias, incoming, theta_v)
 
 
 @jit
@@ -197,12 +211,11 @@ def _sweep(
     """
     keep = w.dtype.type(1) - damping
     size = incoming.shape[0]
-    theta_h = theta_rows[0]
     for first in range(0, rows.shape[0], size):
         stop = min(rows.shape[0], first + size)
         block, w_block, sent = rows[first:stop], w[first:stop], message[first:stop]
         if kind == MAX:
-            _receive_max(w_block, theta_h, held, sent, block, visible_bias, incoming, theta_v)
+            _receive_max(w_block, visible_bias, theta_v, theta_rows, held, sent, block, incoming)
             _send_max(w_block, block, theta_v, damping, keep, sent, incoming, total)
             continue
         _receive_sum(w_block, rho, visible_bias, theta_v, theta_rows, held, sent, block, incoming)
@@ -397,7 +410,7 @@ def pass_logs(kind, model, batch, options, answers):
             iteration += 1
             copy_into(log_odds[n], last)
             fill(total, 0)
-            for k in range(1 if kind == MAX else min(size, n_active)):
+            for k in range(min(size, n_active)):
                 copy_into(theta_h, theta_rows[k])
             _sweep(
                 kind, w, rho, visible_bias[n], theta_v, theta_rows, held, message, active, damping,

@@ -51,6 +51,37 @@ def states_and_scores(model, x):
     return states, np.array(losses), np.array(scores)
 
 
+@pytest.mark.parametrize("cliques", [None, 3])
+def test_wrong_labels_have_a_loss_above_the_threshold(data, cliques):
+    X, Y = data
+    model = make(C=0.02, margin=1.5, pairwise_penalty=20.0, cliques=cliques).fit(X, Y)
+    largest = max(
+        sum(abs(value) for value in model.pairwise_coef_[i])
+        + sum(abs(w) for c, w in zip(model.cliques_, model.clique_coef_) if i in c)
+        for i in range(Y.shape[1])
+    )
+    threshold = model.loss_threshold_
+    np.testing.assert_allclose(threshold, 1.5 - largest, rtol=1e-12)
+    assert 0.2 < threshold < 1.4
+    predicted = 2 * model.predict(X) - 1
+    states = np.array(list(product([-1, 1], repeat=Y.shape[1])))
+    least = np.inf
+    for x, best in zip(X, predicted):
+        fields = model.visible_coef_ @ x + model.visible_intercept_ + states @ model.pairwise_coef_
+        for c, w in zip(model.cliques_, model.clique_coef_):
+            for i in c:
+                fields[:, i] += w * states[:, [k for k in c if k != i]].prod(axis=1)
+        losses = np.maximum(1.5 - states * fields, 0).sum(axis=1)
+        least = min(least, losses[(states != best).any(axis=1)].min())
+    assert threshold <= least < threshold + 2
+
+
+def test_threshold_without_pairs_and_with_strong_pairs(data):
+    X, Y = data
+    assert make(pairwise_penalty=np.inf, margin=2.0).fit(X, Y).loss_threshold_ == 2.0
+    assert make(C=10.0, pairwise_penalty=0.01).fit(X, Y).loss_threshold_ == 0.0
+
+
 def test_prediction_from_the_formulas(data):
     X, Y = data
     model = make(margin=2.0).fit(X, Y)

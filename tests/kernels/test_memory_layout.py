@@ -103,8 +103,8 @@ def test_message_passing(dtype, shape):
         [odds, on, 1 - on, message],
     )
     assert_same_bits(
-        lambda w, h, m, incoming, v: rbm_log._receive_max(w, h, held, m, rows, field, incoming, v),
-        [weights, theta, message, block, field],
+        lambda w, b, v, h, m, incoming: rbm_log._receive_max(w, b, v, h, held, m, rows, incoming),
+        [weights, field, field, np.tile(theta, (4, 1)), message, block],
     )
     assert_same_bits(
         lambda w, v, m, incoming, total: rbm_log._send_max(

@@ -6,14 +6,27 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skcrbm.energies import SparseIsingEnergy
-from skcrbm.inference.any_energy.gibbs import repeatable, solve_by_sweeps
-from skcrbm.inference.random_numbers import uniforms
-from skcrbm.kernels.ising_gradients import ising_gradients
+from skcrbm.inference.any_energy.gibbs import (
+    kernel_chains,
+    repeatable,
+    solve_by_sweeps,
+    sweeps_per_call,
+)
+from skcrbm.inference.random_numbers import seeds, uniforms
+from skcrbm.kernels.ising_gradients import (
+    NODE,
+    Tree,
+    gradient_sweeps_by_lists,
+    gradient_sweeps_by_rows,
+    ising_gradients,
+)
 from skcrbm.utils.validation import kernel_array
 
 # Log-odds of a flip out of an impossible state. A flip into an impossible state has the negative
 # log-odds.
 _IMPOSSIBLE = 1e6
+# Trees of sums hold weights up to exp(_LARGEST_LOG_WEIGHT), and factors up to its square.
+_LARGEST_LOG_WEIGHT = 300.0
 
 
 def solve(method, energy, query):
@@ -22,7 +35,7 @@ def solve(method, energy, query):
 
 
 def solve_ising(method, energy, query):
-    """Answer queries on Ising models, by a kernel that updates log-odds after each flip."""
+    """Answer for Ising models by kernels that update proposal weights after each flip."""
     return solve_by_sweeps(method, energy, query, ising_gradient_sweep)
 
 
@@ -72,9 +85,81 @@ def gradient_sweep(energy, states, key, streams, step):
     return out, found
 
 
+def ising_gradient_sweep(energy, states, key, streams, step, n_sweeps=1):
+    """Run the sweeps of `gradient_sweep` for Ising models by kernels; equal up to rounding.
+
+    Models with very strong couplings or fields have a kernel of their own.
+    """
+    strong = _is_strong(energy)
+    if strong.all():
+        return _strong_sweep(energy, states, key, streams, step, n_sweeps)
+    if not strong.any():
+        return _tree_sweep(energy, states, key, streams, step, n_sweeps)
+    out, found = np.empty(states.shape, bool), np.empty(states.shape, energy.dtype)
+    shared = len(streams) == states.shape[1]
+    for part, sweep in ((strong, _strong_sweep), (~strong, _tree_sweep)):
+        own = streams if shared else streams.reshape(states.shape[:2])[part].ravel()
+        models = energy.rows(np.flatnonzero(part))
+        out[part], found[part] = sweep(models, states[part], key, own, step, n_sweeps)
+    return out, found
+
+
+def _is_strong(energy):
+    """Return a mask (N,) of the models in which a proposal weight may exceed the range of floats.
+
+    The logarithm of a weight is at most the field plus the sum of all couplings of a variable, as
+    absolute values.
+    """
+    if isinstance(energy, SparseIsingEnergy):
+        graph = energy.neighbours
+        size = np.abs(energy.edge_coupling.astype(np.float64))[graph.edge]
+        total = np.append(0, np.cumsum(size))
+        pull = total[graph.start[1:]] - total[graph.start[:-1]]
+    else:
+        pull = np.abs(energy.coupling.astype(np.float64)).sum(axis=1)
+    bound = np.abs(energy.field.astype(np.float64)) + pull
+    return ~(bound.max(axis=1, initial=0) < _LARGEST_LOG_WEIGHT)
+
+
+def _tree_sweep(energy, states, key, streams, step, n_sweeps):
+    """Run the sweeps with trees of sums over the proposal weights."""
+    drawn, field, held, log_odds = kernel_chains(energy, states)
+    width = drawn.shape[1]
+    start, neighbours, coupling = _neighbours(energy)
+    rest = _tree_over(width), field, states.shape[1], kernel_array(held)
+    # A sum over neighbours takes as long as a sum over some 16 times as many entries of a row.
+    by_rows = 16 * len(neighbours) >= width**2
+    if by_rows:
+        matrix = np.zeros((width, width))
+        matrix[np.repeat(np.arange(width), np.diff(start)), neighbours] = coupling
+    cost = 8 + (width // 8 if by_rows else len(neighbours) // max(1, width))
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
+        for part in sweeps_per_call(drawn.size * cost, n_sweeps):
+            rounds = range(step + part.start, step + part.stop)
+            numbers = np.array([seeds(key, streams, t) for t in rounds])
+            if by_rows:
+                gradient_sweeps_by_rows(matrix, *rest, numbers, drawn, log_odds)
+            else:
+                gradient_sweeps_by_lists(
+                    start, neighbours, coupling, *rest, numbers, drawn, log_odds
+                )
+    found = log_odds.astype(energy.dtype, copy=False)
+    return drawn.reshape(states.shape), found.reshape(states.shape)
+
+
+def _tree_over(n_variables):
+    """Return the places of the levels of a tree of sums over the weights of the variables."""
+    first, size = [0], [n_variables]
+    while size[-1] > NODE:
+        n_nodes = -(-size[-1] // NODE)
+        first.append(first[-1] + n_nodes * NODE)
+        size.append(n_nodes)
+    return Tree(np.array(first, np.int64), np.array(size, np.int64))
+
+
 @repeatable
-def ising_gradient_sweep(energy, states, key, streams, step):
-    """Do the same as `gradient_sweep` for Ising models, up to rounding, by a faster kernel."""
+def _strong_sweep(energy, states, key, streams, step):
+    """Run a sweep with log-weights, for couplings and fields of any size."""
     n, c, width = states.shape
     models = energy.rows(np.repeat(np.arange(n), c))
     u = _uniforms(energy, states, key, streams, step)

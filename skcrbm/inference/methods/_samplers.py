@@ -113,10 +113,12 @@ class GibbsWithGradients(_RandomMethod):
     has as many steps as there are visible variables.
 
     In an `RBMEnergy` the steps flip visible units, with the hidden units summed out; the hidden
-    units are drawn given the visible units after each sweep. For Ising models a kernel updates the
-    D_i of the neighbours after each flip, and a step takes time proportional to the number of
-    variables. For other energies each step recomputes all D_i. Averages, convergence, chains and
-    random numbers are as in `Gibbs`.
+    units are drawn given the visible units after each sweep. For Ising models a kernel multiplies
+    the ``exp(D_i / 2)`` of the neighbours by a factor after each flip, and draws from a tree of
+    sums, so that a step takes time proportional to the number of neighbours and to the logarithm of
+    the number of variables. If couplings or fields exceed some 300, a slower kernel works with the
+    D_i. For other energies each step recomputes all D_i. Averages, convergence, chains and random
+    numbers are as in `Gibbs`.
 
     Parameters
     ----------

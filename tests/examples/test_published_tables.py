@@ -1,0 +1,108 @@
+"""The figures in the pages about large margin machines against the results of the program."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+DOC = Path(__file__).parents[2] / "doc"
+COLUMNS = "HAPRF"
+pytestmark = pytest.mark.skipif(not DOC.is_dir(), reason="the documentation is not here")
+
+
+def results():
+    """Return the rows of the results by (data set, row of its table)."""
+    with open(DOC / "lmbm_tables.csv", newline="") as file:
+        rows = {row.pop("key"): row for row in csv.DictReader(file)}
+    split = {}
+    for key, row in rows.items():
+        name = re.match(r"mediamill\d+, sample of 2000 rows|[a-z0-9]+", key).group()
+        split[name, key[len(name) + 2 :]] = row
+    return split
+
+
+def tables():
+    """Yield the data set, the name and the cells of each row of the tables that was run."""
+    name = None
+    for line in (DOC / "lmbm_tables.md").read_text().splitlines():
+        if line.startswith("### "):
+            name = line[4:].lower()
+        elif line.startswith("| ") and not line.startswith("| |"):
+            row, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            if not cells[0].startswith("not run"):
+                yield name, row, cells
+
+
+def test_tables_are_the_results():
+    found = results()
+    shown = {(name, row): cells for name, row, cells in tables()}
+    assert shown.keys() == found.keys()
+    assert len(shown) > 40
+    for key, cells in shown.items():
+        row = found[key]
+        assert [c.split(" ")[0] for c in cells[:5]] == [f"{float(row[k]):.3f}" for k in COLUMNS], (
+            key
+        )
+        assert [cells[5], cells[6].split(" ")[0], cells[7]] == [
+            row["chosen"], row["fit"], row["predict"],
+        ], key  # fmt: skip
+
+
+# A phrase of doc/lmbm.md with groups for figures, and the figures: (data set, row, column).
+CLAIMS = [
+    (
+        r"lifts Scene's LMBMr from A (\S+), F (\S+) to (\S+), (\S+)\. A transformation",
+        [("scene", row, k) for row in ("LMBMr", 'LMBMr, decode="map"') for k in "AF"],
+    ),
+    (
+        r"lifts it to (\S+), (\S+); on Yeast the features do not help the machine \(A (\S+), "
+        r"for (\S+) without\)",
+        [
+            *(("scene", "Nystroem + LMBMr", k) for k in "AF"),
+            *(("yeast", row, "A") for row in ("Nystroem + LMBMr", "LMBMr")),
+        ],
+    ),
+    (
+        r"LMBM with eta = 1 is far better than printed \(A (\S+) for",
+        [("yeast", "LMBM", "A")],
+    ),
+    (
+        r"reproduces the Yeast row: H (\S+) for .*?, A (\S+) for .*?, F (\S+) for .*? P and R "
+        r"are (\S+) and (\S+),",
+        [("yeast", "MLSVM, one set against one", k) for k in "HAFPR"],
+    ),
+    (
+        r"with the largest C chosen, A is (\S+) \(exact\), (\S+) \(linear program\) and (\S+) "
+        r"\(ICM\)",
+        [("yeast", f"SSVM, {search}", "A") for search in ("exact", "linear program", "ICM")],
+    ),
+    (
+        r"a kernel SVM over the label sets has A (\S+) on Scene and (\S+) on Yeast, a chain of "
+        r"kernel SVMs (\S+) and (\S+),",
+        [
+            (name, row, "A")
+            for row in ("kernel SVM over label sets", "classifier chain, kernel SVM")
+            for name in ("scene", "yeast")
+        ],
+    ),
+    (
+        r"per label, kernel SVMs have the better H \((\S+) for (\S+); (\S+) for (\S+)\)",
+        [
+            ("scene", "kernel SVM per label", "H"),
+            ("scene", "Nystroem + LMBMr", "H"),
+            ("yeast", "kernel SVM per label", "H"),
+            ("yeast", "LMBMr", "H"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("phrase", "places"), CLAIMS)
+def test_prose_is_the_results(phrase, places):
+    text = " ".join((DOC / "lmbm.md").read_text().split())
+    found = re.search(phrase, text)
+    assert found, "the phrase has changed: adapt this test"
+    rows = results()
+    expected = [f"{float(rows[name, row][column]):.3f}" for name, row, column in places]
+    assert list(found.groups()) == expected
