@@ -40,7 +40,7 @@ from skcrbm.learning.solvers import LBFGS
 from skcrbm.learning.structured import StructureSource
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.targets.kinds import make_targets
-from skcrbm.targets.multioutput import MultioutputTargets, holds_classes
+from skcrbm.targets.multioutput import MultioutputTargets, is_matrix
 from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
@@ -340,7 +340,12 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         return self
 
     def _make_targets(self, y, classes):
-        return MultioutputTargets(y) if holds_classes(y) else make_targets(y, classes, self)
+        try:
+            return make_targets(y, classes, self)
+        except ValueError:
+            if not is_matrix(y):
+                raise
+            return MultioutputTargets(y)  # raises clear errors about columns of classes
 
     def _codes(self, visible):
         """Return the codes (N, L) of the classes of all outputs, and their numbers (L,)."""

@@ -23,18 +23,23 @@ from skcrbm.utils.labels import (
 from skcrbm.utils.validation import hold_dates
 
 
+def is_matrix(y: Any) -> bool:
+    """Return True if y is a dense matrix of two or more columns, but not of dates."""
+    if y is None or sparse.issparse(y):
+        return False
+    try:
+        shape = y.shape if is_frame(y) else _as_array(y, "y").shape
+    except ValueError:
+        return False
+    return len(shape) == 2 and shape[1] > 1 and shape[0] > 0 and not hold_dates(y)
+
+
 def holds_classes(y: Any) -> bool:
     """Return True if the columns of y, two or more, seem to hold classes instead of 0, 1 and NaN.
 
     Classes are strings, integers or other objects, but no fractions, infinities or dates.
     """
-    if y is None or sparse.issparse(y):
-        return False
-    try:
-        shape = y.shape if is_frame(y) else _as_array(y, "y").shape
-        if len(shape) != 2 or shape[1] < 2 or shape[0] == 0 or hold_dates(y):
-            return False
-    except ValueError:
+    if not is_matrix(y):
         return False
     try:
         indicator_with_nan(y)

@@ -336,6 +336,22 @@ def test_clear_errors(change, message):
         LabelGraphCRF(alpha=0.1).set_params(**change).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.array([["a", 1]] * 30 + [[2, 1]] * 30, object), "column 0 of y mixes labels"),
+        (np.full((60, 2), 0.5), "should be classes, got the number 0.5"),
+        (np.full((60, 2), np.inf), "column 0 of y"),
+        (np.full((60, 2), np.nan), "no observed entry"),
+        ([["a", "b"], ["c"]] * 30, "lists of different lengths"),
+        (np.full((60, 2), np.datetime64("2020-01-01")), "datetime64"),
+    ],
+)
+def test_clear_errors_about_y(y, message):
+    with pytest.raises(ValueError, match=message):
+        LabelGraphCRF(alpha=0.1).fit(np.random.default_rng(0).normal(size=(60, 2)), y)
+
+
 def test_methods_for_indicator_matrices_refuse_classes(fitted):
     model, X, y = fitted
     for call in (
