@@ -58,7 +58,7 @@ def test_nothing_set_beats_the_forests_log_odds_of_their_own_rows(data):
 
 def test_the_seed_alone_decides_and_the_parts_stay_as_they_are(data):
     X, Y = data
-    forest, final = RandomForestClassifier(10), quick_model()
+    forest, final = RandomForestClassifier(30), quick_model()
     first, second, other = (
         make_stacked([forest, StandardScaler()], final, random_state=seed).fit(X, Y)
         for seed in (0, 0, 1)
