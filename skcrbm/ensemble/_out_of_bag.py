@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.ensemble._compact_forest import CompactForest, compact
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import BinaryTargets, make_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, final_model
@@ -23,6 +24,7 @@ from skcrbm.utils.labels import require_complete, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import check_same_length, note_features
+from skcrbm.utils.warnings import warn_user
 
 
 class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
@@ -60,7 +62,10 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     Attributes
     ----------
     estimator_ : classifier
-        Classifier fitted on all rows.
+        Classifier fitted on all rows. If y is 2-D and the estimator is an `ExtraTreesClassifier` or
+        a `RandomForestClassifier`, this is a subclass whose trees need little memory: they keep the
+        splits, and the classes that occur in each leaf. It predicts as the forest does and has
+        `feature_importances_`; its trees have no other attributes of scikit-learn's `tree_`.
     classes_ : ndarray (n_outputs,) or (n_classes,)
         Indices 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_sets_ : ndarray (n_sets, n_outputs)
@@ -156,7 +161,9 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
             1-D y, names contain the classes; of two classes only the second has a column.
         """
         check_is_fitted(self, "estimator_")
-        prefix = type(final_model(self.estimator_)[0]).__name__.lower()
+        is_compact = isinstance(self.estimator_, CompactForest)
+        model, _ = final_model(self.estimator if is_compact else self.estimator_)
+        prefix = type(model).__name__.lower()
         names = [f"{prefix}__{label}" for label in self._targets.visible_names()]
         return np.array(names, dtype=object)
 
@@ -214,9 +221,10 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         """
         estimator, X, targets = self._prepare(X, y)
         if isinstance(self.cv, str):
+            oob_score = not isinstance(estimator, CompactForest)  # finds its own values out of bag
             with explained_fit(estimator, targets):
-                self.estimator_ = estimator.set_params(oob_score=True).fit(X, targets)
-            return self._log_odds(self._out_of_bag(targets))
+                self.estimator_ = estimator.set_params(oob_score=oob_score).fit(X, targets)
+            return self._log_odds(self._out_of_bag(X, targets))
         marginals = out_of_fold(
             estimator,
             X,
@@ -266,6 +274,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
             estimator.set_params(**{name: rng.randint(np.iinfo(np.int32).max) for name in names})
         if targets.multilabel:
             y = self._label_targets(targets.encode(y))
+            estimator = compact(estimator)
         else:
             if self.label_powerset:
                 raise ValueError("label_powerset=True is for a 2-D y with more than one column")
@@ -302,6 +311,8 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
 
     def _marginals(self, model, X):
         """Return probabilities (n, n_features_out) of labels or classes, predicted by `model`."""
+        if isinstance(model, CompactForest):
+            return self._from_values(model.mean_values(X, self._table(model)))
         proba = model.predict_proba(X)
         if hasattr(self, "label_sets_"):
             return np.clip(np.asarray(proba) @ self.label_sets_[model.classes_], 0, 1)
@@ -310,6 +321,17 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         if self._varying.sum() == 1:  # the estimator was fitted on a 1-D y
             return self._with_constant(BinaryTargets(np.array([0, 1])).marginals(proba))
         return self._with_constant(self._targets.marginals(proba, model.classes_))
+
+    def _table(self, forest):
+        """Return the labels (n_classes, n_columns) of the classes of a compact forest, or None."""
+        if hasattr(self, "label_sets_"):
+            return self.label_sets_[forest.classes_].astype(float)
+        return np.array([[0.0], [1.0]]) if self._varying.sum() == 1 else None
+
+    def _from_values(self, values):
+        """Return probabilities of all labels from the values of a compact forest."""
+        values = np.clip(values, 0, 1)
+        return values if hasattr(self, "label_sets_") else self._with_constant(values)
 
     def _with_constant(self, varying):
         full = np.tile(self._constant, (len(varying), 1))
@@ -329,8 +351,20 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
                 "row; set bootstrap=True, or use a number of folds, as in cv=5"
             )
 
-    def _out_of_bag(self, targets):
+    def _out_of_bag(self, X, targets):
         """Return probabilities of the training rows, predicted by trees that did not see them."""
+        if isinstance(self.estimator_, CompactForest):
+            table = self._table(self.estimator_)
+            values = self.estimator_.out_of_bag_values(X, table)
+            unseen = np.isnan(values[:, 0])
+            if unseen.any():
+                warn_user(
+                    "rows that every tree has seen get the shares of the labels as probabilities: "
+                    f"{unseen.sum()} of {len(unseen)} rows; increase n_estimators"
+                )
+                truth = targets.reshape(len(targets), -1) if table is None else table[targets]
+                values[unseen] = truth.mean(axis=0)
+            return self._from_values(values)
         proba = self.estimator_.oob_decision_function_
         if proba.ndim == 3:  # shape (n, 2, number of labels that vary)
             seen = np.nan_to_num(proba).sum(axis=1) > 0

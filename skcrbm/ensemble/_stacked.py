@@ -1,6 +1,7 @@
 """make_stacked: a pipeline of forests and a conditional RBM on their log-odds."""
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.pipeline import make_union
@@ -9,8 +10,53 @@ from sklearn.utils._param_validation import HasMethods, StrOptions, validate_par
 
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.estimators import CRBMClassifier
-from skcrbm.pipeline import make_pipeline
+from skcrbm.pipeline import Pipeline, make_pipeline
 from skcrbm.utils.options import Integer
+from skcrbm.utils.warnings import warn_user
+
+# Share of the stack's held-out log-likelihood by which the plain model must be better for a
+# warning. On birds, where the stack is better on test rows, the plain model is ahead by 0.5%.
+_MARGIN = 0.02
+
+
+class ComparedPipeline(Pipeline):
+    """Stack that compares its held-out log-likelihood with that of its last step, fitted on X.
+
+    Both figures come from the search for the penalty, which holds out rows in folds. The log-odds
+    of these rows are out of bag, so the figure of the stack is not one of rows seen in training.
+    """
+
+    def fit(self, X, y=None, **params):
+        """Fit the stack and the plain model, and warn if the plain model is better."""
+        for name in ("plain_", "held_out_log_likelihood_"):
+            vars(self).pop(name, None)
+        super().fit(X, y, **params)
+        prefix = f"{self.steps[-1][0]}__"
+        if _has_nan(X) or not all(name.startswith(prefix) for name in params):
+            return self
+        options = {name.removeprefix(prefix): value for name, value in params.items()}
+        self.plain_ = clone(self[-1]).fit(X, y, **options)
+        figures = {"stack": _held_out(self[-1]), "plain": _held_out(self.plain_)}
+        self.held_out_log_likelihood_ = figures
+        if figures["plain"] > figures["stack"] + _MARGIN * abs(figures["stack"]):
+            warn_user(
+                f"CRBMClassifier on X has a held-out log-likelihood of {figures['plain']:.3f} per "
+                f"row, and the stack only {figures['stack']:.3f}; use CRBMClassifier alone, which "
+                "is the attribute plain_ of this pipeline"
+            )
+        return self
+
+
+def _has_nan(X):
+    values = X.data if issparse(X) else np.asarray(X)
+    return values.dtype.kind not in "biu" and bool(np.isnan(values.astype(float)).any())
+
+
+def _held_out(model):
+    """Return the best log-likelihood in `alpha_path_`, with the hidden units of the model."""
+    path = model.alpha_path_
+    chosen = path["n_hidden"] == model.n_hidden_
+    return float(path["log_likelihood"][chosen if chosen.any() else slice(None)].max())
 
 
 @validate_params(
@@ -19,6 +65,7 @@ from skcrbm.utils.options import Integer
         "final_estimator": [HasMethods(["fit", "predict"]), None],
         "n_estimators": [Integer(1)],
         "cv": ["cv_object", StrOptions({"oob"})],
+        "compare": ["boolean"],
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
     },
@@ -30,6 +77,7 @@ def make_stacked(
     *,
     n_estimators=300,
     cv="oob",
+    compare=True,
     n_jobs=None,
     random_state=None,
 ):
@@ -55,6 +103,11 @@ def make_stacked(
         Number of trees in each of the three default forests.
     cv : "oob", int, splitter or iterable, default="oob"
         How the wrapped classifiers predict the training rows, see `OutOfBagLogOdds`.
+    compare : bool, default=True
+        If True and both `estimators` and `final_estimator` are None, `fit` also fits a
+        `CRBMClassifier` on X itself and warns if its held-out log-likelihood is better than that of
+        the stack by more than 2%. This takes 10 to 30% more time. The comparison is left out if X
+        contains NaN, or if `fit` gets parameters for other steps than the last.
     n_jobs : int, default=None
         Number of threads of the default forests and of the default `CRBMClassifier`. If
         `estimators` is given, number of folds that are fitted in parallel.
@@ -66,7 +119,10 @@ def make_stacked(
     -------
     pipeline : skcrbm.pipeline.Pipeline
         Pipeline of a `FeatureUnion` and the final estimator. It has the prediction methods of the
-        final estimator, such as `sample` and `predict_topk`, including their argument `y_known`.
+        final estimator, such as `sample` and `predict_topk`, including their argument `y_known`. A
+        fitted pipeline that has made the comparison has two more attributes: `plain_` is the
+        `CRBMClassifier` that was fitted on X, and `held_out_log_likelihood_` is a dict with the
+        log-likelihoods per row of "stack" and "plain".
 
     Raises
     ------
@@ -82,6 +138,15 @@ def make_stacked(
     -----
     Forests do not support NaN in y (missing labels). If y contains NaN, choose `estimators` that
     support NaN, and folds as `cv`, as in ``make_stacked([CRBMClassifier(), ...], cv=5)``.
+
+    The comparison uses the folds in which both models find their penalty; the log-odds of the rows
+    in these folds are out of bag. On sets with many 0/1 columns, such as enron and medical, the
+    plain model is often better.
+
+    With boosted trees, use folds: ``make_stacked([OneVsRestClassifier(booster)], cv=5)``.
+
+    With 20,000 rows and 1,131 label sets the three forests need at most 1.2 GB, because their trees
+    keep only their splits and the label sets that occur in each leaf (see `OutOfBagLogOdds`).
 
     A fourth forest, a random forest that is fitted on the label sets, is left out on purpose: on
     the Yeast data it takes as long as the three others together and does not improve the
@@ -101,6 +166,7 @@ def make_stacked(
     def seed():
         return None if rng is None else rng.randint(np.iinfo(np.int32).max)
 
+    compare = compare and estimators is None and final_estimator is None
     if estimators is None:
         options = {"n_estimators": n_estimators, "bootstrap": True, "n_jobs": n_jobs}
         parts = [
@@ -121,7 +187,8 @@ def make_stacked(
         final_estimator = clone(final_estimator)
         if rng is not None and "random_state" in final_estimator.get_params(deep=False):
             final_estimator.set_params(random_state=seed())
-    return make_pipeline(make_union(*parts), final_estimator)
+    pipeline = make_pipeline(make_union(*parts), final_estimator)
+    return ComparedPipeline(pipeline.steps) if compare else pipeline
 
 
 def _part(estimator, cv, n_jobs, seed):

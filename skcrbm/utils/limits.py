@@ -106,6 +106,11 @@ CACHED_ENTRIES = 2**16
 #: Number of entries of a block of rows in NumPy computations (16 MB in float64).
 BLOCK_ENTRIES = 2**21
 
+#: Memory in bytes that the trees of a compact forest may take together while they are fitted. If
+#: each tree needs more than its share, fewer trees are fitted at a time. A single tree may exceed
+#: this size.
+TREE_BYTES = 2**30
+
 #: Largest number of log-weights of chains that are computed together: about two megabytes, which
 #: fit into the cache.
 CHAIN_ENTRIES = 2**18

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_multilabel_classification
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
@@ -12,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from skcrbm import CRBMClassifier
 from skcrbm.ensemble import OutOfBagLogOdds, make_stacked
 from skcrbm.metrics import masked_score
+from skcrbm.pipeline import Pipeline
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +50,7 @@ def test_it_is_the_pipeline_written_out(data):
     np.testing.assert_array_equal(stacked.predict_proba(X), by_hand.predict_proba(X))
 
 
+@pytest.mark.filterwarnings("ignore:CRBMClassifier on X has")
 def test_nothing_set_beats_the_forests_log_odds_of_their_own_rows(data):
     X, Y = data
     stacked = make_stacked(n_estimators=30, random_state=0).fit(X[:100], Y[:100])
@@ -58,7 +65,7 @@ def test_nothing_set_beats_the_forests_log_odds_of_their_own_rows(data):
 
 def test_the_seed_alone_decides_and_the_parts_stay_as_they_are(data):
     X, Y = data
-    forest, final = RandomForestClassifier(10), quick_model()
+    forest, final = RandomForestClassifier(30), quick_model()
     first, second, other = (
         make_stacked([forest, StandardScaler()], final, random_state=seed).fit(X, Y)
         for seed in (0, 0, 1)
@@ -71,6 +78,67 @@ def test_the_seed_alone_decides_and_the_parts_stay_as_they_are(data):
     assert final.random_state is None
     assert not hasattr(final, "visible_coef_")
     clone(first)
+
+
+def linear_words(rng):
+    """Return 0/1 words, and labels whose log-odds are linear in many of the words."""
+    X = (rng.random((200, 120)) < 0.2).astype(float)
+    field = (X - 0.2) @ rng.normal(size=(120, 4))
+    return X, (field + 0.5 * rng.logistic(size=field.shape) > 1).astype(int)
+
+
+def test_a_stack_that_is_worse_than_its_last_step_alone_warns():
+    X, Y = linear_words(np.random.default_rng(0))
+    stacked = make_stacked(n_estimators=30, random_state=0)
+    with pytest.warns(UserWarning, match="use CRBMClassifier alone") as caught:
+        stacked.fit(X, Y)
+    figures = stacked.held_out_log_likelihood_
+    assert figures["plain"] > 0.98 * figures["stack"]
+    assert f"{figures['plain']:.3f}" in str(caught[0].message)
+    assert f"{figures['stack']:.3f}" in str(caught[0].message)
+    alone = CRBMClassifier(random_state=stacked[-1].random_state).fit(X, Y)
+    np.testing.assert_array_equal(stacked.plain_.predict_proba(X), alone.predict_proba(X))
+    assert figures["plain"] == alone.alpha_path_["log_likelihood"].max()
+
+
+def test_a_stack_that_is_better_does_not_warn(recwarn):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    Y = np.column_stack([X[:, 0] * X[:, 1] > 0, X[:, 2] ** 2 > 0.5, X[:, 3] > 0]).astype(int)
+    stacked = make_stacked(n_estimators=30, random_state=0).fit(X, Y)
+    figures = stacked.held_out_log_likelihood_
+    assert figures["stack"] > figures["plain"]
+    assert not [w for w in recwarn if "alone" in str(w.message)]
+    assert not hasattr(clone(stacked), "plain_")
+    X[0, 0] = np.nan  # forests take NaN in X, the plain model does not
+    stacked.fit(X, Y)
+    assert not hasattr(stacked, "held_out_log_likelihood_")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"compare": False}, {"final_estimator": quick_model()}, {"estimators": [GaussianNB()]}],
+)
+def test_no_comparison(options):
+    assert type(make_stacked(**options)) is Pipeline
+
+
+def test_boosted_trees(data):
+    X, Y = data
+    booster = HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5)
+    stacked = [
+        make_stacked(
+            [OneVsRestClassifier(booster)], quick_model(), cv=3, n_jobs=n_jobs, random_state=0
+        ).fit(X[:100], Y[:100])
+        for n_jobs in (None, 2)
+    ]
+    p = stacked[0].predict_proba(X[100:])
+    np.testing.assert_array_equal(p, stacked[1].predict_proba(X[100:]))
+    loss = -masked_score("neg_log_loss", Y[100:], y_score=p)
+    share = np.tile(Y[:100].mean(axis=0), (50, 1))
+    assert loss < 0.95 * -masked_score("neg_log_loss", Y[100:], y_score=share)
+    names = stacked[0][0].get_feature_names_out()
+    assert [name.rpartition("__")[2] for name in names] == ["0", "1", "2", "3"]
 
 
 def test_missing_labels_pass_where_the_parts_take_them(data):
@@ -96,6 +164,7 @@ def test_classes():
         ({"estimators": []}, "estimators is empty"),
         ({"estimators": [3]}, "estimators must hold classifiers"),
         ({"final_estimator": 3}, "'final_estimator' parameter"),
+        ({"compare": 1.5}, "'compare' parameter"),
         ({"n_estimators": 0}, "'n_estimators' parameter"),
         ({"cv": "folds"}, "'cv' parameter"),
     ],
