@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial as bind
 
 import numpy as np
 from scipy.special import log_expit, softmax
 
 from skcrbm.decoding.expected import (
+    SIZES_AT_ONCE,
     best_but_empty,
     best_top_labels,
-    f1_gain,
+    f1_factors,
     first_k,
     independent_top_f1,
     independent_top_jaccard,
@@ -51,7 +53,7 @@ def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray
         return model.best_f1(zero_division, allow_empty)
 
     n_nodes = len(inverse_nodes(2 * n_labels)[0])
-    return _by_rows(posterior, decide, n_labels * max(n_labels, n_nodes))
+    return _by_rows(posterior, decide, n_labels * max(SIZES_AT_ONCE, n_nodes))
 
 
 def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.ndarray:
@@ -213,8 +215,8 @@ class _Joint(_Model):
     def best_f1(self, zero_division, allow_empty):
         """Return the label vectors (N, L) with the largest expected F1."""
         nodes, weight = inverse_nodes(2 * self.energy.n_visible)
-        gain = f1_gain(self._on(nodes), nodes, weight)
-        return maximize_f1(self.empty, gain, zero_division, allow_empty)
+        factors = bind(f1_factors, nodes=nodes, weight=weight)
+        return maximize_f1(self.empty, self._on(nodes), factors, zero_division, allow_empty)
 
     def _on(self, nodes):
         """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""
