@@ -34,6 +34,9 @@ _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
 # label sets. If k is the best number of labels under independence, the function tries k plus each
 # of the _SIZES.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
+# Largest number of entries of the label sets seen in fit for which they compete even if their
+# probabilities are not multiplied by a factor. More sets would take most of the time of the rule.
+_MOST_SEEN = 2**21
 # Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
 # Values as large as this are rounding errors of numbers beyond 1e15.
 _LARGE = 700.0
@@ -63,15 +66,19 @@ def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.nd
 
     - the vectors of the k - 1, k and k + 1 most probable outputs, where k is the best number if
       outputs are independent;
-    - the best of the 16 most probable label sets seen in fit;
+    - the best of the 16 most probable label sets seen in fit, unless all sets have more than two
+      million entries and their probabilities are not multiplied (see below);
     - the empty vector, if `allow_empty` is True.
 
     The expectation is the same as in `decode_expected_f1`, with one exception: the probabilities of
     label sets seen in fit are multiplied by a factor of up to four, see `_seen_factor`.
     """
-    sets = posterior.label_sets.astype(np.float64)
-    n_labels = posterior.energy.n_visible
     factor = _seen_factor(posterior.unseen_share)
+    sets = posterior.label_sets
+    if factor == 1.0 and sets.size > _MOST_SEEN:
+        sets = sets[:0]
+    sets = sets.astype(np.float64)
+    n_labels = posterior.energy.n_visible
 
     def decide(model, allow_empty):
         seen, share = model.seen(sets, factor)
