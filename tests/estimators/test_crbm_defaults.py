@@ -98,7 +98,7 @@ def test_record_of_the_path():
 
 
 def test_search_on_samples_of_large_data(monkeypatch):
-    """Of large data the search reads some labels and rows, and finds about the same model."""
+    """On large data the search reads some labels and rows, and finds about the same model."""
     X, Y = dependent(400, n_outputs=12)
     X_test, Y_test = dependent(400, n_outputs=12, seed=1)
     whole = default(n_hidden=2).fit(X, Y)
