@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial as bind
 
 import numpy as np
 from scipy.special import log_expit, softmax
 
 from skcrbm.decoding.expected import (
+    SIZES_AT_ONCE,
     best_but_empty,
     best_top_labels,
-    f1_gain,
+    f1_factors,
     first_k,
     independent_top_f1,
     independent_top_jaccard,
@@ -32,6 +34,9 @@ _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
 # label sets. If k is the best number of labels under independence, the function tries k plus each
 # of the _SIZES.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
+# Largest number of entries of the label sets seen in fit for which they compete even if their
+# probabilities are not multiplied by a factor. More sets would take most of the time of the rule.
+_MOST_SEEN = 2**21
 # Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
 # Values as large as this are rounding errors of numbers beyond 1e15.
 _LARGE = 700.0
@@ -51,7 +56,7 @@ def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray
         return model.best_f1(zero_division, allow_empty)
 
     n_nodes = len(inverse_nodes(2 * n_labels)[0])
-    return _by_rows(posterior, decide, n_labels * max(n_labels, n_nodes))
+    return _by_rows(posterior, decide, n_labels * max(SIZES_AT_ONCE, n_nodes))
 
 
 def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.ndarray:
@@ -61,15 +66,19 @@ def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.nd
 
     - the vectors of the k - 1, k and k + 1 most probable outputs, where k is the best number if
       outputs are independent;
-    - the best of the 16 most probable label sets seen in fit;
+    - the best of the 16 most probable label sets seen in fit, unless all sets have more than two
+      million entries and their probabilities are not multiplied (see below);
     - the empty vector, if `allow_empty` is True.
 
     The expectation is the same as in `decode_expected_f1`, with one exception: the probabilities of
     label sets seen in fit are multiplied by a factor of up to four, see `_seen_factor`.
     """
-    sets = posterior.label_sets.astype(np.float64)
-    n_labels = posterior.energy.n_visible
     factor = _seen_factor(posterior.unseen_share)
+    sets = posterior.label_sets
+    if factor == 1.0 and sets.size > _MOST_SEEN:
+        sets = sets[:0]
+    sets = sets.astype(np.float64)
+    n_labels = posterior.energy.n_visible
 
     def decide(model, allow_empty):
         seen, share = model.seen(sets, factor)
@@ -213,8 +222,8 @@ class _Joint(_Model):
     def best_f1(self, zero_division, allow_empty):
         """Return the label vectors (N, L) with the largest expected F1."""
         nodes, weight = inverse_nodes(2 * self.energy.n_visible)
-        gain = f1_gain(self._on(nodes), nodes, weight)
-        return maximize_f1(self.empty, gain, zero_division, allow_empty)
+        factors = bind(f1_factors, nodes=nodes, weight=weight)
+        return maximize_f1(self.empty, self._on(nodes), factors, zero_division, allow_empty)
 
     def _on(self, nodes):
         """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""

@@ -11,6 +11,7 @@ by log t.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ METRICS = {name: name.removesuffix("_samples") for name in scores_maximized_by("
 # Largest divisor n for which an exact quadrature of 1 / n is used, which needs n / 2 nodes. For
 # larger n an approximate quadrature needs fewer nodes.
 _EXACT_UNION = 24
+#: Number of sizes of a label vector that `maximize_f1` tries at once.
+SIZES_AT_ONCE = 64
+# Margin of the bound in `maximize_f1`. The rounding of gains changes a sum of a thousand gains by
+# less than this.
+_MARGIN = 1e-9
 
 
 def decode_marginals(
@@ -172,14 +178,13 @@ def decode_label_sets(
 
     def decode(rows):
         w = weight[rows]
-        on = np.zeros((len(w), sets.shape[1], sets.shape[1]))
-        for s in np.unique(size[size > 0]):
-            on[:, s - 1] = w[:, size == s] @ sets[size == s]
-        return maximize_f1(
-            w[:, size == 0].sum(axis=1), _gain_by_size(on), zero_division, allow_empty
-        )
+        on = np.stack([w[:, size == s] @ sets[size == s] for s in numbers], axis=1)
+        empty = w[:, size == 0].sum(axis=1)
+        return maximize_f1(empty, on, _factors_of_sizes(numbers), zero_division, allow_empty)
 
-    return _by_blocks(decode, len(weight), sets.shape[1], (sets.shape[1] + 1) ** 2)
+    numbers = np.unique(size)
+    entries = sets.shape[1] * max(len(numbers), SIZES_AT_ONCE)
+    return _by_blocks(decode, len(weight), sets.shape[1], entries)
 
 
 def decode_samples(
@@ -230,15 +235,14 @@ def decode_samples(
     if n_draws == 0:
         raise ValueError(f"samples must hold at least one draw of each row, got {samples.shape}")
     allow_empty = allow_empty or n_labels == 1
-    sizes = np.arange(1, n_labels + 1)
 
     def decode(rows):
         drawn = samples[rows]
         size = drawn.sum(axis=2)
         if short == "f1":
-            of_size = (size[:, None, :] == sizes[:, None]).astype(np.float64)
-            gain = _gain_by_size(of_size @ drawn / n_draws)
-            return maximize_f1((size == 0).mean(axis=1), gain, zero_division, allow_empty)
+            factors = _factors_of_sizes(size)
+            empty = (size == 0).mean(axis=1)
+            return maximize_f1(empty, drawn / n_draws, factors, zero_division, allow_empty)
         order = np.argsort(-drawn.sum(axis=1), axis=1, kind="stable")
         top = np.stack([first_k(order, k) for k in range(n_labels + 1)], axis=1)
         candidates = np.concatenate([top, drawn], axis=1)
@@ -247,14 +251,22 @@ def decode_samples(
         best = best_but_empty(value, ~candidates.any(axis=2), possible, allow_empty)
         return np.take_along_axis(candidates, best[:, None, None], axis=1)[:, 0]
 
-    entries = max((n_labels + 1) ** 2, n_draws * (n_draws + n_labels + 1))
+    entries = n_labels * max(n_draws, SIZES_AT_ONCE)
+    if short == "jaccard":
+        entries = max((n_labels + 1) ** 2, n_draws * (n_draws + n_labels + 1))
     return _by_blocks(decode, n, n_labels, entries)
 
 
-def _gain_by_size(on):
-    """Return the gains D_ik of `maximize_f1`, given ``on[:, s - 1, i] = P(y_i = 1, |y| = s)``."""
-    sizes = np.arange(1, on.shape[2] + 1)
-    return (2.0 / (sizes[:, None] + sizes)) @ on
+def _factors_of_sizes(numbers):
+    """Return the argument `factors` of `maximize_f1`, for outcomes with given numbers of labels.
+
+    `numbers` (..., Q) holds the number of labels on in each outcome.
+    """
+
+    def factors(sizes):
+        return 2.0 / (sizes[:, None] + numbers[..., None, :])
+
+    return factors
 
 
 def _by_blocks(decode, n: int, n_labels: int, entries: int) -> np.ndarray:
@@ -307,25 +319,55 @@ def inverse_nodes(largest: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def maximize_f1(
-    empty: np.ndarray, gain: np.ndarray, zero_division: float = 1.0, allow_empty: bool = True
+    empty: np.ndarray,
+    on: np.ndarray,
+    factors: Callable[[np.ndarray], np.ndarray],
+    zero_division: float = 1.0,
+    allow_empty: bool = True,
 ) -> np.ndarray:
     """Return the label vectors (N, L) with the largest expected F1 among all vectors (GFM).
 
     The expected F1 of a vector of k labels is the sum of the gains
     ``D_ik = sum_s 2 P(y_i = 1, |y| = s) / (k + s)`` of its labels i, so the best vector has the k
-    labels with the largest gains. `gain` (N, L, L) holds D_ik in ``[:, k - 1, i]``, and `empty`
-    (N,) holds ``P(|y| = 0)``. Ties are broken by the fewest labels, then by the order of the
-    labels.
+    labels with the largest gains. The gains are ``D_ik = sum_q factors(k)_q on_qi``, where `on`
+    has the shape (N, Q, L) and ``factors(sizes)`` returns (K, Q) or (N, K, Q) for K numbers k.
+    `empty` (N,) holds ``P(|y| = 0)``. Ties are broken by the fewest labels, then by the order of
+    the labels.
+
+    The numbers k are tried in blocks, from the smallest. The sum of the gains of all labels falls
+    with k and bounds the value of all larger vectors, so a row ends as soon as this bound is below
+    its best value. The result is exact, and the cost is near linear in L if few labels are on.
     """
-    n, n_labels = gain.shape[:2]
-    # Round the gains so that rounding errors do not decide between labels with equal gains.
-    gain = np.round(gain, 12)
-    size = np.arange(n_labels)
-    value = np.sort(gain, axis=2)[:, :, ::-1].cumsum(axis=2)[:, size, size]
-    value = np.column_stack([zero_division * empty, value])
+    n, _, n_labels = on.shape
+    value = np.zeros((n, n_labels + 1))
+    value[:, 0] = zero_division * empty
+    total = on.sum(axis=2)
+    rows = np.arange(n)
+    for start in range(0, n_labels, SIZES_AT_ONCE):
+        sizes = np.arange(start, min(start + SIZES_AT_ONCE, n_labels)) + 1
+        # Round the gains so that rounding errors do not decide between labels with equal gains.
+        gain = np.round(_of_rows(factors(sizes), rows) @ on[rows], 12)
+        gain.sort(axis=2)
+        best = gain[:, :, : -sizes[-1] - 1 : -1].cumsum(axis=2)[:, sizes - sizes[0], sizes - 1]
+        value[rows[:, None], sizes] = best
+        if sizes[-1] == n_labels:
+            break
+        bound = (_of_rows(factors(sizes[-1:] + 1), rows)[..., 0, :] * total[rows]).sum(axis=1)
+        rows = rows[(bound > 0) & (bound >= value[rows, 1:].max(axis=1) - _MARGIN)]
+        if not len(rows):
+            break
     k = best_but_empty(value, np.arange(n_labels + 1) == 0, value[:, 1:].any(axis=1), allow_empty)
-    order = np.argsort(-gain[np.arange(n), np.maximum(k - 1, 0)], axis=1, kind="stable")
-    return first_k(order, k)
+    chosen, distinct = np.empty((n, n_labels)), np.unique(np.maximum(k, 1))
+    for size in distinct:
+        rows = np.flatnonzero(np.maximum(k, 1) == size)
+        gain = _of_rows(factors(np.array([size])), rows) @ on[rows]
+        chosen[rows] = np.round(gain[:, 0], 12)
+    return first_k(np.argsort(-chosen, axis=1, kind="stable"), k)
+
+
+def _of_rows(factors, rows):
+    """Return the factors of the given rows; factors (K, Q) belong to every row."""
+    return factors if factors.ndim == 2 else factors[rows]
 
 
 def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bool) -> np.ndarray:
@@ -341,13 +383,13 @@ def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bo
     return (value >= value.max(axis=1, keepdims=True) - TIE).argmax(axis=1)
 
 
-def f1_gain(on: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the gains D_ik of `maximize_f1`, given `on` (N, Q, L).
+def f1_factors(sizes: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the factors (K, Q) of `maximize_f1` for K sizes of a label vector.
 
-    `on` holds ``E[y_i t^|y|] / t`` at the nodes t. `nodes` and `weight` come from `inverse_nodes`.
+    They belong to an array `on` (N, Q, L) with ``E[y_i t^|y|] / t`` at the nodes t. `nodes` and
+    `weight` come from `inverse_nodes`.
     """
-    sizes = np.arange(1, on.shape[2] + 1)
-    return (2 * weight * nodes ** sizes[:, None]) @ on
+    return 2 * weight * nodes ** sizes[:, None]
 
 
 def best_top_labels(p, top_values, zero_division: float, allow_empty: bool) -> np.ndarray:

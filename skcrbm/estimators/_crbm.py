@@ -268,7 +268,10 @@ class CRBMClassifier(RBMClassifier):
     penalty. Hidden units are kept if the score improves by more than its standard error over the
     rows, and the log loss of the marginals increases by no more than the largest of its standard
     error, 1 %, and a tenth of the improvement of the score. `alpha_` is the penalty of a fit on all
-    rows; a fit on fewer rows uses a proportionally larger penalty.
+    rows; a fit on fewer rows uses a proportionally larger penalty. With more than two million
+    labels in all rows, the search without hidden units uses a sample of the labels. If there are
+    more than 2^30 states (rows times labels times ``2^n_hidden``), the search with hidden units
+    uses a sample of the rows and only one penalty, and the last fit has a larger tolerance.
 
     L-BFGS pulls intercepts weakly (with the weight of a tenth of a row) towards the log-odds of the
     smoothed shares of the labels. With ``alpha="auto"`` it pulls all intercepts; if `alpha` is a
@@ -506,8 +509,7 @@ class CRBMClassifier(RBMClassifier):
         scale = partial_scale(design.X, rows.weight) if adapted else 1.0
         alpha: Any = self.alpha
         alpha = getattr(self, "alpha_", PLAIN_ALPHA * scale**2) if is_auto(alpha) else alpha
-        search = columns is not None and not partial
-        search = search and not (resume and self._columns is not None)
+        search = columns is not None and not (partial or (resume and self._columns is not None))
         settings = PenaltySettings(
             self.alpha_hidden, self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
         )
@@ -524,9 +526,8 @@ class CRBMClassifier(RBMClassifier):
         else:
             if search and columns is not None:
                 alpha, points = search_convex_penalty(settings, model, source.all, columns.variance)
-            penalty = crbm_penalty(
-                alpha, 0.0 if isinstance(self.alpha_hidden, str) else self.alpha_hidden
-            )
+            on_weights = 0.0 if isinstance(self.alpha_hidden, str) else self.alpha_hidden
+            penalty = crbm_penalty(alpha, on_weights)
         if columns is None and not resume:
             warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
 

@@ -15,7 +15,7 @@ from skcrbm.energies.rbm import ConditionalRBM
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
-from skcrbm.learning.lbfgs import fit_rows
+from skcrbm.learning.lbfgs import fit_rows, n_states
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2, crbm_penalty
 from skcrbm.learning.rules import LearningRule, Likelihood
@@ -30,7 +30,7 @@ from skcrbm.learning.solvers import (
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double
 from skcrbm.utils.fitting import LiveLine, say
-from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
+from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
@@ -54,6 +54,11 @@ _LEAST_OUTPUTS, _MOST_OUTPUTS = 8, 32
 # enough for a reliable choice. The first number is for models without hidden units, the second for
 # models with hidden units.
 _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
+# The search on large data. If the rows have more than _CONVEX_ENTRIES labels in total, the penalty
+# is searched on a random sample of the labels, with at least _LEAST_SAMPLED labels. If an
+# evaluation with hidden units visits more than HIDDEN_STATES states, hidden units are tried on a
+# random sample of the training rows of the first fold, and with a single penalty.
+_CONVEX_ENTRIES, _LEAST_SAMPLED = 2**21, 64
 # The search multiplies or divides the penalty by this factor in a step.
 _STEP = np.sqrt(10.0)
 # The search starts at the penalty _START times the total variance of the columns, and stays between
@@ -174,9 +179,15 @@ def search_penalty(
     Return alpha, a model from which the fit on all rows can start, and the tried penalties.
     """
     variance = variance if variance > 0 else 1.0
-    n_rows = len(batch)
+    n_rows, n_visible = batch.visible.shape
     if n_rows < MIN_SEARCH_ROWS:
         return _FEW_ROWS_ALPHA * variance, model, []
+    found = None
+    n_sampled = max(_LEAST_SAMPLED, _CONVEX_ENTRIES // n_rows)
+    if n_sampled < n_visible and not settings.categorical:
+        found = _search_on_sample(settings, model, batch, variance, n_sampled)
+        if model.params.weights.shape[1] == 0:
+            return found.alpha, model, found.points
     splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=_FOLD_SEED)
     n_convex, n_hidden = (
         int(np.clip(rows // n_rows, 1, _N_FOLDS)) for rows in (_CONVEX_ROWS, _HIDDEN_ROWS)
@@ -194,10 +205,46 @@ def search_penalty(
         live=LiveLine(settings.verbose),
     )
     try:
-        found = path.search(model, batch, folds, n_hidden if with_hidden else 0, _START * variance)
+        n_hidden = n_hidden if with_hidden else 0
+        found = path.search(model, batch, folds, n_hidden, _START * variance, found)
     finally:
         path.live.end()
     return found.alpha, found.model, found.points
+
+
+def _search_on_sample(settings, model, batch, variance, n_outputs):
+    """Search the penalty of the model without hidden units on a random sample of the outputs.
+
+    The returned log-likelihoods and log losses are multiplied by the ratio of the numbers of
+    outputs, so that they estimate the sums over all outputs.
+    """
+    n_visible = batch.visible.shape[1]
+    sample, batch = _sampled_outputs(_without_hidden(model), batch, n_outputs)
+    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)
+    alpha, _, points = search_penalty(settings, penalty, sample, batch, variance)
+    ratio = n_visible / n_outputs
+    points = [
+        p._replace(log_likelihood=ratio * p.log_likelihood, log_loss=ratio * p.log_loss)
+        for p in points
+    ]
+    return PathResult(alpha, model, points)
+
+
+def _sampled_outputs(model, batch, n_outputs):
+    """Return the model and the batch for a random sample of the outputs.
+
+    Outputs with a constant value are chosen only if there are too few other outputs.
+    """
+    varying = (batch.visible == 0).any(axis=0) & (batch.visible == 1).any(axis=0)
+    order = np.random.RandomState(_FOLD_SEED).permutation(len(varying))
+    chosen = np.sort(order[np.argsort(~varying[order], kind="stable")][:n_outputs])
+    p = model.params
+    params = p._replace(
+        weights=p.weights[chosen],
+        visible_coef=p.visible_coef[chosen],
+        visible_intercept=p.visible_intercept[chosen],
+    )
+    return model._replace(params=params), replace(batch, visible=batch.visible[:, chosen])
 
 
 def search_convex_penalty(
@@ -215,20 +262,8 @@ def search_convex_penalty(
     n_outputs = min(n_visible, max(_LEAST_OUTPUTS, min(_MOST_OUTPUTS, affordable)))
     if settings.categorical:
         n_outputs = n_visible
-    varying = (batch.visible == 0).any(axis=0) & (batch.visible == 1).any(axis=0)
-    # The outputs are chosen at random. Outputs with a constant value come last in the order, so
-    # they are chosen only if there are too few other outputs.
-    order = np.random.RandomState(_FOLD_SEED).permutation(n_visible)
-    chosen = np.sort(order[np.argsort(~varying[order], kind="stable")][:n_outputs])
-    p = model.params
-    model = model._replace(
-        params=p._replace(
-            weights=p.weights[chosen],
-            visible_coef=p.visible_coef[chosen],
-            visible_intercept=p.visible_intercept[chosen],
-        )
-    )
-    batch = replace(batch, X=in_double(batch.X), visible=batch.visible[:, chosen])
+    model, batch = _sampled_outputs(model, batch, n_outputs)
+    batch = replace(batch, X=in_double(batch.X))
     penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)
     alpha, _, points = search_penalty(settings, penalty, model, batch, variance, with_hidden=False)
     return max(alpha, 1 / max(n_rows, MIN_SEARCH_ROWS)), points
@@ -255,6 +290,7 @@ class _Effort(NamedTuple):
 
 _CONVEX = _Effort(60, 30, 5e-4, 50, 50)
 _HIDDEN = _Effort(60, 25, 1e-3, 1, 2)
+_LARGE_HIDDEN = _Effort(60, 25, 1e-3, 0, 0)
 
 
 class PathPoint(NamedTuple):
@@ -306,37 +342,56 @@ class PenaltyPath:
         folds: list[tuple[np.ndarray, np.ndarray]],
         n_hidden_folds: int,
         start: float,
+        found: PathResult | None = None,
     ) -> PathResult:
         """Find the best penalty, starting at `start`, and decide whether hidden units help.
 
         `folds` contains pairs (train, validation) of row indices. Models with hidden units are
-        fitted only on the first `n_hidden_folds` folds, and not at all if this number is 0.
+        fitted only on the first `n_hidden_folds` folds, and not at all if this number is 0. `found`
+        is the result of an earlier search without hidden units, which is then not repeated.
         """
-        points = []
-        parts = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
+        points = [] if found is None else found.points
         total = batch.weight.sum()
         limits = start * _LEAST, start * _MOST
         convex = _without_hidden(model)
-        stage = _Search(self, parts, total, _CONVEX, points)
-        with one_blas_thread():
-            best, alpha = stage.best_penalty([convex] * len(parts), start, limits)
-        n_hidden = model.params.weights.shape[1]
-        if n_hidden == 0 or n_hidden_folds == 0:
-            return PathResult(alpha, best.models[0], points)
-        parts = parts[:n_hidden_folds]
+        best = None
+        if found is None:
+            parts = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
+            stage = _Search(self, parts, total, _CONVEX, points)
+            with one_blas_thread():
+                best, alpha = stage.best_penalty([convex] * len(parts), start, limits)
+            found = PathResult(alpha, best.models[0], points)
+        if model.params.weights.shape[1] == 0 or n_hidden_folds == 0:
+            return found
+        folds, effort = folds[:n_hidden_folds], _HIDDEN
+        n_train = max(_CONVEX_ROWS, HIDDEN_STATES // n_states(model))
+        if n_train < len(folds[0][0]):
+            folds, effort, best = [_sampled_rows(folds[0], n_train)], _LARGE_HIDDEN, None
+        parts = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
+        if best is None:
+            stage = _Search(self, parts, total, _CONVEX, points)
+            with one_blas_thread():
+                best = stage.single([convex] * len(parts), found.alpha)
         models = [_with_hidden(m, model) for m in best.models[: len(parts)]]
-        stage = _Search(self, parts, total, _HIDDEN, points)
+        stage = _Search(self, parts, total, effort, points)
         with one_blas_thread():
-            deep, deep_alpha = stage.best_penalty(models, _HIDDEN_FACTOR * alpha, limits)
+            deep, alpha = stage.best_penalty(models, _HIDDEN_FACTOR * found.alpha, limits)
         # The fit on all rows can start from the model of any fold, for example the last.
         if _hidden_units_help(best, deep):
-            return PathResult(deep_alpha, deep.models[-1], points)
+            return PathResult(alpha, deep.models[-1], points)
         self.live.end()
         say(
             self.live.verbose,
             "Hidden units do not improve the validation likelihood and are left out",
         )
-        return PathResult(alpha, best.models[0], points)
+        return found
+
+
+def _sampled_rows(fold: tuple[np.ndarray, np.ndarray], n_train: int):
+    """Return a fold (train, validation) with random samples of its rows."""
+    rng = np.random.RandomState(_FOLD_SEED)
+    train, held_out = (rng.permutation(rows) for rows in fold)
+    return np.sort(train[:n_train]), np.sort(held_out[:_CONVEX_ROWS])
 
 
 class _Search:
@@ -375,6 +430,10 @@ class _Search:
             if bend > 0:
                 shift = 0.5 * (below - above) / bend
         return trials[at], float(start * _STEP ** (at + shift))
+
+    def single(self, models, alpha):
+        """Return the trial of a single penalty."""
+        return self._try(models, alpha, self.effort.first)
 
     def _try(self, models, alpha, max_iter):
         path = self.path

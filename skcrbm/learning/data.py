@@ -21,7 +21,13 @@ from skcrbm.energies.rbm import CRBMParams
 from skcrbm.learning.solvers import Adam, Solver
 from skcrbm.utils.columns import Columns, LazyRows, dense_chunks, in_double
 from skcrbm.utils.labels import observed_weight
-from skcrbm.utils.limits import MIN_SEARCH_ROWS, ROTATED_ROWS
+from skcrbm.utils.limits import (
+    BLOCK_ENTRIES,
+    LARGE_CONVEX_LABELS,
+    MIN_SEARCH_ROWS,
+    ROTATED_ROWS,
+)
+from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.warnings import warn_user
 
 # Number of random-number counters that are reserved for each visit of a batch. A visit needs far
@@ -56,10 +62,20 @@ class Batch:
         return Batch(self.X[index], self.visible[index], self.weight[index], self.index[index])
 
     def blocks(self) -> list[Batch]:
-        """Split the batch into views of a few megabytes; a batch with sparse X stays whole."""
-        if issparse(self.X) or self.X.shape[1] == 0:
+        """Split the batch into blocks of a few megabytes.
+
+        Blocks of a dense X are views. A batch with sparse X stays whole unless its rows have many
+        outputs, because the blocks are copies of X.
+        """
+        n_rows, n_outputs = self.visible.shape
+        if issparse(self.X):
+            if n_rows * n_outputs <= LARGE_CONVEX_LABELS:
+                return [self]
+            chunks = row_chunks(n_rows, max(1, BLOCK_ENTRIES // n_outputs))
+        elif self.X.shape[1] == 0:
             return [self]
-        chunks = dense_chunks(self.X, self.visible.shape[1])
+        else:
+            chunks = dense_chunks(self.X, n_outputs)
         return [self] if len(chunks) == 1 else [self.rows(rows) for rows in chunks]
 
     def computed(self) -> Batch:

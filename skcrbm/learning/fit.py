@@ -363,7 +363,7 @@ class _FullBatchRun:
         history = History()
         number = progress.n_epochs
         line = LiveLine(plan.verbose, "Iteration", plan.max_iter, number)
-        share = relative_tolerance(plan.objective, plan.model)
+        share = relative_tolerance(plan.objective, plan.model, plan.rows.n_rows)
         steps = descend(
             plan.model, batch, plan.objective, plan.penalty, plan.max_iter, share, plan.solver.tol
         )

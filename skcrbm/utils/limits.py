@@ -78,6 +78,16 @@ MIN_SEARCH_ROWS = 40
 #: seconds at this size.
 CONVEX_PATH_ENTRIES = 2**29
 
+#: Largest number of states, the product of rows, outputs and states of the hidden units, up to
+#: which the search for the penalty uses all rows with hidden units, and L-BFGS fits to the usual
+#: tolerance. An evaluation takes about a second at this size: 4200 rows with 1000 outputs and 8
+#: hidden units.
+HIDDEN_STATES = 2**30
+
+#: Largest number of labels of all rows up to which L-BFGS fits a model without hidden units to the
+#: usual tolerance. An evaluation takes some tenths of a second at this size.
+LARGE_CONVEX_LABELS = 2**22
+
 # ----------------------------------------------------------- sizes of blocks of work
 
 #: Largest number of chunks of rows in message passing, because each chunk needs its own arrays of

@@ -13,6 +13,7 @@ from sklearn.metrics import f1_score, jaccard_score
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.decoding import decode_label_sets, decode_marginals, decode_samples
+from skcrbm.decoding.expected import SIZES_AT_ONCE
 
 METRICS = ("jaccard", "f1")
 
@@ -369,3 +370,29 @@ def test_memory_does_not_grow_with_rows():
         finally:
             tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
+
+
+@pytest.mark.parametrize("sharpness", [0.0, 3.0, 40.0])
+def test_sizes_end_where_their_bound_does(sharpness):
+    """With hundreds of labels the best of all label vectors is found, wherever its size lies.
+
+    The rows hold a few labels, about half of the labels, or all of them, so that the search over
+    the sizes ends in its first, a middle or its last block.
+    """
+    rng = np.random.default_rng(0)
+    n_labels, n_sets = 3 * SIZES_AT_ONCE + 7, 30
+    share = np.repeat([0.01, 0.5, 0.99], n_sets // 3)
+    sets = np.unique((rng.random((n_sets, n_labels)) < share[:, None]).astype(float), axis=0)
+    logits = rng.normal(size=(40, len(sets))) * sharpness
+    logits[:10, sets.mean(axis=1) > 0.1] = -np.inf
+    logits[10:20, sets.mean(axis=1) < 0.9] = -np.inf
+    weight = softmax(logits, axis=1)
+    found = decode_label_sets(sets, weight, "f1", zero_division=0.0)
+    sizes = np.arange(1, n_labels + 1)
+    gain = np.einsum("ns,ks,sl->nkl", weight, 2 / (sizes[:, None] + sets.sum(axis=1)), sets)
+    best = np.sort(gain, axis=2)[:, :, ::-1].cumsum(axis=2)[:, sizes - 1, sizes - 1].max(axis=1)
+    both = found @ sets.T
+    value = 2 * both / np.maximum(found.sum(axis=1)[:, None] + sets.sum(axis=1), 1)
+    np.testing.assert_allclose((weight * value).sum(axis=1), best, atol=1e-10)
+    assert found.sum(axis=1).min() < SIZES_AT_ONCE
+    assert found.sum(axis=1).max() > n_labels - SIZES_AT_ONCE

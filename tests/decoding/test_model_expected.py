@@ -184,6 +184,23 @@ def test_expected_jaccard_is_the_best_of_its_candidates(share, allow_empty):
                 assert mine >= expected[seen].max() - 1e-11
 
 
+def test_too_many_label_sets_do_not_compete(monkeypatch):
+    """A large table of label sets is left out, unless the sets count more than the model says."""
+    energy = random_rbm(3, 7, 3, N, scale=1.5)
+    with_sets = Posterior(energy, Exact(), None, sets_of(7), None)
+    rule = resolve_decoder("expected_jaccard").decode
+    without = rule(with_sets._replace(label_sets=sets_of(7)[:0]))
+    counted = rule(with_sets._replace(unseen_share=1 / 13))
+    monkeypatch.setattr("skcrbm.decoding._model_expected._MOST_SEEN", 20)
+    monkeypatch.setattr(
+        "skcrbm.decoding._model_expected._best_seen", None
+    )  # raises if it is called
+    np.testing.assert_array_equal(rule(with_sets._replace(unseen_share=0.5)), without)
+    monkeypatch.undo()
+    monkeypatch.setattr("skcrbm.decoding._model_expected._MOST_SEEN", 20)
+    np.testing.assert_array_equal(rule(with_sets._replace(unseen_share=1 / 13)), counted)
+
+
 def test_label_sets_that_were_seen_count_more():
     """A pair seen together wins although the model alone would take a single label."""
     energy = RBMEnergy(np.zeros((3, 0)), [[0.4, -0.3, -4.0]], np.zeros((1, 0)))

@@ -97,6 +97,34 @@ def test_record_of_the_path():
     assert all(len(column) == 0 for column in fixed.alpha_path_.values())
 
 
+def test_search_on_samples_of_large_data(monkeypatch):
+    """On large data the search reads some labels and rows, and finds about the same model."""
+    X, Y = dependent(400, n_outputs=12)
+    X_test, Y_test = dependent(400, n_outputs=12, seed=1)
+    whole = default(n_hidden=2).fit(X, Y)
+    auto, states = "skcrbm.estimators._crbm_auto.", 12 * 4
+    for limit, value in {"_CONVEX_ENTRIES": 1, "_LEAST_SAMPLED": 9, "_CONVEX_ROWS": 100}.items():
+        monkeypatch.setattr(auto + limit, value)
+    monkeypatch.setattr(auto + "HIDDEN_STATES", 200 * states)
+    seen = []
+    original = Contrast.step
+
+    def step(self, model, batch, *args):
+        seen.append((*batch.visible.shape, model.params.weights.shape[1]))
+        return original(self, model, batch, *args)
+
+    monkeypatch.setattr(Contrast, "step", step)
+    model = default(n_hidden=2).fit(X, Y)
+    assert set(seen) == {(320, 9, 0), (200, 12, 0), (200, 12, 2), (400, 12, 2)}
+    n_hidden, alphas = model.alpha_path_["n_hidden"], model.alpha_path_["alpha"]
+    assert (n_hidden == 2).sum() == 1
+    assert model.alpha_ == alphas[-1] == 2 * alphas[-2]
+    assert whole.n_hidden_ == model.n_hidden_ == 2
+    losses = [-masked_scorer("neg_log_loss")(m, X_test, Y_test) for m in (whole, model)]
+    assert losses[1] < 1.02 * losses[0]
+    assert_same_parameters(default(n_hidden=2, n_jobs=2).fit(X, Y), model)
+
+
 @pytest.mark.parametrize("target", ["multilabel", "binary", "multiclass"])
 def test_no_worse_than_a_fine_grid(target):
     """Validation score on other rows within 2 % of the best of a grid, searched on these."""

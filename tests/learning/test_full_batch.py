@@ -263,3 +263,16 @@ def test_a_fit_does_not_depend_on_the_blocks(monkeypatch, solver):
     assert parts.alpha_ == pytest.approx(whole.alpha_, rel=1e-4)
     for name in ("visible_coef_", "weights_", "visible_intercept_"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=2e-3, atol=1e-3)
+
+
+def test_blocks_of_a_sparse_matrix_with_many_outputs(monkeypatch):
+    model, batch, penalty = problem(n=60, n_visible=7)
+    batch = replace(batch, X=sparse.csr_matrix(batch.X))
+    whole = RowsObjective(model, batch, objective(), penalty)
+    monkeypatch.setattr("skcrbm.learning.data.LARGE_CONVEX_LABELS", 100)
+    monkeypatch.setattr("skcrbm.learning.data.BLOCK_ENTRIES", 7 * 11)
+    blocks = RowsObjective(model, batch, objective(), penalty)
+    assert [len(block) for block in blocks.blocks] == [11] * 5 + [5]
+    vector = whole.coordinates.vector(model.params)
+    for one, other in zip(whole(vector), blocks(vector), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
