@@ -345,7 +345,8 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         self.alpha_ = float(alpha)
         solver = resolve_solver(self.solver)
         if isinstance(solver, Adam) and is_auto(solver.learning_rate):
-            solver = clone(solver).set_params(learning_rate=_ADAM_RATE)
+            copied: Any = clone(solver)
+            solver = copied.set_params(learning_rate=_ADAM_RATE)
         stochastic: dict[str, Any] = {}
         if solver.stochastic:
             stochastic = {

@@ -42,7 +42,8 @@ def local_model(structure: Any, estimator: Any, partial: bool) -> GridCRF:
     `partial` is True in `partial_fit`, which needs a stochastic solver.
     """
     if isinstance(structure, GridCRF):
-        return clone(structure)
+        copied: Any = clone(structure)
+        return copied
     return GridCRF(
         solver="adam" if partial else "lbfgs",
         warm_start=estimator.warm_start,

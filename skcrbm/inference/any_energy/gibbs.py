@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -80,7 +81,7 @@ def gibbs_sweep(
     return sweep_for(type(energy))(energy, states, key, streams, step, n_sweeps)
 
 
-def repeatable(sweep):
+def repeatable(sweep: Callable) -> Callable:
     """Add the argument `n_sweeps` to a function that runs a single sweep; a decorator."""
 
     @wraps(sweep)
