@@ -145,6 +145,49 @@ class InferenceResult(Versioned):
             parts.append(f"converged {self.converged.mean():.0%} in {self.n_iter.max()} iterations")
         return f"<InferenceResult: {', '.join(parts) or 'empty'}>"
 
+    def to_frame(self, labels: Any = None) -> Any:
+        """Return the marginals and the best state as a table with a row for each variable.
+
+        Parameters
+        ----------
+        labels : sequence of n_variables str, default=None
+            Names of the variables, such as ``energy.labels``; None uses their indices.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            Columns "marginal", or "P(0)", "P(1)", ... if there are more than two states, and
+            "assignment". The index holds the names of the variables. If there are several models,
+            a first level of the index holds the index of the model.
+
+        Raises
+        ------
+        ValueError
+            If the result has neither marginals nor an assignment, or `labels` has a wrong length.
+        """
+        import pandas as pd
+
+        columns = {}
+        if self.marginals is not None and self.marginals.ndim == 2:
+            columns["marginal"] = self.marginals
+        elif self.marginals is not None:
+            for k in range(self.marginals.shape[2]):
+                columns[f"P({k})"] = self.marginals[..., k]
+        if self.assignment is not None:
+            columns["assignment"] = self.assignment
+        if not columns:
+            raise ValueError("to_frame needs a result with marginals or an assignment")
+        n_models, n_variables = next(iter(columns.values())).shape
+        names = range(n_variables) if labels is None else list(labels)
+        if len(names) != n_variables:
+            raise ValueError(f"labels must have {n_variables} entries, got {len(names)}")
+        index = pd.Index(names, name="variable")
+        if n_models > 1:
+            index = pd.MultiIndex.from_product(
+                [range(n_models), names], names=["model", "variable"]
+            )
+        return pd.DataFrame({name: v.reshape(-1) for name, v in columns.items()}, index=index)
+
     @property
     def pairwise(self) -> np.ndarray | None:
         """The first array of `statistics`, which is the only array for most energies.

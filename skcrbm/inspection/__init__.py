@@ -1,6 +1,7 @@
 """Plots of fitted estimators, of labels and of inference results."""
 
 from skcrbm.inspection._convergence import ConvergenceDisplay
+from skcrbm.inspection._graph import GraphDisplay
 from skcrbm.inspection._label_dependency import LabelDependencyDisplay
 from skcrbm.inspection._label_sets import CooccurrenceDisplay, LabelSetsDisplay
 from skcrbm.inspection._reliability import ReliabilityDisplay
@@ -9,6 +10,7 @@ from skcrbm.inspection._training import TrainingCurveDisplay
 __all__ = [
     "ConvergenceDisplay",
     "CooccurrenceDisplay",
+    "GraphDisplay",
     "LabelDependencyDisplay",
     "LabelSetsDisplay",
     "ReliabilityDisplay",
