@@ -4,7 +4,7 @@ An iteration first recomputes all beliefs from the current messages. Then it rec
 from the beliefs, one connection after the other, from the input to the output. The "sequential"
 schedule updates messages in place; the "parallel" schedule computes all messages from the messages
 of the previous iteration. Mean field keeps no messages and has no schedule. Messages start at 0,
-and beliefs are recomputed after the last iteration
+and beliefs are recomputed after the last iteration (Shen et al. 2019, section 3).
 
 The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`. A
 result with "one flat array per connection" is a list of arrays, each with an entry for each
