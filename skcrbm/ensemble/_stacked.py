@@ -158,7 +158,7 @@ def make_stacked(
     >>> from sklearn.datasets import make_multilabel_classification
     >>> from skcrbm.ensemble import make_stacked
     >>> X, Y = make_multilabel_classification(n_samples=150, random_state=0)
-    >>> stacked = make_stacked(n_estimators=50, random_state=0).fit(X, Y)
+    >>> stacked = make_stacked(n_estimators=50, compare=False, random_state=0).fit(X, Y)
     >>> stacked.predict_proba(X[:2]).shape
     (2, 5)
     """
