@@ -15,8 +15,9 @@ from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
 
 # Share of the stack's held-out log-likelihood by which the plain model must be better for a
-# warning. On birds, where the stack is better on test rows, the plain model is ahead by 0.5%.
-_MARGIN = 0.02
+# warning. The plain model is ahead by 0.5% on birds, where the stack is better on test rows, and by
+# 1.4% on enron, where the plain model is better on test rows.
+_MARGIN = 0.01
 
 
 class ComparedPipeline(Pipeline):
@@ -29,7 +30,7 @@ class ComparedPipeline(Pipeline):
     def fit(self, X, y=None, **params):
         """Fit the stack and the plain model, and warn if the plain model is better."""
         for name in ("plain_", "held_out_log_likelihood_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         super().fit(X, y, **params)
         prefix = f"{self.steps[-1][0]}__"
         if _has_nan(X) or not all(name.startswith(prefix) for name in params):
@@ -106,7 +107,7 @@ def make_stacked(
     compare : bool, default=True
         If True and both `estimators` and `final_estimator` are None, `fit` also fits a
         `CRBMClassifier` on X itself and warns if its held-out log-likelihood is better than that of
-        the stack by more than 2%. This takes 10 to 30% more time. The comparison is left out if X
+        the stack by more than 1%. This takes 10 to 30% more time. The comparison is left out if X
         contains NaN, or if `fit` gets parameters for other steps than the last.
     n_jobs : int, default=None
         Number of threads of the default forests and of the default `CRBMClassifier`. If
@@ -157,7 +158,7 @@ def make_stacked(
     >>> from sklearn.datasets import make_multilabel_classification
     >>> from skcrbm.ensemble import make_stacked
     >>> X, Y = make_multilabel_classification(n_samples=150, random_state=0)
-    >>> stacked = make_stacked(n_estimators=50, random_state=0).fit(X, Y)
+    >>> stacked = make_stacked(n_estimators=50, compare=False, random_state=0).fit(X, Y)
     >>> stacked.predict_proba(X[:2]).shape
     (2, 5)
     """

@@ -100,8 +100,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         least 0.5, else in state 0. ``HardClamping(thresholds=...)`` sets other or more thresholds.
     inference : {"tree_reweighted", "sum_product", "mean_field"} or TruncatedInference, \
             default="tree_reweighted"
-        Inference method of training and prediction. A name stands for 5 iterations with the
-        sequential schedule; ``TruncatedInference(method, schedule, n_iter)`` sets both.
+        Inference method of training and prediction. A name stands for 5 iterations, with
+        messages in the sequential schedule; ``TruncatedInference(method, schedule, n_iter)`` sets
+        both.
     learning : str or object, default="backprop"
         Learning rule: "backprop", `Backpropagation`, computes gradients by backpropagation through
         the iterations; "analytic", `AnalyticGradient`, uses a difference of moments and usually

@@ -93,7 +93,7 @@ def test_a_stack_that_is_worse_than_its_last_step_alone_warns():
     with pytest.warns(UserWarning, match="use CRBMClassifier alone") as caught:
         stacked.fit(X, Y)
     figures = stacked.held_out_log_likelihood_
-    assert figures["plain"] > 0.98 * figures["stack"]
+    assert figures["plain"] > 0.99 * figures["stack"]
     assert f"{figures['plain']:.3f}" in str(caught[0].message)
     assert f"{figures['stack']:.3f}" in str(caught[0].message)
     alone = CRBMClassifier(random_state=stacked[-1].random_state).fit(X, Y)

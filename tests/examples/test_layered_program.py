@@ -82,7 +82,8 @@ def test_accuracy_on_images_with_hidden_pixels(kind, images, fitted, monkeypatch
 
 def test_equal_fits_take_the_score_of_the_first(images, fitted, tmp_path):
     store = Rows(tmp_path / "rows.csv")
-    keys = [f"table 4, {row}MF, dense, 90 images" for row in ("Par", "Seq")]
+    # A net with a single hidden layer is a tree given the image: both schedules are exact.
+    keys = [f"table 4, {row}LBP, dense, 90 images" for row in ("Par", "Seq")]
     runs = layered_tables.runs(90, 2, False, store)
     run_missing([cell for cell in runs if cell[0] in keys], store)
     first, second = (store.read()[key] for key in keys)

@@ -188,7 +188,7 @@ def test_output_does_not_see_the_input_before_as_many_iterations_as_connections(
             assert (spread > 1e-12) == sees
 
 
-def test_mean_field_is_the_same_for_both_schedules():
+def test_mean_field_has_no_schedule():
     model = make_model("conv")
     inputs = make_input(model)
     one, two = (

@@ -17,7 +17,7 @@ from skcrbm.utils.parallel import one_blas_thread, row_chunks
 
 def solve_mean_field(method, energy, query):
     """Answer by mean field; see `MeanField`."""
-    return _solve(MeanFieldNetwork(energy, "sequential", method.iterations), method, energy, query)
+    return _solve(MeanFieldNetwork(energy, method.iterations), method, energy, query)
 
 
 def solve_sum_product(method, energy, query):

@@ -22,7 +22,8 @@ class MessageNetwork(LayeredNetwork):
     def __init__(
         self, model: Any, schedule: str, n_iter: int, *, reweighted: bool, with_input: bool
     ):
-        super().__init__(model, schedule, n_iter)
+        super().__init__(model, n_iter)
+        self.in_place = schedule == "sequential"
         self.first = 0 if with_input else 1
         self.edges: list[Any] = [None] * self.structure.depth
         for c in range(self.first, self.structure.depth):
@@ -329,8 +330,8 @@ def _shifted_table(weights):
 class MeanFieldNetwork(LayeredNetwork):
     """Runs mean field, in which a message is the expectation of the pairwise score.
 
-    Messages depend only on the beliefs, which are computed once per iteration. Therefore both
-    schedules give the same result.
+    Messages depend only on the beliefs, which are computed once per iteration. Therefore there is
+    no schedule.
     """
 
     def _start(self, trace, n):

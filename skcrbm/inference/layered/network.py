@@ -3,8 +3,8 @@
 An iteration first recomputes all beliefs from the current messages. Then it recomputes the messages
 from the beliefs, one connection after the other, from the input to the output. The "sequential"
 schedule updates messages in place; the "parallel" schedule computes all messages from the messages
-of the previous iteration. Messages start at 0, and beliefs are recomputed after the last iteration
-(Shen et al. 2019, section 3).
+of the previous iteration. Mean field keeps no messages and has no schedule. Messages start at 0,
+and beliefs are recomputed after the last iteration (Shen et al. 2019, section 3).
 
 The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`. A
 result with "one flat array per connection" is a list of arrays, each with an entry for each
@@ -92,10 +92,9 @@ class Trace:
 class LayeredNetwork:
     """Runs the iterations of a method on a `LayeredModel` or `LayeredEnergy`; a base class."""
 
-    def __init__(self, model: Any, schedule: str, n_iter: int):
+    def __init__(self, model: Any, n_iter: int):
         self.structure = model.structure
         self.n_iter = n_iter
-        self.in_place = schedule == "sequential"
         self.dtype = model.dtype
         self.unaries = model.layer_unaries()
         self.weights = model.connection_weights()

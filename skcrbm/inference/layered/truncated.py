@@ -27,9 +27,10 @@ class TruncatedInference(Options):
     method : {"tree_reweighted", "sum_product", "mean_field"}, default="tree_reweighted"
         Method of inference.
     schedule : {"sequential", "parallel"}, default="sequential"
-        Order of the updates. "sequential" updates the messages in place, from the input to the
-        output. "parallel" computes all messages from the messages of the previous iteration. For
-        mean field both schedules give the same beliefs.
+        Order of the updates of "tree_reweighted" and "sum_product". "sequential" updates the
+        messages in place, from the input to the output. "parallel" computes all messages from the
+        messages of the previous iteration. "mean_field" has no schedule and ignores it, because its
+        messages depend only on the beliefs, which are computed once per iteration.
     n_iter : int, default=5
         Number of iterations T. It must be larger than the number of hidden layers, because with
         fewer iterations the output does not depend on X. Training with `Backpropagation` keeps the
@@ -82,7 +83,7 @@ class TruncatedInference(Options):
         from skcrbm.inference.layered.methods import MeanFieldNetwork, MessageNetwork
 
         if self.method == "mean_field":
-            return MeanFieldNetwork(model, self.schedule, self.n_iter)
+            return MeanFieldNetwork(model, self.n_iter)
         return MessageNetwork(
             model,
             self.schedule,
