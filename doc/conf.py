@@ -162,7 +162,7 @@ intersphinx_mapping = {name: (site, inventory(name)) for name, site in SITES.ite
 
 # --- gallery -----------------------------------------------------------------------------------
 
-QUICK = r"plot_(which_labels|bounds_on_log_z|pictures_of_a_fit|segment_image)"
+QUICK = r"plot_(which_labels|bounds_on_log_z|pictures_of_a_fit|segment_image|network_file)"
 quick_gallery = os.environ.get("SKCRBM_GALLERY", "all") == "quick"
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
@@ -188,6 +188,7 @@ sphinx_gallery_conf = {
             "plot_label_dependency.py",
             "plot_pictures_of_a_fit.py",
             "plot_fill_in_digits.py",
+            "plot_network_file.py",
             "plot_bounds_on_log_z.py",
             "plot_chained_samples.py",
             "plot_perturbed_samples.py",
