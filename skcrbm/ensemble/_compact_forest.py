@@ -180,11 +180,15 @@ class CompactForest:
 class CompactRandomForest(CompactForest, RandomForestClassifier):
     """`RandomForestClassifier` with compact trees."""
 
+    shown_name = "RandomForestClassifier"  # in error messages
+
     _tree = CompactDecisionTree
 
 
 class CompactExtraTrees(CompactForest, ExtraTreesClassifier):
     """`ExtraTreesClassifier` with compact trees."""
+
+    shown_name = "ExtraTreesClassifier"  # in error messages
 
     _tree = CompactExtraTree
 

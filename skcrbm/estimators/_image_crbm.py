@@ -60,7 +60,7 @@ from skcrbm.utils.fitting import (
     skip_empty_batches,
     with_callbacks,
 )
-from skcrbm.utils.labels import flat_images
+from skcrbm.utils.labels import binary_images, flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto
 
@@ -394,6 +394,10 @@ class ImageCRBM(RBMClassifier):
 
     def _fit_local(self, X, y, sample_weight, classes=None, partial=False):
         """Fit the local model, or train it for one epoch in `partial_fit`."""
+        if self.structure == "auto":
+            for image in y:
+                if image is not None:
+                    binary_images(image, "y")
         local = getattr(self, "local_", None)
         if local is None or not (partial or self.warm_start):
             forget(self, self._state)

@@ -10,7 +10,11 @@ import numpy as np
 
 from skcrbm.targets.sequences import MISSING, find_classes, is_missing
 from skcrbm.utils.images import ImageArrays
-from skcrbm.utils.validation import check_sample_weight
+from skcrbm.utils.validation import check_sample_weight, filled_with_nan
+
+# Largest number of classes of pixels. The time of a fit grows with the square of the number, and
+# images with more values are probably grey images.
+_MOST_CLASSES = 100
 
 
 class ImageRows:
@@ -41,8 +45,10 @@ class ImageRows:
         total = np.maximum(observed.sum(axis=1), np.finfo(float).tiny)
         self.mean = (observed * np.nan_to_num(values)).sum(axis=1) / total
         away = np.nan_to_num(values - self.mean[:, None])
-        self.scale = np.sqrt((observed * away * away).sum(axis=1) / total)
-        self.scale[self.scale <= 1e-12 * (1e-300 + np.abs(self.mean))] = 1.0
+        largest = np.abs(away).max(axis=1)  # squares of parts of it cannot overflow
+        away /= np.where(largest > 0, largest, 1.0)[:, None]
+        self.scale = largest * np.sqrt((observed * away * away).sum(axis=1) / total)
+        self.scale[self.scale <= 1e-12 * np.abs(self.mean)] = 1.0
         return self._arrays(values, start, shapes)
 
     def transform(self, X: Any) -> ImageArrays:
@@ -78,7 +84,7 @@ def _stacked(X):
     parts, shapes = [], []
     for i, image in enumerate(images_of(X, "X")):
         try:
-            image = np.asarray(image, np.float64)
+            image = pixel_values(image)
         except (TypeError, ValueError) as error:
             raise ValueError(f"image {i} of X should hold numbers: {error}") from error
         if image.ndim not in (2, 3) or image.size == 0:
@@ -97,6 +103,13 @@ def _stacked(X):
         parts.append(part)
     start = np.concatenate([[0], np.cumsum([part.shape[1] for part in parts])])
     return np.concatenate(parts, axis=1), start, np.array(shapes)
+
+
+def pixel_values(image: Any) -> np.ndarray:
+    """Return an image as float64, with NaN for masked pixels."""
+    if np.iscomplexobj(image):
+        raise TypeError("complex numbers are not supported")
+    return np.asarray(filled_with_nan(image), np.float64)
 
 
 def images_of(values: Any, name: str) -> list:
@@ -126,7 +139,7 @@ def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray
         if image is None:
             found.append(np.full(shape[0] * shape[1], np.nan))
             continue
-        labels = np.asarray(image)
+        labels = np.asarray(filled_with_nan(image))
         if list(labels.shape) != shape:
             raise ValueError(
                 f"image {i} of {name} should have the shape {tuple(shape)} of image {i} of X, got "
@@ -146,6 +159,11 @@ def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
         else:
             distinct.update(np.unique(observed).tolist())
     classes = find_classes(distinct, name)
+    if len(classes) > _MOST_CLASSES:
+        raise ValueError(
+            f"{name} holds {len(classes)} classes, and at most {_MOST_CLASSES} are possible; if "
+            f"its values are grey values, make them binary, as in {name} > 127"
+        )
     if len(classes) < 2:
         raise ValueError(
             f"{name} holds the single class {classes[:1].tolist()[0]!r}; at least two are needed"

@@ -75,7 +75,8 @@ def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        name = type(final_model(estimator)[0]).__name__
+        kind = type(final_model(estimator)[0])
+        name = getattr(kind, "shown_name", kind.__name__)
         if np.ndim(y) == 2 and "y should be a 1d array" in str(error):
             raise ValueError(
                 f"{name} takes a 1-D y only. For a 2-D y fit it for each label, as in "

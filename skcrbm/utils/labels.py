@@ -311,7 +311,7 @@ def binary_images(images: Any, name: str) -> np.ndarray:
             recipe = f"{name} > {name}.max() / 2"
         raise ValueError(
             f"{name} must hold binary images of 0 and 1, with NaN for pixels that are not "
-            f"observed. Convert grey images, as in {recipe}"
+            f"observed. Convert grey images, as in {recipe}; for classes of pixels use GridCRF"
         )
     return images
 

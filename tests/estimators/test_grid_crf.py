@@ -226,6 +226,11 @@ def test_searches_and_clones_over_lists(noisy):
         ({"y": [np.full((4, 4), 0.5)] * 3}, "labels in y should be classes, got the number 0.5"),
         ({"y": [None] * 3}, "no observed label"),
         ({"y": 5}, "y should be a list of images"),
+        ({"X": [np.ones((4, 4), complex)] * 3}, "image 0 of X should hold numbers: complex"),
+        (
+            {"X": [np.ones((11, 11))] * 3, "y": [np.arange(121).reshape(11, 11)] * 3},
+            "y holds 121 classes, and at most 100 are possible",
+        ),
         ({"window": 4}, "window must be odd, got 4"),
         ({"pair_window": 2}, "pair_window must be odd, got 2"),
         ({"early_stopping": True}, "early_stopping is for stochastic solvers"),
@@ -241,6 +246,20 @@ def test_bad_input_gets_one_clear_error(change, message):
     options = {k: v for k, v in change.items() if k not in ("X", "y", "sample_weight")}
     with pytest.raises(ValueError, match=message):
         GridCRF(**options).fit(data["X"], data["y"], sample_weight=weight)
+
+
+def test_masks_and_scales_of_any_size(noisy):
+    X, y = noisy
+    hidden = np.random.default_rng(0).random(X.shape) < 0.2
+    gaps = GridCRF(max_iter=5).fit(np.where(hidden, np.nan, X), np.where(hidden, np.nan, y))
+    masked = GridCRF(max_iter=5).fit(
+        np.ma.masked_array(X, hidden), list(np.ma.masked_array(y, hidden))
+    )
+    np.testing.assert_array_equal(gaps.coef_, masked.coef_)
+    plain = GridCRF(max_iter=5).fit(X[:9], y[:9]).coef_
+    for factor in (1e-200, 1e200):
+        found = GridCRF(max_iter=5).fit(X[:9] * factor, y[:9]).coef_
+        np.testing.assert_allclose(found, plain, rtol=1e-9)
 
 
 def test_labels_that_fit_did_not_see(noisy, fitted):

@@ -282,6 +282,12 @@ def test_images_of_different_sizes_and_classes():
     assert proba[0].shape == (30, 30, 3)
 
 
+def test_large_grey_images_are_refused_as_targets():
+    X, y = large_images(3)
+    with pytest.raises(ValueError, match=r"y > y.max\(\) / 2; for classes of pixels use GridCRF"):
+        ImageCRBM().fit(X, 100 * y)
+
+
 def test_local_model_in_streams_and_warm_starts():
     X, y = large_images(30)
     model = ImageCRBM(random_state=0)
