@@ -27,8 +27,9 @@ NODE = 16
 _NODE = np.uintp(NODE)
 # Largest number of chains in a block.
 _CHAINS = 4
-# Sums are updated by differences, with errors relative to the largest total since the sums were
-# computed. If the total falls below this share of the largest total, the sums are computed again.
+# The sums of the tree are updated by differences, so rounding errors are relative to the largest
+# total weight since the sums were computed. If the total weight falls below this share of the
+# largest total weight, the sums are computed again from the weights.
 _LOST = 1e-4
 # `ising_gradients` stores weights relative to a reference. The reference changes if a log-weight
 # exceeds it by more than _HIGH, or if the sum of the weights falls below _LOW.
@@ -36,7 +37,7 @@ _HIGH, _LOW = 30.0, 1e-8
 
 
 class Tree(NamedTuple):
-    """Places of the levels in the array of a tree of sums."""
+    """Places of the levels of a tree of sums in its array."""
 
     first: np.ndarray  # (n_levels,) int64, place of the first entry of each level
     size: np.ndarray  # (n_levels,) int64, number of entries of each level
@@ -180,7 +181,7 @@ def _uniform(seed, k):
 
 @jit(allocates=False)
 def _half_by_lists(start, neighbours, coupling, field, signs, half):
-    """Fill in half of the log-odds of each variable given the other variables."""
+    """Write half of the log-odds of each variable, given all other variables, to `half`."""
     for i in range(np.uintp(len(signs))):
         total = field[i]
         for e in range(np.uintp(start[i]), np.uintp(start[i + np.uintp(1)])):
@@ -321,7 +322,7 @@ def _pull(coupling, i, signs):
 
 @jit(allocates=False)
 def _half_by_rows(coupling, field, signs, half):
-    """Fill in half of the log-odds of each variable given the other variables."""
+    """Write half of the log-odds of each variable, given all other variables, to `half`."""
     for i in range(np.uintp(len(signs))):
         half[i] = field[i] + _pull(coupling, i, signs)
 

@@ -23,8 +23,8 @@ from skcrbm.kernels.jit import jit
 
 HINGE, TIE, MAP = 0, 1, 2
 
-# Bounds closer than _ROUNDING times the largest margin (`_field_scale`), and values closer than
-# TIE_SHARE times this margin, count as equal.
+# Bounds count as equal if they differ by less than _ROUNDING times the largest margin, which is
+# computed by `_field_scale`. Values count as equal within TIE_SHARE times this margin.
 _ROUNDING, TIE_SHARE = 1e-12, 1e-11
 # Largest numbers of sweeps: of `_reparametrise` over the pairs, and of `_ascend` over the labels.
 _SWEEPS, _MAX_SWEEPS = 50, 100

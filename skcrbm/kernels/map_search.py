@@ -1,4 +1,4 @@
-"""Find the best state of a factor graph of tables, by forest moves and by branch and bound."""
+"""Find the best state of a factor graph of tables, by moves of forests and by branch and bound."""
 
 import math
 from typing import NamedTuple
