@@ -116,3 +116,20 @@ def test_convergence_of_each_graph():
     np.testing.assert_array_equal(model.check_convergence(X), [True, False] * 3)
     model.set_params(inference="exact")
     assert model.check_convergence(X).all()
+
+
+def test_the_best_labels_of_narrow_graphs_are_exact_among_wide_and_simple_graphs():
+    X, y = random_graphs(5, n_graphs=30, cycles=True)
+    forest, labels = random_graphs(6, n_graphs=3)
+    wide = grid_graph(np.random.default_rng(0).normal(size=(12, 12, 2)), contrast=False)
+    wide = wide._replace(edge_features=np.zeros((len(wide.edges), 2)))
+    model = GraphCRF(alpha=0.1).fit([*X, *forest], [*y, *labels])
+    model.pair_intercept_ -= 3 * np.eye(3)  # odd cycles of classes that repel each other
+    mixed = [*X[:20], wide, *forest, *X[20:]]
+    found = model.predict(mixed)
+    assert found[20].shape == (144,)
+    for graph, path in zip(mixed, found, strict=True):
+        if graph is not wide:
+            states, weight = log_weights(model, graph)
+            same = (states == path).all(axis=1)
+            assert weight[same][0] == pytest.approx(weight.max())

@@ -13,20 +13,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.chains import best_paths, path_log_weights
 from skcrbm.learning.chains import SequenceBatch, add_path
-from skcrbm.learning.graphs import GraphBatch
+from skcrbm.learning.graphs import GraphBatch, kind_of_graphs
 from skcrbm.learning.structured import Residuals, StructuredObjective
-from skcrbm.utils.graphs import min_fill
-
-# A graph with cycles counts as narrow if elimination makes no table of more than _NARROW entries. A
-# part of a batch with more than _MOST_NODES nodes and a cycle counts as wide without a check.
-_NARROW, _MOST_NODES = 2**16, 5000
 
 
 class HingeObjective(StructuredObjective):
@@ -158,7 +151,9 @@ class GraphHinge(HingeObjective):
     def __init__(self, trained, inference: InferenceMethod, n_jobs: int | None = None):
         super().__init__(trained, n_jobs)
         self.inference = inference
-        self._kinds = WeakKeyDictionary()  # maps a part of a batch to the result of `_kind`
+        self._kinds = (
+            WeakKeyDictionary()
+        )  # maps a part of a batch to the result of `kind_of_graphs`
 
     def visits(self, model, batch: GraphBatch) -> list[GraphBatch]:
         """Return parts of several graphs, because a search in several graphs costs less."""
@@ -178,7 +173,7 @@ class GraphHinge(HingeObjective):
         if self.inference.name == "exact":
             return self._found(energy, self.inference)[0], True
         if piece not in self._kinds:
-            self._kinds[piece] = _kind(piece, energy.n_levels)
+            self._kinds[piece] = kind_of_graphs(piece, energy.n_levels)
         kind = self._kinds[piece]
         if kind != "narrow":
             path, converged = self._found(energy, "max_product")
@@ -216,22 +211,6 @@ class GraphHinge(HingeObjective):
     def pairs_of(self, model, piece):
         """Return an array of zeros (M, K, K), with a matrix for each edge."""
         return np.zeros((len(piece.arrays.edges), model.n_states, model.n_states))
-
-
-def _kind(piece: GraphBatch, n_states: int) -> str:
-    """Return "forest", "narrow" or "wide", the kind of the graphs of a part of a batch.
-
-    Graphs without cycles are a forest. For other graphs, see `_NARROW` and `_MOST_NODES`.
-    """
-    edges, n = piece.arrays.edges, len(piece.path)
-    joined = csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
-    if len(edges) + connected_components(joined, directed=False)[0] == n:
-        return "forest"
-    if n > _MOST_NODES:
-        return "wide"
-    found = min_fill(edges.tolist(), range(n), np.full(n, n_states).tolist())
-    narrow = found.complete and float(n_states) ** (found.width + 1) <= _NARROW
-    return "narrow" if narrow else "wide"
 
 
 def single_examples(piece: Any) -> Iterator[Any]:
