@@ -203,7 +203,7 @@ _COMPACT = {
 
 
 def compact(estimator: Any) -> Any:
-    """Return the size in bytes that the class frequencies of a tree may have during the fit."""
+    """Return a forest with compact trees in place of a forest, and other estimators unchanged."""
     make = _COMPACT.get(type(estimator))
     return estimator if make is None else make(**estimator.get_params(deep=False))
 
