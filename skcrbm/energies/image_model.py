@@ -99,7 +99,7 @@ def couplings_of(structure: ImageStructure) -> Couplings:
     v, links = structure.n_visible, []
 
     def join(p, q, step):
-        """Add a coupling of a variable of plane p and the variable of q that is `step` away."""
+        """Add a coupling between a variable of plane p and the variable `step` away in plane q."""
         number = len(links) // 2
         links.append((p, q, *step, number))
         links.append((q, p, -step[0], -step[1], number))

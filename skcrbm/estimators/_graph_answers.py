@@ -1,4 +1,4 @@
-"""Base class of `GraphCRF`, with the methods that use a fitted model."""
+"""Define the base class of `GraphCRF`, with the methods that use a fitted model."""
 
 from __future__ import annotations
 
@@ -208,8 +208,8 @@ class GraphAnswers(BaseEstimator):
     def check_convergence(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
         """Return whether the inference of `predict_proba` converges, a bool for each graph.
 
-        Probabilities of graphs with cycles for which it does not converge may be far off. Methods
-        such as ``SumProduct(damping=0.5, max_iter=500)`` converge more often.
+        If inference does not converge for a graph with cycles, the probabilities of this graph may
+        be far off. Methods such as ``SumProduct(damping=0.5, max_iter=500)`` converge more often.
 
         Parameters
         ----------
@@ -333,7 +333,7 @@ class GraphAnswers(BaseEstimator):
     def _given(self, X, y_known, name="y_known") -> GraphBatch:
         """Validate X and `y_known`, and return them as a batch.
 
-        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
+        Labels that are not known get the code `MISSING`. Error messages call `y_known` by `name`.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))

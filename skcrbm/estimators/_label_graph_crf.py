@@ -55,14 +55,15 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 
 _N_FOLDS = 5
-# The search for alpha and for the tree evaluates folds until these have about this many rows.
+# The search for alpha and the tree evaluates folds until they have about this many held-out rows.
 _SEARCH_ROWS = 3000
-# Penalty of the tables with alpha_pairs="auto", in units of the loss of a row.
+# Penalty of the tables with alpha_pairs="auto", as a share of the loss of a single row.
 _WEAK = 0.3
-# alpha="auto" without a search, as a multiple of the total variance of the columns.
+# Without a search for alpha="auto", alpha is this number times the total variance of the columns.
 _FEW_ROWS_ALPHA = 3e-3
-# graph="auto" takes all pairs if exact inference visits at most this number of joint states of all
-# rows. Enumeration of 0/1 labels takes about a nanosecond per state, elimination ten times as long.
+# graph="auto" joins all pairs of outputs if exact inference visits at most this number of joint
+# states, summed over rows; else it is a tree. The first number is for 0/1 labels, for which a state
+# takes about a nanosecond. The second is for classes, for which a state takes ten times as long.
 _BINARY_STATES, _CATEGORICAL_STATES = 2.0**27, 2.0**23
 _RULES = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", "map")
 _RULES_OF_CLASSES = ("marginal", "map")
@@ -70,7 +71,7 @@ _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 
 class _Choices(NamedTuple):
-    """Decisions made before a fit."""
+    """Decisions that `fit` makes before training."""
 
     training: Plan
     graph: OutputGraph
@@ -440,7 +441,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         return np.column_stack(np.triu_indices(n_outputs, 1))
 
     def _checked_edges(self, n_outputs):
-        """Return the edges of an array or list `graph`, sorted, each once."""
+        """Return the edges in the array or list `graph`, sorted and without duplicates."""
         names = {
             name: i for i, name in enumerate(np.asarray(self._targets.visible_names()).tolist())
         }
