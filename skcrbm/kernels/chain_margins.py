@@ -18,7 +18,8 @@ from skcrbm.kernels.scalar import fill
 # A step is made only if the violations of the two label sequences differ by more than this share of
 # 1 + their size. A smaller difference counts as a rounding error.
 _ROUNDING = 1e-12
-# Largest number of steps in a visit. Only the first step can add an atom.
+# Largest number of steps each time a sequence is visited. Only the first of these steps can add a
+# label sequence to the sequences that have a dual weight.
 _STEPS = 3
 
 

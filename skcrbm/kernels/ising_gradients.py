@@ -313,7 +313,7 @@ def gradient_sweeps_by_lists(
 
 @jit(fastmath={"contract", "reassoc"}, allocates=False)
 def _pull(coupling, i, signs):
-    """Return the sum of couplings times signs of variable i."""
+    """Return the sum over k of coupling[i, k] * signs[k], the pull of all variables on i."""
     total = 0.0
     for k in range(np.uintp(len(signs))):
         total += coupling[i, k] * signs[k]

@@ -207,7 +207,10 @@ def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
 
 @jit
 def _precedes(y, best, order):
-    """Return True if y precedes `best` lexicographically; both are in the order of the search."""
+    """Return True if y precedes `best` lexicographically in the original order of the labels.
+
+    Both are stored in the order of the search: order[j] is the original index of entry j.
+    """
     # The labels are compared at the smallest original index at which they differ.
     first = y.shape[0]
     answer = False

@@ -79,10 +79,11 @@ def _row_sums(incoming, k0, k1):
 
 @jit
 def _receive_rows(rho, held, rows, visible_bias, incoming, theta_v):
-    """Set `theta_v` of the visible units `rows` to their biases plus rho times their messages.
+    """Set the belief log-odds theta_v[rows[k]] of visible units, for each k.
 
-    `incoming` (B, H) contains the messages. `held` are the indices of the clamped hidden units,
-    whose messages are set to 0.
+    They are the bias of the unit plus rho times the sum of incoming[k], the messages (B, H) that
+    arrive at the unit. `held` are the indices of the clamped hidden units, whose messages are set
+    to 0 first.
     """
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)

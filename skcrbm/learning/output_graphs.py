@@ -361,8 +361,8 @@ def first_model(graph: OutputGraph, batch: OutputBatch) -> OutputModel:
 # The search starts at the penalty _START times the total variance of the columns. A step multiplies
 # or divides the penalty by _STEP. There are at most _MOST_STEPS steps up, and as many down.
 _STEP, _START, _MOST_STEPS = np.sqrt(10.0), 1e-3, 12
-# A fit on a fold stops after _PATH_ITERATIONS iterations, or if ten iterations lower the objective
-# by no more than the share _PATH_SHARE.
+# A fit on a fold stops after _PATH_ITERATIONS iterations, or earlier, when ten iterations have
+# lowered the objective by at most _PATH_SHARE times its value.
 _PATH_SHARE, _PATH_ITERATIONS = 5e-4, 60
 
 

@@ -94,8 +94,8 @@ LARGE_CONVEX_LABELS = 2**22
 #: statistics.
 MAX_CHUNKS = 16
 
-#: Number of rows of small models in a call of a kernel. It is large enough to hide the cost of the
-#: call.
+#: Number of rows of small models that a call of a kernel gets, so that the cost of the call
+#: itself does not matter.
 ROWS_PER_CHUNK = 64
 
 #: Number of rows that a kernel of layered models processes together. Its scratch space then stays

@@ -131,7 +131,7 @@ class DualBlocks(ABC):
         return loss / self.weight + self.penalty(params), n_proven / len(self.batch)
 
     def _pieces(self) -> list:
-        """Return the parts of the batch for which `primal` searches labels in one call."""
+        """Split the batch into parts; one call of the search in `primal` handles one part."""
         return self.batch.pieces(self.model.n_entries)
 
     def _known_losses(self, model: Any, p: int) -> np.ndarray:
