@@ -87,9 +87,9 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
     """
     # The sum of ranks a and b cannot be among the k largest if (a + 1) (b + 1) > k, because all
     # pairs of smaller ranks have larger sums.
-    a, b = np.indices((scores.shape[-1], message.shape[-1])).reshape(2, -1)
-    possible = (a + 1) * (b + 1) <= k
-    a, b = a[possible], b[possible]
+    possible = np.minimum(k // np.arange(1, scores.shape[-1] + 1), message.shape[-1])
+    a = np.repeat(np.arange(len(possible)), possible)
+    b = np.arange(len(a)) - np.repeat(np.cumsum(possible) - possible, possible)
     sums = scores[..., a] + message[..., b]
     order = np.argsort(-sums, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(sums, order, axis=-1), np.stack([a[order], b[order]])
