@@ -250,6 +250,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             are None or NaN. None in place of a list means that all labels of a graph are missing.
         sample_weight : array-like of shape (n_graphs,), default=None
             Non-negative weights; a graph of weight k counts as k copies of the graph.
+            If ``alpha="auto"``, only the ratios of the weights count in the search for alpha.
 
         Returns
         -------

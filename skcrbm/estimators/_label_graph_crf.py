@@ -110,7 +110,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
           beyond their dependence on x. With fewer than 40 rows it is the mutual information of the
           classes [2]_;
         - an array or list of pairs of outputs: indices, or names of the columns if y is a data
-          frame. An empty list makes the outputs independent;
+          frame whose columns have strings as names. An empty list makes the outputs independent;
         - "auto": "full" up to 14 labels, or up to 4096 vectors of classes, otherwise "tree". The
           limit is lower for many rows, so that a fit takes minutes at most.
     alpha : float or "auto", default="auto"
@@ -132,7 +132,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
-        if exact inference is cheap, as it is for trees and up to 14 labels, else "sum_product".
+        if exact inference is cheap, as it is for up to 14 labels and for trees of outputs with up
+        to 64 classes, else "sum_product".
     decode : str or object, default="marginal"
         Rule by which `predict` chooses labels: "marginal", "label_set", "expected_jaccard",
         "expected_f1", "threshold" or "map", or a rule from `skcrbm.decoding`, as in
@@ -194,7 +195,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     If the columns of y hold classes, `predict_proba` returns a list with an array
     (n_samples, n_classes) for each output, as scikit-learn's forests do, `score` is the share of
     rows in which all outputs are right, and `decision_function`, `score_label_sets` and
-    `predict_pairwise_proba` raise an error.
+    `predict_pairwise_proba` raise an error. `predict_topk` raises an error, too, if fewer than k
+    candidates agree with the known classes of a row.
 
     References
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,10 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     if partial or len(labelled) < _LEAST_ROWS:
         return _PLAIN_ALPHA
     some = batch if len(labelled) == len(batch) else batch.take(labelled)
+    # The penalties of the search suit weights with a mean of 1.
+    mean = batch.weight.mean()
+    if mean != 1:
+        some = replace(some, weight=some.weight / mean, _pieces={})
     if len(some) > _MOST_ROWS:
         some = some.take(np.sort(rng.permutation(len(some))[:_MOST_ROWS]))
     rest, held_out = StructureSource(some).split(_HELD_OUT, rng)
@@ -236,7 +241,7 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     def score(found):
         return -np.inf if found is None else objective.score(found, held_out, 0)
 
-    return choose_alpha(train, score) / batch.weight.sum()
+    return choose_alpha(train, score) / len(batch)
 
 
 def _margin_path(model, rest, objective, rng):

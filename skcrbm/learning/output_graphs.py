@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from scipy.sparse.csgraph import minimum_spanning_tree
-from scipy.special import log_softmax, xlogy
+from scipy.special import xlogy
 
 from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.inference import InferenceMethod, infer
@@ -298,12 +298,21 @@ def _pair_counts(graph, one_hot, weighted):
 
 def _log_chances(graph, scores):
     """Return the log-probabilities (N, C) of the classes of independent outputs."""
-    n_outputs = len(graph.n_classes)
+    if graph.binary:
+        gap = scores[:, 1::2] - scores[:, ::2]
+        rest = np.log1p(np.exp(-np.abs(gap)))
+        logs = np.empty_like(scores)
+        logs[:, 1::2] = np.minimum(gap, 0.0) - rest
+        logs[:, ::2] = np.minimum(-gap, 0.0) - rest
+        return logs
+    # The classes are the first axis, because NumPy reduces a short last axis slowly.
     most = int(graph.n_classes.max(initial=1))
-    wide = np.full((len(scores), n_outputs * most), -np.inf)
-    wide[:, graph.padded] = scores
-    logs = log_softmax(wide.reshape(-1, n_outputs, most), axis=2)
-    return logs.reshape(len(scores), -1)[:, graph.padded]
+    wide = np.full((most, len(scores), len(graph.n_classes)), -np.inf)
+    place = np.arange(graph.n_states) - graph.first[:-1][graph.output]
+    wide[place, :, graph.output] = scores.T
+    top = wide.max(axis=0)
+    rest = np.log(np.exp(wide - top).sum(axis=0))
+    return scores - top[:, graph.output] - rest[:, graph.output]
 
 
 class OutputPenalty(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -193,9 +194,9 @@ def grid_graph(
     >>> graph.nodes.shape, graph.edges.shape, graph.edge_features.shape
     ((9, 1), (12, 2), (12, 1))
     """
-    if not isinstance(neighbours, int) or neighbours not in _STEPS:
+    if not isinstance(neighbours, Integral) or neighbours not in _STEPS:
         raise ValueError(f"neighbours must be 4 or 8, or 6 or 26 for a volume, got {neighbours!r}")
-    steps = _STEPS[neighbours]
+    steps = _STEPS[int(neighbours)]
     n_axes = len(steps[0])
     axes = ("depth, height, width", "height, width")[n_axes == 2]
     pixels = _checked_pixels(image, n_axes, axes)

@@ -1,5 +1,7 @@
 """GraphCRF: k best labels, proofs of optimality, and convergence of each graph."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from estimators.test_graph_crf import log_weights, random_graphs
@@ -46,6 +48,19 @@ def test_topk_of_ties_and_of_a_chain():
         states, scores = k_best_states(chain.factor_graph(x), 20)
         np.testing.assert_array_equal(chain.classes_[states], top.labels)
         np.testing.assert_allclose(np.diff(scores), np.diff(top.log_proba), atol=1e-9)
+
+
+def test_topk_of_components_takes_memory_linear_in_k():
+    tables = [TableFactors([[i, i + 1], [i + 12, i + 13]], np.zeros((2, 2, 2))) for i in range(11)]
+    energy = FactorGraphEnergy(tables, np.arange(24.0)[None] ** 1.1)
+    k_best_states(energy, 10)
+    tracemalloc.start()
+    states, scores = k_best_states(energy, 4000)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 64 * 2**20
+    assert len(np.unique(states, axis=0)) == 4000
+    np.testing.assert_allclose(states @ np.arange(24.0) ** 1.1, scores)
 
 
 def test_k_best_states_of_any_factor_graph():

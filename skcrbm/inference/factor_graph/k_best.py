@@ -91,9 +91,9 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
     """
     # Form only the sums that can be among the k largest. The sum of ranks a and b cannot if
     # (a + 1) (b + 1) > k, because k other pairs of ranks up to a and b have sums at least as large.
-    a, b = np.indices((scores.shape[-1], message.shape[-1])).reshape(2, -1)
-    possible = (a + 1) * (b + 1) <= k
-    a, b = a[possible], b[possible]
+    possible = np.minimum(k // np.arange(1, scores.shape[-1] + 1), message.shape[-1])
+    a = np.repeat(np.arange(len(possible)), possible)
+    b = np.arange(len(a)) - np.repeat(np.cumsum(possible) - possible, possible)
     sums = scores[..., a] + message[..., b]
     order = np.argsort(-sums, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(sums, order, axis=-1), np.stack([a[order], b[order]])

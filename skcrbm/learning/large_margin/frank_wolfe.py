@@ -35,7 +35,8 @@ _STEPS = 2
 # all places are full, the number is doubled.
 _ATOMS, _MOST_ATOMS = 8, 256
 # A step is made only if the violations of the two labels differ by more than this share of 1 + the
-# largest violation. A smaller difference counts as a rounding error.
+# largest violation; a smaller difference counts as a rounding error. Training ends if the duality
+# gap, in wrong labels per example, is not larger than this number.
 _ROUNDING = 1e-12
 
 
@@ -372,10 +373,11 @@ class _Run:
                 share = (number + 1) / self.weight
                 for mean, part in zip(self.average, self.blocks.params):
                     mean += share * (part - mean)
-                promising = visited.gap <= self.tol * loss
+                promising = visited.gap <= max(self.tol * loss, _ROUNDING)
                 if promising or (number + 1) % _CHECK == 0 or number + 1 == self.max_iter:
                     self.check()
-                    if self.gap <= self.tol * self.best[1]:
+                    # A gap of rounding errors remains if the objective is 0, as for one class.
+                    if self.gap <= max(self.tol * self.best[1], _ROUNDING):
                         reason = "tol"
                 if end is not None and end(number, loss, visited.gap, self.current):
                     reason = "callback" if reason == "max_iter" else reason
