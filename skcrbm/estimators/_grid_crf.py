@@ -385,7 +385,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
     # ----------------------------------------------------------------------------- predictions
 
-    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray | list:
+    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
         """Predict the most probable class of each pixel.
 
         Parameters
@@ -398,8 +398,9 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_images, height, width), or list of ndarray of shape (height, width)
-            Predicted classes; a list if X is a list.
+        ndarray of shape (n_images, height, width), or ndarray of object (n_images,)
+            Predicted classes. If X is a list, the entries of the result are arrays of shape
+            (height, width).
         """
         batch = self._given(X, y_known)
         codes = self._log_beliefs(batch).argmax(axis=0)
@@ -415,7 +416,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_images, height, width, n_classes), or list of ndarray
+        ndarray of shape (n_images, height, width, n_classes), or ndarray of object (n_images,)
         """
         batch = self._given(X, y_known)
         return _like(X, split_images(self._log_beliefs(batch).T, batch.arrays))
@@ -430,8 +431,9 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_images, height, width, n_classes), or list of ndarray
-            Probabilities, with the classes in the order of `classes_`; a list if X is a list.
+        ndarray of shape (n_images, height, width, n_classes), or ndarray of object (n_images,)
+            Probabilities, with the classes in the order of `classes_`. If X is a list, the entries
+            of the result are arrays of shape (height, width, n_classes).
         """
         batch = self._given(X, y_known)
         return _like(X, split_images(np.exp(self._log_beliefs(batch)).T, batch.arrays))
@@ -544,5 +546,10 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
 
 def _like(X, images):
-    """Return images as an array if X is an array, else as a list."""
-    return np.stack(images) if isinstance(X, np.ndarray) else images
+    """Return one array if X is an array of images of one size, else an object array of images."""
+    if isinstance(X, np.ndarray) and X.ndim > 1:
+        return np.stack(images)
+    found = np.empty(len(images), object)
+    for i, image in enumerate(images):  # an assignment of all images would join equal sizes
+        found[i] = image
+    return found

@@ -470,8 +470,8 @@ default=None
         Returns
         -------
         ndarray of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Predicted 0/1 pixels, in the shape that y had in `fit`. With the local model a list of
-            images, if X is a list.
+            Predicted 0/1 pixels, in the shape that y had in `fit`. With the local model an object
+            array of images, if X is a list.
         """
         if self._is_fitted_local():
             return self.local_.predict(X, y_known)
@@ -519,8 +519,10 @@ default=None
         """Select the second of two classes from the last axis of images; keep more classes."""
         if len(self.classes_) > 2:
             return images
-        if isinstance(images, list):
-            return [image[..., 1] for image in images]
+        if images.dtype == object:
+            for i, image in enumerate(images):
+                images[i] = image[..., 1]
+            return images
         return images[..., 1]
 
     def score(self, X, y, sample_weight=None, y_known=None):

@@ -275,6 +275,8 @@ def test_images_of_different_sizes_and_classes():
     assert [p.shape for p in model.predict(X[:2])] == [(30, 30), (25, 40)]
     assert [p.shape for p in model.predict_proba(X[:2])] == [(30, 30), (25, 40)]
     assert model.score(X, y) > 0.98
+    found = cross_val_predict(model, X, y, cv=2)
+    assert np.mean([(f == t).mean() for f, t in zip(found, y)]) > 0.98
     words = [np.array(["no", "yes"])[t] for t in y]
     assert ImageCRBM(structure="local").fit(X, words).classes_.tolist() == ["no", "yes"]
     three = [t + (np.arange(t.shape[1]) > 20) for t in y]
