@@ -29,8 +29,9 @@ def is_local(structure: Any, X: Any, y: Any) -> bool:
 
 
 def _shape_of(images):
-    """Return the shape of each image, or None if the images of a list differ in shape."""
-    if not isinstance(images, (list, tuple)):
+    """Return the shape of each image, or None if the images differ in shape."""
+    objects = isinstance(images, np.ndarray) and images.ndim == 1 and images.dtype == object
+    if not (objects or isinstance(images, (list, tuple))):
         return np.shape(images)[1:]
     shapes = {np.shape(image)[:2] for image in images if image is not None}
     return shapes.pop() if len(shapes) == 1 else None if len(shapes) > 1 else ()

@@ -194,6 +194,9 @@ def test_streams_and_warm_starts(noisy):
         for i in range(0, 20, 5):
             model.partial_fit(X[i : i + 5], y[i : i + 5], classes=[0, 1])
     assert model.score(X[20:], y[20:]) > 0.95
+    assert len(model.loss_curve_) == len(model.convergence_curve_) == 32
+    before = model.coef_
+    np.testing.assert_array_equal(model.partial_fit(X[:2], [None, None]).coef_, before)
     with pytest.raises(ValueError, match="stochastic solver"):
         GridCRF().partial_fit(X[:5], y[:5])
     warm = GridCRF(max_iter=20, warm_start=True).fit(X[:20], y[:20])
