@@ -135,6 +135,11 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         tags.input_tags.allow_nan = self._allow_nan
         return tags
 
+    def _require_multilabel(self, method):
+        """Raise an error if the model is not fitted, or was fitted to a 1-D y."""
+        check_is_fitted(self)
+        self._targets.require_multilabel(method)
+
     def _check_predict_data(self, X):
         check_is_fitted(self)
         check_parameters(self, self._prediction_parameters)
@@ -380,8 +385,7 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         ValueError
             If y was 1-D in `fit`, an argument is invalid, or the model is too large for `method`.
         """
-        check_is_fitted(self)
-        self._targets.require_multilabel("score_label_sets")
+        self._require_multilabel("score_label_sets")
         with one_blas_thread():
             joint = self._joint(X, y_known)
             return joint.log_proba_of_sets(label_sets, method, random_state)
@@ -472,8 +476,7 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         ValueError
             If y was 1-D in `fit`.
         """
-        check_is_fitted(self)
-        self._targets.require_multilabel("predict_pairwise_proba")
+        self._require_multilabel("predict_pairwise_proba")
         with one_blas_thread():
             return self._joint(X, y_known).pairs()
 

@@ -18,7 +18,7 @@ from skcrbm.energies.image_model import ImageModel, ImageStructure, pair_steps
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.estimators._structured import require_stochastic
 from skcrbm.learning.data import Design
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves, resumed_generator
 from skcrbm.learning.images import (
     MISSING,
     ImageBatch,
@@ -49,11 +49,12 @@ from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
     forget,
+    skip_empty_batches,
     with_callbacks,
 )
 from skcrbm.utils.options import Integer, check_parameters, is_auto
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
-from skcrbm.utils.validation import check_sample_weight
+from skcrbm.utils.validation import NothingToLearnError, check_sample_weight
 
 # Number of images in a mini-batch of a stochastic solver, if its batch size is automatic.
 _BATCH_IMAGES = 4
@@ -265,6 +266,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -276,7 +278,8 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
     ):
         """Train for one epoch on the given images, with a stochastic solver.
 
-        The first call determines the mean and the scale of each channel.
+        The first call determines the mean and the scale of each channel. A call in which no image
+        of positive weight has an observed label does nothing.
 
         Parameters
         ----------
@@ -297,10 +300,9 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(images, rng, resume, partial=True)
         fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
-        curve = getattr(self, "loss_curve_", [])
+        curves = joined_curves(self, fitted.curves)
         vars(self).update(self._model_attributes(fitted.model))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        self.loss_curve_ = curve + self.loss_curve_
+        vars(self).update({**fitted.attributes, **curves, "_rng": rng})
         return self
 
     def _training_images(self, X, y, sample_weight, resume, classes=None) -> ImageBatch:
@@ -322,7 +324,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         images = ImageBatch(arrays, path, weight)
         used = images.weight > 0
         if not used.any():
-            raise ValueError("y holds no observed label in an image of positive weight")
+            raise NothingToLearnError("y holds no observed label in an image of positive weight")
         return images if used.all() else images.take(np.flatnonzero(used))
 
     def _plan(self, images: ImageBatch, rng, resume: bool, partial: bool = False) -> Plan:
@@ -385,7 +387,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
     # ----------------------------------------------------------------------------- predictions
 
-    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray | list:
+    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
         """Predict the most probable class of each pixel.
 
         Parameters
@@ -398,8 +400,9 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_images, height, width), or list of ndarray of shape (height, width)
-            Predicted classes; a list if X is a list.
+        ndarray of shape (n_images, height, width), or ndarray of object (n_images,)
+            Predicted classes. If X is a list, the entries of the result are arrays of shape
+            (height, width).
         """
         batch = self._given(X, y_known)
         codes = self._log_beliefs(batch).argmax(axis=0)
@@ -415,7 +418,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_images, height, width, n_classes), or list of ndarray
+        ndarray of shape (n_images, height, width, n_classes), or ndarray of object (n_images,)
         """
         batch = self._given(X, y_known)
         return _like(X, split_images(self._log_beliefs(batch).T, batch.arrays))
@@ -430,8 +433,9 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_images, height, width, n_classes), or list of ndarray
-            Probabilities, with the classes in the order of `classes_`; a list if X is a list.
+        ndarray of shape (n_images, height, width, n_classes), or ndarray of object (n_images,)
+            Probabilities, with the classes in the order of `classes_`. If X is a list, the entries
+            of the result are arrays of shape (height, width, n_classes).
         """
         batch = self._given(X, y_known)
         return _like(X, split_images(np.exp(self._log_beliefs(batch)).T, batch.arrays))
@@ -544,5 +548,10 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
 
 def _like(X, images):
-    """Return images as an array if X is an array, else as a list."""
-    return np.stack(images) if isinstance(X, np.ndarray) else images
+    """Return one array if X is an array of images of one size, else an object array of images."""
+    if isinstance(X, np.ndarray) and X.ndim > 1:
+        return np.stack(images)
+    found = np.empty(len(images), object)
+    for i, image in enumerate(images):  # an assignment of all images would join equal sizes
+        found[i] = image
+    return found

@@ -62,7 +62,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.labels import binary_images, flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
-from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.options import Integer, check_parameters, is_auto
 
 # Value of alpha="auto" if the first call is `partial_fit`. It is a typical result of the search for
 # alpha on a few thousand images.
@@ -258,7 +258,7 @@ class ImageCRBM(RBMClassifier):
         ConvergenceWarning
             If inference converged for less than 90% of the images in the last epoch.
         """
-        if is_local(self.structure, X, y):
+        if self._is_local(X, y, self.warm_start):
             return self._fit_local(X, y, sample_weight)
         resume = self.warm_start and hasattr(self, "visible_coef_")
         if resume:
@@ -308,11 +308,12 @@ class ImageCRBM(RBMClassifier):
         -----
         A call in which no image of positive weight has an observed pixel does nothing.
         """
-        if is_local(self.structure, X, y):
+        if self.__sklearn_is_fitted__():  # scikit-learn validates parameters in the first call only
+            self._validate_params()
+        if self._is_local(X, y, True):
             return self._fit_local(X, y, sample_weight, classes, partial=True)
         resume = hasattr(self, "visible_coef_")
-        if resume:  # scikit-learn validates parameters in the first call only
-            self._validate_params()
+        if resume:
             self._check_same_model()
         refuse_held_out_rows(self.early_stopping)
         rows = training_rows(
@@ -392,19 +393,43 @@ class ImageCRBM(RBMClassifier):
         found = {"alpha_": alpha, "alpha_path_": path_record(points), "_columns": columns}
         return CRBMPlan(training, rows, method, marginals, found)
 
+    def _is_local(self, X, y, resume: bool) -> bool:
+        """Return True if the local model is fitted to X and y.
+
+        If `resume` is True, training continues with the structure of the fitted model.
+        """
+        if not (resume and self.__sklearn_is_fitted__()):
+            return is_local(self.structure, X, y)
+        fitted = getattr(self, "local_", None) is not None
+        if self.structure != "auto" and is_local(self.structure, X, y) != fitted:
+            raise ValueError(
+                f"structure={self.structure!r} differs from the earlier fit, which led to "
+                f"{'the local model' if fitted else 'dense weights'}, so training cannot continue; "
+                "call fit with warm_start=False, or keep structure"
+            )
+        return fitted
+
     def _fit_local(self, X, y, sample_weight, classes=None, partial=False):
         """Fit the local model, or train it for one epoch in `partial_fit`."""
         if self.structure == "auto":
             for image in y:
                 if image is not None:
                     binary_images(image, "y")
-        local = getattr(self, "local_", None)
-        if local is None or not (partial or self.warm_start):
+            if classes is None:  # the first images of a stream may have 0 or 1 only
+                classes = [0, 1]
+        local = local_model(self.structure, self, partial)
+        fitted = getattr(self, "local_", None)
+        if fitted is None or not (partial or self.warm_start):
             forget(self, self._state)
-            local = local_model(self.structure, self, partial)
-        local = copy.deepcopy(local)  # the fitted model stays as it was if this fit fails
+        else:  # use the current settings; the fitted model stays as it was if this fit fails
+            settings = local.get_params(deep=False)
+            if not partial:
+                settings["warm_start"] = True
+            local = copy.deepcopy(fitted).set_params(**settings)
         if partial:
             local.partial_fit(X, y, classes, sample_weight)
+            if not hasattr(local, "classes_"):  # the first images have no labels
+                return self
         else:
             callbacks = EpochCallbacks(self, None, X, y, sample_weight)
             with callbacks.inner_fit(local, "local model"):
@@ -417,13 +442,21 @@ class ImageCRBM(RBMClassifier):
         return getattr(self, "local_", None) is not None or super().__sklearn_is_fitted__()
 
     def _check_predict_data(self, X):
+        self._require_dense()
+        return super()._check_predict_data(X)
+
+    def _require_multilabel(self, method):
+        self._require_dense()
+        super()._require_multilabel(method)
+
+    def _require_dense(self):
+        """Raise a ValueError if the local model is fitted."""
         if getattr(self, "local_", None) is not None:
             raise ValueError(
                 "this method needs dense weights, but the model was fitted with the local "
                 "structure; set structure='dense', or use the method factor_graph of the fitted "
                 "GridCRF in the attribute local_"
             )
-        return super()._check_predict_data(X)
 
     def _decoding_rule(self):
         return "marginal"
@@ -470,11 +503,12 @@ default=None
         Returns
         -------
         ndarray of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Predicted 0/1 pixels, in the shape that y had in `fit`. With the local model a list of
-            images, if X is a list.
+            Predicted 0/1 pixels, in the shape that y had in `fit`. With the local model an object
+            array of images, if X is a list.
         """
-        if self._is_fitted_local():
-            return self.local_.predict(X, y_known)
+        local = self._fitted_local()
+        if local is not None:
+            return local.predict(X, y_known)
         return super().predict(X, y_known)
 
     def predict_proba(self, X, y_known=None):
@@ -491,8 +525,9 @@ default=None
             Probabilities. With the local model and more than two classes, a last axis has the
             probability of each class.
         """
-        if self._is_fitted_local():
-            return self._of_second_class(self.local_.predict_proba(X, y_known))
+        local = self._fitted_local()
+        if local is not None:
+            return self._of_second_class(local.predict_proba(X, y_known))
         return super().predict_proba(X, y_known)
 
     def predict_log_proba(self, X, y_known=None):
@@ -507,20 +542,28 @@ default=None
         -------
         ndarray in the shape of `predict_proba`
         """
-        if self._is_fitted_local():
-            return self._of_second_class(self.local_.predict_log_proba(X, y_known))
+        local = self._fitted_local()
+        if local is not None:
+            return self._of_second_class(local.predict_log_proba(X, y_known))
         return super().predict_log_proba(X, y_known)
 
-    def _is_fitted_local(self) -> bool:
+    def _fitted_local(self) -> GridCRF | None:
+        """Return the fitted local model with the current number of threads, or None."""
         check_is_fitted(self)
-        return getattr(self, "local_", None) is not None
+        local = getattr(self, "local_", None)
+        if local is None or isinstance(self.structure, GridCRF):
+            return local
+        check_parameters(self, self._prediction_parameters)
+        return copy.copy(local).set_params(n_jobs=self.n_jobs)
 
     def _of_second_class(self, images):
         """Select the second of two classes from the last axis of images; keep more classes."""
         if len(self.classes_) > 2:
             return images
-        if isinstance(images, list):
-            return [image[..., 1] for image in images]
+        if images.dtype == object:
+            for i, image in enumerate(images):
+                images[i] = image[..., 1]
+            return images
         return images[..., 1]
 
     def score(self, X, y, sample_weight=None, y_known=None):
@@ -542,6 +585,7 @@ default=None
         -------
         float
         """
-        if self._is_fitted_local():
-            return self.local_.score(X, y, sample_weight, y_known)
+        local = self._fitted_local()
+        if local is not None:
+            return local.score(X, y, sample_weight, y_known)
         return super().score(X, y, sample_weight, y_known)

@@ -21,9 +21,9 @@ from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.parallel import ordered_map
 
 MISSING = -1  # class of a pixel whose label is not observed
-# Number of pixels after which a new part of a batch begins, to bound the memory of inference. A
-# larger image is not split, so its part is larger.
-_PART_PIXELS = 2**15
+# Number of places that the images of a part of a batch take in a `Sheet`, without its margins, which
+# bounds the memory of inference. A larger image is a part of its own.
+_PART_PLACES = 2**15
 # Standard deviation of the initial weights of hidden variables. These weights are random, because
 # hidden variables with equal weights would stay equal.
 _SMALL = 0.1
@@ -70,12 +70,18 @@ class ImageBatch:
     def parts(self) -> list[ImageBatch]:
         """Split the batch into parts, to bound the memory; a part has images of similar width.
 
-        The parts do not depend on the number of threads.
+        All images of a part take as many columns as its widest image, so that tall and wide images
+        are in different parts. The parts do not depend on the number of threads.
         """
         if "parts" not in self._parts:
             order = np.argsort(self.arrays.shapes[:, 1], kind="stable")
-            part = np.cumsum(np.diff(self.start)[order]) // _PART_PIXELS
-            cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(self)]
+            cuts, rows = [0], 0
+            for i, (height, width) in enumerate(self.arrays.shapes[order].tolist()):
+                rows += height
+                if rows > height and rows * width > _PART_PLACES:
+                    cuts.append(i)
+                    rows = height
+            cuts.append(len(self))
             self._parts["parts"] = [self.take(order[a:b]) for a, b in pairwise(cuts)]
         return self._parts["parts"]
 

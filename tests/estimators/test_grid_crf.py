@@ -7,7 +7,7 @@ import pytest
 from scipy.ndimage import gaussian_filter, median_filter
 from scipy.special import log_softmax
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
 from skcrbm import GridCRF
 from skcrbm.datasets import flip_pixels
@@ -194,6 +194,9 @@ def test_streams_and_warm_starts(noisy):
         for i in range(0, 20, 5):
             model.partial_fit(X[i : i + 5], y[i : i + 5], classes=[0, 1])
     assert model.score(X[20:], y[20:]) > 0.95
+    assert len(model.loss_curve_) == len(model.convergence_curve_) == 32
+    before = model.coef_
+    np.testing.assert_array_equal(model.partial_fit(X[:2], [None, None]).coef_, before)
     with pytest.raises(ValueError, match="stochastic solver"):
         GridCRF().partial_fit(X[:5], y[:5])
     warm = GridCRF(max_iter=20, warm_start=True).fit(X[:20], y[:20])
@@ -209,6 +212,21 @@ def test_searches_and_clones_over_lists(noisy):
     search = GridSearchCV(model, {"pair_window": [1, 3]}, cv=2).fit(list(X), list(y))
     assert search.best_params_ == {"pair_window": 3}
     assert cross_val_score(clone(search.best_estimator_), X, y, cv=2).min() > 0.9
+
+
+@pytest.mark.parametrize("shapes", [[(9, 17), (12, 12)] * 6, [(9, 17)] * 12], ids=["two", "one"])
+def test_out_of_fold_predictions_of_lists_and_object_arrays(shapes):
+    X, y = three_classes(shapes, 0)
+    model = GridCRF(max_iter=20)
+    found = cross_val_predict(model, X, y, cv=3)
+    objects = np.empty(12, object)
+    for i, image in enumerate(X):
+        objects[i] = image
+    for answers in (found, model.fit(objects, y).predict(objects)):
+        assert answers.shape == (12,)
+        assert [image.shape for image in answers] == shapes
+        assert np.mean([(a == t).mean() for a, t in zip(answers, y)]) > 0.95
+    assert [p.shape for p in model.predict_proba(objects)] == [(*shape, 3) for shape in shapes]
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,8 @@ def test_images_of_different_sizes_and_classes():
     assert [p.shape for p in model.predict(X[:2])] == [(30, 30), (25, 40)]
     assert [p.shape for p in model.predict_proba(X[:2])] == [(30, 30), (25, 40)]
     assert model.score(X, y) > 0.98
+    found = cross_val_predict(model, X, y, cv=2)
+    assert np.mean([(f == t).mean() for f, t in zip(found, y)]) > 0.98
     words = [np.array(["no", "yes"])[t] for t in y]
     assert ImageCRBM(structure="local").fit(X, words).classes_.tolist() == ["no", "yes"]
     three = [t + (np.arange(t.shape[1]) > 20) for t in y]
@@ -302,3 +304,67 @@ def test_local_model_in_streams_and_warm_starts():
     with pytest.raises(ValueError, match="image 0 of y"):
         warm.fit(X[:20], y[:20, :-1])
     assert warm.score(X[20:], y[20:]) > 0.99
+
+
+def test_local_training_continues_with_the_current_settings():
+    X, y = large_images(12)
+    model = ImageCRBM(structure=GridCRF(max_iter=3), warm_start=True).fit(X, y)
+    first = model.local_.loss_curve_[-1]
+    model.set_params(structure__max_iter=5).fit(X, y)
+    assert len(model.local_.loss_curve_) == 5
+    assert model.local_.loss_curve_[0] <= first
+    with pytest.raises(ValueError, match="window, pair_window or n_hidden differs"):
+        model.set_params(structure__window=3).fit(X, y)
+    stream = ImageCRBM().fit(X, y)
+    weights = stream.local_.coef_
+    stream.partial_fit(X, y)
+    assert 0 < abs(stream.local_.coef_ - weights).max() < 1
+    with pytest.raises(ValueError, match="'structure' parameter of ImageCRBM"):
+        stream.set_params(structure=5).partial_fit(X, y)
+    with pytest.raises(ValueError, match="'n_jobs' parameter of ImageCRBM"):
+        ImageCRBM().fit(X, y).set_params(n_jobs="two").predict(X)
+
+
+def test_streams_keep_their_structure():
+    X, y = large_images(10)
+    small_X, small_y = X[:, :20, :20], y[:, :20, :20]
+    local = ImageCRBM().partial_fit(X, y)
+    before = local.local_.coef_
+    local.partial_fit(small_X, small_y)
+    assert 0 < abs(local.local_.coef_ - before).max() < 1
+    with pytest.raises(ValueError, match="structure='dense' differs from the earlier fit"):
+        local.set_params(structure="dense").partial_fit(X, y)
+    dense = ImageCRBM(n_hidden=2, random_state=0).partial_fit(small_X, small_y)
+    with pytest.raises(ValueError, match=r"20, 20\) as in fit"):
+        dense.partial_fit(X, y)
+    with pytest.raises(ValueError, match="structure='local' differs from the earlier fit"):
+        dense.set_params(structure="local").partial_fit(small_X, small_y)
+    with pytest.raises(ValueError, match="which led to dense weights"):
+        dense.set_params(warm_start=True).fit(small_X, small_y)
+    assert dense.set_params(warm_start=False).fit(small_X, small_y).local_ is not None
+
+
+def test_streams_with_batches_of_one_value_or_without_labels():
+    X, y = large_images(10)
+    unlabelled = np.full(y.shape, np.nan)
+    model = ImageCRBM(random_state=0).partial_fit(X, unlabelled).partial_fit(X, np.zeros_like(y))
+    assert model.classes_.tolist() == [0, 1]
+    before = model.local_.coef_
+    model.partial_fit(X, unlabelled)
+    np.testing.assert_array_equal(model.local_.coef_, before)
+    for _ in range(20):
+        model.partial_fit(X, y)
+    assert model.score(X, y) > 0.95
+
+
+def test_object_arrays_and_methods_of_dense_weights():
+    X, y = large_images(2)
+    images, labels = np.empty(2, object), np.empty(2, object)
+    images[0], labels[0] = X[0], y[0]
+    images[1], labels[1] = X[1, :20], y[1, :20]
+    model = ImageCRBM().fit(images, labels)
+    assert [p.shape for p in model.predict_proba(images)] == [X[0].shape, X[1, :20].shape]
+    with pytest.raises(ValueError, match="needs dense weights"):
+        model.predict_pairwise_proba(images)
+    with pytest.raises(ValueError, match="needs dense weights"):
+        model.score_label_sets(images, labels)

@@ -161,3 +161,19 @@ def test_threads_and_parts_do_not_change_the_result():
     alone = batch.take(np.array([3]))
     together = all_log_beliefs(model, batch)[:, batch.start[3] : batch.start[4]]
     np.testing.assert_allclose(all_log_beliefs(model, alone), together, rtol=1e-12, atol=1e-12)
+
+
+def test_tall_and_wide_images_take_little_memory():
+    shapes = [(300, 1)] * 60 + [(1, 300)] * 60 + [(20 + i % 7, 20 + i % 11) for i in range(60)]
+    structure = STRUCTURES[2]
+    batch, model = random_batch(structure, 10, shapes), random_model(structure, 11)
+    places = sum(len(part.prepared(1)[0].inside) for part in batch.parts())
+    assert places < 4 * len(batch.path)
+    assert sorted(np.concatenate([part.pixels for part in batch.parts()])) == list(
+        range(len(batch.path))
+    )
+    together = all_log_beliefs(model, batch)
+    for i in (0, 60, 130):
+        alone = all_log_beliefs(model, batch.take(np.array([i])))
+        found = together[:, batch.start[i] : batch.start[i + 1]]
+        np.testing.assert_allclose(found, alone, rtol=1e-12, atol=1e-12)
