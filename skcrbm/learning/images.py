@@ -21,8 +21,8 @@ from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.parallel import ordered_map
 
 MISSING = -1  # class of a pixel whose label is not observed
-# Number of places that the images of a part of a batch take in a `Sheet`, without its margins, which
-# bounds the memory of inference. A larger image is a part of its own.
+# Number of places that the images of a part of a batch take in a `Sheet`, without its margins. The
+# number bounds the memory of inference. A larger image is a part of its own.
 _PART_PLACES = 2**15
 # Standard deviation of the initial weights of hidden variables. These weights are random, because
 # hidden variables with equal weights would stay equal.
