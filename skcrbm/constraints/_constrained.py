@@ -1,4 +1,4 @@
-"""Constrained: predict labels that satisfy rules, with any classifier."""
+"""Define `Constrained`, which predicts labels that satisfy rules, with any classifier."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from skcrbm.utils.warnings import warn_user
 # Probabilities are clipped to this distance from 0 and 1, so that a classifier that is certain of a
 # label cannot contradict a rule.
 _CLIP = 1e-9
-# Rows whose labels are inferred together.
+# Number of rows whose labels are inferred together, to bound the memory.
 _ROWS = 1000
-# Largest number k for which the k most probable labels are a candidate.
+# The k most probable labels are a candidate of `predict` for each k up to this number.
 _MOST_TOP = 32
 _METRICS = {"expected_f1": "f1", "expected_jaccard": "jaccard"}
 
@@ -81,15 +81,15 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     If the joint distribution is not used, the labels are independent without the rules, with one
     exception: a label with a parent in a `Hierarchy` has the probability
     ``P(label | parent on) = p_label / p_parent`` (at most 1) from the predicted probabilities p. So
-    probabilities that agree with a tree of labels are kept as they are, and a small probability of
-    a child is not counted twice. If a label has several parents, the first parent counts.
+    probabilities that agree with a tree of labels do not change, and a small probability of a child
+    is not counted twice. If a label has several parents, the first parent counts.
 
     The rules become tables of a factor graph, with counters for rules about numbers of labels, and
     variable elimination answers all questions exactly. The time depends on how the rules overlap.
-    It is linear in the number of labels for trees and for counts, and quadratic in the count: a
-    tree of 1000 labels takes less than a millisecond per row, and "at most 5 of 1000" some 15. It
-    grows exponentially with the width of the graph, so that a tree together with a count of all of
-    its labels is refused.
+    For trees and for counts, the time is linear in the number of labels. For counts, it is also
+    quadratic in the count. A tree of 1000 labels takes less than a millisecond per row, and "at
+    most 5 of 1000" takes some 15 milliseconds. The time grows exponentially with the width of the
+    graph, so that a tree together with a count of all labels of the tree is refused.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
     contradict each other. It warns if labels of y violate the rules.
@@ -290,7 +290,9 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         return labels, np.exp(log_proba)
 
     def score_samples(self, X, y):
-        """Return the log-probability (n_samples,) of the label vectors y, -inf if they violate.
+        """Return the log-probability (n_samples,) of the label vectors y.
+
+        The log-probability of a vector that violates a rule is -inf.
 
         Parameters
         ----------
@@ -479,7 +481,7 @@ class _Eliminated:
 
 
 def _padded(labels, log_p, k):
-    """Fill labels (n, m, L) with -1 and log-probabilities (n, m) with -inf, up to k vectors."""
+    """Append vectors of -1 to `labels` (n, m, L) and -inf to `log_p` (n, m) until m is k."""
     missing = k - log_p.shape[1]
     labels = np.pad(labels.astype(np.int64), ((0, 0), (0, missing), (0, 0)), constant_values=-1)
     return labels, np.pad(log_p, ((0, 0), (0, missing)), constant_values=-np.inf)
@@ -488,9 +490,9 @@ def _padded(labels, log_p, k):
 def _fields(proba, parent):
     """Return the fields (n, L) of labels with probabilities (n, L), given the parents (L,).
 
-    The distribution without rules is a product of P(label), or P(label | parent on) of labels with
-    a parent. If the parent is off, the label is off: so the parent's field has the logarithm of the
-    probability that the label is off although the parent is on.
+    The distribution without rules is the product of P(label) for labels without a parent, and of
+    P(label | parent on) for labels with a parent. If the parent is off, the label is off. So the
+    field of the parent includes the log-probability that the label is off while the parent is on.
     """
     p = np.clip(proba, _CLIP, 1 - _CLIP)
     child = np.flatnonzero(parent >= 0)
@@ -544,7 +546,7 @@ def _is_possible(tables):
 
 
 def _impossible(rows, index):
-    """Return the error about known labels that contradict the rules; `index` is in the block."""
+    """Return an error about known labels that contradict the rules, in row `index` of a block."""
     return ValueError(f"y_known contradicts the rules in row {rows.start + index}")
 
 

@@ -1,11 +1,11 @@
-"""Label vectors with the largest expected Jaccard index or F1, from predictions of any classifier.
+"""Choose label vectors with the largest expected Jaccard index or F1, for any classifier.
 
 Both metrics divide by a number of labels n, and ``1 / n`` is the integral of ``t^(n - 1)`` over t
 in [0, 1]. Numerical quadrature replaces the integral by a weighted sum over a few nodes t. An
 expected metric is then a weighted sum of the expectations ``E[y_i t^|y|]``, where ``|y|`` is the
-number of labels on. If labels are independent, each expectation is a product. If labels depend on
-each other, each expectation follows from the marginal of y_i under a model whose fields are shifted
-by log t.
+number of labels that are 1. If labels are independent, each expectation is a product. If labels
+depend on each other, each expectation follows from the marginal of y_i in a model whose fields are
+raised by log t.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from skcrbm.utils.validation import as_float_array
 
 #: Metrics of a row whose expectation can be maximised, with their short names.
 METRICS = {name: name.removesuffix("_samples") for name in scores_maximized_by("expectation")}
-# Largest divisor n for which an exact quadrature of 1 / n is used, which needs n / 2 nodes. For
-# larger n an approximate quadrature needs fewer nodes.
+# Largest divisor n for which an exact quadrature of 1 / n is used. It needs n / 2 nodes. For larger
+# n, `inverse_nodes` uses an approximate quadrature, which needs fewer nodes.
 _EXACT_UNION = 24
 #: Number of sizes of a label vector that `maximize_f1` tries at once.
 SIZES_AT_ONCE = 64
-# Margin of the bound in `maximize_f1`. The rounding of gains changes a sum of a thousand gains by
-# less than this.
+# Margin of the bound in `maximize_f1`. It exceeds the change of a sum of a thousand gains by the
+# rounding of the gains.
 _MARGIN = 1e-9
 
 
@@ -260,7 +260,7 @@ def decode_samples(
 def _factors_of_sizes(numbers):
     """Return the argument `factors` of `maximize_f1`, for outcomes with given numbers of labels.
 
-    `numbers` (..., Q) holds the number of labels on in each outcome.
+    `numbers` (..., Q) contains the number of labels that are 1 in each outcome.
     """
 
     def factors(sizes):
@@ -270,9 +270,9 @@ def _factors_of_sizes(numbers):
 
 
 def _by_blocks(decode, n: int, n_labels: int, entries: int) -> np.ndarray:
-    """Return the labels (n, L) of ``decode(rows)``, computed in blocks of rows to bound the memory.
+    """Call ``decode(rows)`` for blocks of the n rows, to bound the memory, and return all labels.
 
-    Each row needs about `entries` array entries.
+    `decode` needs about `entries` array entries per row. The result has the shape (n, n_labels).
     """
     result = np.empty((n, n_labels), np.int64)
     size = max(1, BLOCK_ENTRIES // entries)
@@ -335,8 +335,9 @@ def maximize_f1(
     the labels.
 
     The numbers k are tried in blocks, from the smallest. The sum of the gains of all labels falls
-    with k and bounds the value of all larger vectors, so a row ends as soon as this bound is below
-    its best value. The result is exact, and the cost is near linear in L if few labels are on.
+    with k, and bounds the values of all larger vectors. So the search for a row ends when this
+    bound is below the best value. The result is exact, and the time is nearly linear in L if few
+    labels are likely.
     """
     n, _, n_labels = on.shape
     value = np.zeros((n, n_labels + 1))
@@ -366,7 +367,7 @@ def maximize_f1(
 
 
 def _of_rows(factors, rows):
-    """Return the factors of the given rows; factors (K, Q) belong to every row."""
+    """Return the factors of the given rows; factors of the shape (K, Q) apply to every row."""
     return factors if factors.ndim == 2 else factors[rows]
 
 
@@ -386,17 +387,17 @@ def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bo
 def f1_factors(sizes: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return the factors (K, Q) of `maximize_f1` for K sizes of a label vector.
 
-    They belong to an array `on` (N, Q, L) with ``E[y_i t^|y|] / t`` at the nodes t. `nodes` and
-    `weight` come from `inverse_nodes`.
+    `nodes` and `weight` come from `inverse_nodes`. With these factors, the argument `on` (N, Q, L)
+    of `maximize_f1` must contain ``E[y_i t^|y|] / t`` at the nodes t.
     """
     return 2 * weight * nodes ** sizes[:, None]
 
 
 def best_top_labels(p, top_values, zero_division: float, allow_empty: bool) -> np.ndarray:
-    """Return the k most probable labels (N, L) of each row, for the k with the largest value.
+    """Return label vectors (N, L) with the k most probable labels of each row, for the best k.
 
-    The labels have the probabilities `p` (N, L). ``top_values(p, zero_division)`` returns the value
-    (N, L + 1) of each k, for probabilities in falling order.
+    `p` (N, L) are the probabilities of the labels. ``top_values(p, zero_division)`` returns the
+    value (N, L + 1) of each k = 0, ..., L, for probabilities in descending order.
     """
     order = np.argsort(-p, axis=1, kind="stable")
     value = top_values(np.take_along_axis(p, order, axis=1), zero_division)
@@ -425,13 +426,13 @@ def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:
     """Return the expected Jaccard index (N, L + 1) of predicting the first k = 0, ..., L labels.
 
     The labels are independent with probabilities `p` (N, L). The size of the intersection is the
-    number of labels on among the first k labels. The size of the union is k plus the number of
-    labels on among the other labels. The two sizes are therefore independent.
+    number of labels that are 1 among the first k labels. The size of the union is k plus the number
+    of labels that are 1 among the other labels. The two sizes are therefore independent.
     """
     n, n_labels = p.shape
     nodes, weight = inverse_nodes(n_labels)
     factor = 1 - p[:, None, :] * (1 - nodes[:, None])
-    # E[t^m], where m is the number of labels on after the first k labels
+    # `left_out` is E[t^m], where m is the number of labels that are 1 after the first k labels.
     left_out = np.ones((n, len(nodes), n_labels))
     left_out[:, :, :-1] = factor[:, :, :0:-1].cumprod(axis=2)[:, :, ::-1]
     power = weight[:, None] * nodes[:, None] ** np.arange(n_labels)

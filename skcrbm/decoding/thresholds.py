@@ -248,7 +248,7 @@ def _ratio(numerator, denominator, zero_division):
 def _cut_of_sum(table, value):
     """Return the threshold, shared by all groups, that maximises the sum of the groups' values.
 
-    `value` (G, M + 1) holds the value of each group after each cut.
+    value[g, m] is the value of group g if its m largest probabilities are predicted as 1.
     """
     seen = table.proba.ravel() >= 0
     proba = table.proba.ravel()[seen]
@@ -261,7 +261,7 @@ def _cut_of_sum(table, value):
 def _cut_of_each(table, value):
     """Return the threshold of each group (G,) that maximises the value of the group.
 
-    `value` (G, M + 1) holds the value of each group after each cut.
+    value[g, m] is the value of group g if its m largest probabilities are predicted as 1.
     """
     thresholds = np.empty(len(value))
     for group, (proba, total) in enumerate(zip(table.proba, value, strict=True)):

@@ -325,8 +325,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     def _check_energy(self):
         if self.energy_ is None:
             raise ValueError(
-                f"a model with cliques of more than {MAX_TABLE_VARIABLES} columns answers only "
-                "impute(rule='hinge'), because inference uses tables of fewer columns"
+                f"inference is limited to cliques of at most {MAX_TABLE_VARIABLES} columns; a "
+                "model with larger cliques supports only impute(rule='hinge')"
             )
 
     def _check_given(self, n_samples, given):

@@ -1,8 +1,7 @@
-"""Models of images whose weights are local and shared by all positions: parameters and layout.
+"""Define the parameters of models of images, whose weights are local and shared by all positions.
 
-Pixel i has a class y_i, and n_hidden binary variables h_i belong to its position. e(k) is the
-indicator of class k, without the first class, minus 1/K. The log-weight of classes and hidden
-variables is
+Pixel i has a class y_i and n_hidden binary variables h_i. e(k) is the vector of the indicators of
+all classes but the first, for class k, minus 1/K. The log-weight of classes and hidden variables is
 
 ``sum_i s_i' e(y_i) + t_i' (h_i - 1/2) + sum over pairs of places e(y_i)' A_d e(y_j)
 + (h_i - 1/2)' B_d e(y_j)``,
@@ -38,8 +37,8 @@ class ImageStructure(NamedTuple):
 
     n_states: int  # number of classes K
     n_channels: int  # number of channels of X
-    window: int  # side of the windows of X, an odd number
-    pair_window: int  # side of the window of a pixel's neighbours, an odd number
+    window: int  # side of the window of X around a pixel, an odd number
+    pair_window: int  # side of the window of the neighbours of a pixel, an odd number
     n_hidden: int  # number of hidden variables per pixel
 
     @property
@@ -54,7 +53,7 @@ class ImageStructure(NamedTuple):
 
     @property
     def margin(self) -> int:
-        """Largest distance, in rows or columns, of a pixel that a position depends on."""
+        """Largest distance, in rows or columns, to a pixel that affects a position directly."""
         return max(self.window, self.pair_window) // 2
 
     def zeros(self) -> ImageParams:
@@ -70,22 +69,19 @@ class ImageStructure(NamedTuple):
 
 
 class Couplings(NamedTuple):
-    """Directed links between planes, sorted by target; each coupling is a link in both directions.
-
-    `parameter` is the index of a link's weight in the entries of `pair_coef` followed by the
-    entries of `hidden_coef`.
-    """
+    """Directed links between planes, sorted by target; a coupling is a link in each direction."""
 
     first: np.ndarray  # (P + 1,), first link of each target plane
     source: np.ndarray  # (L,)
     step: np.ndarray  # (L, 2), rows and columns from the target pixel to the source pixel
-    parameter: np.ndarray  # (L,)
+    # (L,) index of the weight of each link, among the entries of `pair_coef` and then `hidden_coef`
+    parameter: np.ndarray
 
 
 def pair_steps(pair_window: int) -> list[tuple[int, int]]:
-    """Return the steps (rows, columns) to half of the neighbours in a window.
+    """Return the steps (rows, columns) from a pixel to half of its neighbours in a window.
 
-    The other half are the same steps in the opposite direction.
+    The steps to the other neighbours are the same steps in the opposite direction.
     """
     r = pair_window // 2
     return [(a, b) for a in range(r + 1) for b in range(-r, r + 1) if a > 0 or b > 0]
@@ -103,7 +99,7 @@ def couplings_of(structure: ImageStructure) -> Couplings:
     v, links = structure.n_visible, []
 
     def join(p, q, step):
-        """Add the next coupling: the variable of plane q is `step` away from the one of p."""
+        """Add a coupling between a variable of plane p and the variable `step` away in plane q."""
         number = len(links) // 2
         links.append((p, q, *step, number))
         links.append((q, p, -step[0], -step[1], number))
@@ -123,7 +119,7 @@ def couplings_of(structure: ImageStructure) -> Couplings:
 
 
 class ImageModel(NamedTuple):
-    """Parameters of a model of images, and the layout of its weights."""
+    """Parameters of a model of images, the shapes of the parameters, and the inference."""
 
     params: ImageParams
     structure: ImageStructure

@@ -215,7 +215,7 @@ class LayeredStructure(Versioned):
 
     @cached_property
     def weight_slices(self) -> list[slice]:
-        """For each connection 1, 2, ..., the slice of its scores in `LayeredParams.weights`."""
+        """Slices of `LayeredParams.weights`, one for each connection except the first."""
         return _slices([c.n_weights for c in self.connections[1:]])
 
     @cached_property

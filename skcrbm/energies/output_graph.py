@@ -1,4 +1,4 @@
-"""Pairwise models of a few outputs, each with its own number of classes, for every row of X."""
+"""Build pairwise models of the outputs of each row of X, which may have several classes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from skcrbm.energies._ising import IsingEnergy
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ENUMERATED
 
-# If all outputs have two classes, all their states are enumerated up to _FEW outputs, because this
-# costs less than elimination. A graph is narrow if the largest table of elimination has at most
-# 2^_NARROW entries.
+# Up to _FEW outputs of two classes, all states are enumerated, because enumeration costs less than
+# elimination. A graph is narrow, so that exact inference is cheap, if the largest table of
+# elimination has at most 2^_NARROW entries.
 _FEW, _NARROW = 10, 12
 
 
 class OutputGraph:
-    """Outputs with their numbers of classes, and the edges between them.
+    """Outputs with their numbers of classes, and the edges between outputs.
 
-    The states of all outputs are stored side by side in C columns, the *states*: first the classes
-    of output 0, then the classes of output 1, and so on. The tables of all edges are stored as one
-    array of P entries; the entry (k, l) of an edge (a, b) belongs to class k of a and l of b.
+    A *state* is a class of an output. Arrays have a column for each of the C states: first the
+    classes of output 0, then the classes of output 1, and so on. The tables of all edges are stored
+    as one array of P entries. Entry (k, l) of an edge (a, b) belongs to class k of a and l of b.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ class OutputGraph:
         self.edges = np.asarray(edges, np.int64).reshape(-1, 2)
         self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,)
         self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)  # (C,)
-        # An output of two classes has a score for its second class only, as in logistic regression.
+        # `scored` are the states with parameters: an output of two classes has parameters for its
+        # second class only, as in logistic regression.
         place = np.arange(self.first[-1]) - self.first[:-1][self.output]
         size = self.n_classes[self.output]
         self.scored = np.flatnonzero((size > 2) | ((size == 2) & (place == 1)))  # (U,)
@@ -51,7 +52,7 @@ class OutputGraph:
             np.meshgrid(self._states_of(a), self._states_of(b), indexing="ij")
             for a, b in self.edges
         ]
-        # States (P,) of the first and the second output of each entry of a table.
+        # `rows` and `columns` (P,) are the states of the first and second output of each entry.
         self.rows, self.columns = (
             np.concatenate([np.empty(0, np.int64), *(grid[side].ravel() for grid in grids)])
             for side in (0, 1)
@@ -77,7 +78,7 @@ class OutputGraph:
 
     @cached_property
     def padded(self) -> np.ndarray:
-        """Index (C,) of each state in a flattened array (L, K), with K the most classes."""
+        """Index (C,) of each state in a flattened array (L, K), where K is the most classes."""
         most = int(self.n_classes.max(initial=1))
         place = np.arange(self.n_states) - self.first[:-1][self.output]
         return self.output * most + place

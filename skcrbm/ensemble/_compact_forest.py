@@ -1,8 +1,8 @@
-"""scikit-learn's forests with trees that take little memory after they are fitted.
+"""Store the trees of scikit-learn's forests in little memory after they are fitted.
 
 A tree of scikit-learn stores the frequency of every class in every node. If each label set is a
-class, these are thousands of frequencies in thousands of nodes, although a leaf of a full tree
-holds rows of one or two classes.
+class, a tree has thousands of nodes with thousands of frequencies each. But a leaf of a full tree
+contains rows of one or two classes only, so most frequencies are 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from skcrbm.utils.limits import BLOCK_ENTRIES, TREE_BYTES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
-# Fields of an inner node that decide where a row goes.
+# Fields of an inner node, with which `CompactTree` finds the leaf of a row.
 _SPLIT: dict[str, type] = {
     "left_child": np.int32,
     "right_child": np.int32,
@@ -31,10 +31,11 @@ _SPLIT: dict[str, type] = {
 
 
 class CompactTree:
-    """The splits of a fitted `sklearn.tree._tree.Tree`, and sparse class frequencies of its leaves.
+    """Splits of a fitted `sklearn.tree._tree.Tree`, and sparse class frequencies of its leaves.
 
-    Stands for the attribute `tree_` of a classifier and has the members that predictions and
-    feature importances need. All outputs of a tree with several outputs must be binary.
+    A compact tree replaces the attribute `tree_` of a classifier. It has the attributes and methods
+    that predictions and feature importances need. If the tree has several outputs, all outputs must
+    be binary.
     """
 
     def __init__(self, tree: Any):
@@ -59,7 +60,7 @@ class CompactTree:
         return np.flatnonzero(leaf)
 
     def apply(self, X: Any) -> np.ndarray:
-        """Return the node number of the leaf of each row; X is float32, dense or CSR."""
+        """Return the index of the node that is the leaf of each row; X is float32, dense or CSR."""
         nodes = np.zeros(self.node_count, self._node_type)
         nodes["left_child"] = nodes["right_child"] = -1
         for name in _SPLIT:
@@ -78,7 +79,7 @@ class CompactTree:
         return tree.apply(X)
 
     def sparse_values(self, X: Any) -> sp.csr_array:
-        """Return `leaf_values` of the leaf of each row."""
+        """Return a row of `leaf_values` for each row of X: the values of its leaf."""
         return self.leaf_values[np.searchsorted(self._leaves(), self.apply(X))]
 
     def predict(self, X: Any) -> np.ndarray:
@@ -93,7 +94,10 @@ class CompactTree:
 
 
 def _leaf_values(tree, leaves):
-    """Return frequencies of classes, or of class 1 in each output, as (n_leaves, n_columns)."""
+    """Return a CSR array (n_leaves, n_columns) with the frequencies of the classes in each leaf.
+
+    If the tree has several outputs, the columns are the frequencies of class 1 in each output.
+    """
     values = tree.value[:, 0] if tree.n_outputs == 1 else tree.value[:, :, 1]
     chunks = row_chunks(len(leaves), max(1, BLOCK_ENTRIES // values.shape[1]))
     return sp.vstack([sp.csr_array(values[leaves[rows]]) for rows in chunks], format="csr")
@@ -117,7 +121,10 @@ class CompactExtraTree(_CompactTreeMixin, ExtraTreeClassifier):
 
 
 class CompactForest:
-    """Base class of forests of compact trees, with sums over trees in the order of the trees."""
+    """Base class of forests of compact trees.
+
+    Sums over trees are in the order of the trees, so that rounding errors do not depend on threads.
+    """
 
     _tree: Callable
     _validate_X_predict: Callable
@@ -126,12 +133,12 @@ class CompactForest:
     estimators_samples_: list
 
     def fit(self, X: Any, y: Any) -> Any:
-        """Fit the trees of scikit-learn's forest, and keep few full trees at any time."""
+        """Fit the trees of scikit-learn's forest, with few threads if full trees are large."""
         self.estimator = self._tree()
         n_jobs = self.n_jobs
         self.n_jobs = min(effective_n_jobs(n_jobs), max(1, TREE_BYTES // _largest_tree(y)))
         try:
-            with warnings.catch_warnings():  # many label sets are expected
+            with warnings.catch_warnings():  # a y with many label sets is expected: do not warn
                 warnings.filterwarnings("ignore", "The number of unique classes is greater")
                 return super().fit(X, y)  # type: ignore[misc]
         finally:
@@ -200,16 +207,16 @@ _COMPACT = {
 
 
 def compact(estimator: Any) -> Any:
-    """Return the forest with compact trees if there is one for this class, else the estimator."""
+    """Return a forest with compact trees in place of a forest, and other estimators unchanged."""
     make = _COMPACT.get(type(estimator))
     return estimator if make is None else make(**estimator.get_params(deep=False))
 
 
 def _largest_tree(y):
-    """Return the largest size in bytes of the class frequencies of a full tree during its fit."""
+    """Return the largest size in bytes that the class frequencies of a tree have during the fit."""
     n_classes = int(y.max()) + 1 if y.ndim == 1 else 2 * y.shape[1]
-    # A bootstrap sample holds 0.63 n different rows, which make at most 1.27 n nodes; scikit-learn
-    # doubles the storage when it is full.
+    # A bootstrap sample contains 0.63 n different rows, so a tree has at most 1.27 n nodes.
+    # scikit-learn doubles the storage when it is full, so it stores at most about 2.6 n nodes.
     return int(2.6 * len(y)) * n_classes * 8
 
 

@@ -1,4 +1,4 @@
-"""OutOfBagLogOdds: predictions of a classifier as features of another model."""
+"""Define OutOfBagLogOdds, which turns predictions of a classifier into features of a model."""
 
 from numbers import Real
 

@@ -252,6 +252,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             label sequence means that all its labels are missing.
         sample_weight : array-like of shape (n_sequences,), default=None
             Non-negative weights; a sequence of weight k counts as k copies of the sequence.
+            If ``alpha="auto"``, only the ratios of the weights count in the search for alpha.
 
         Returns
         -------

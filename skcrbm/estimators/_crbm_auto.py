@@ -1,6 +1,6 @@
-"""Automatic choices of CRBMClassifier: ``solver="auto"`` and the search for ``alpha="auto"``.
+"""Choose the solver (``solver="auto"``) and the penalty (``alpha="auto"``) of CRBMClassifier.
 
-ImageCRBM uses the search as well.
+ImageCRBM uses the search for the penalty as well.
 """
 
 from __future__ import annotations
@@ -34,38 +34,39 @@ from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_R
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
-# Value of alpha="auto" in a first `partial_fit`, for columns with a root mean square of 1.
-# `partial_fit` searches no penalty and scales no columns. _LEAST_SCALE is the smallest scale of
-# columns that `partial_scale` returns.
+# PLAIN_ALPHA is the value of alpha="auto" in a first `partial_fit`, for columns with a root mean
+# square of 1, because `partial_fit` searches no penalty and scales no columns. _LEAST_SCALE is the
+# smallest scale of columns that `partial_scale` returns.
 PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.05
 # If there are too few rows for a search, alpha is this number times the total variance of the
 # columns. It is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
-# Strength of the weak penalty on W and the intercepts, in units of the loss of a row.
+# Factor of the weak L2 penalty on W and the intercepts, as a share of the loss of a single row.
 _WEAK = 0.1
 # The rows are split into this number of folds; the search evaluates only as many as it needs.
 _N_FOLDS = 5
 # Seed of the split into folds. It does not depend on `random_state`, so that the penalties of
 # different seeds, and of models with more or fewer hidden units, can be compared.
 _FOLD_SEED = 0
-# `search_convex_penalty` fits at least and at most this number of outputs, to save time.
+# Smallest and largest number of outputs that `search_convex_penalty` fits. If y has more outputs,
+# it uses a random sample of the outputs, to save time.
 _LEAST_OUTPUTS, _MOST_OUTPUTS = 8, 32
-# The search evaluates folds until these have about this many validation rows in total, which is
-# enough for a reliable choice. The first number is for models without hidden units, the second for
-# models with hidden units.
+# The search evaluates folds until the folds have about this number of validation rows in total,
+# which is enough for a reliable choice: _CONVEX_ROWS for models without hidden units, and
+# _HIDDEN_ROWS for models with hidden units.
 _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
-# The search on large data. If the rows have more than _CONVEX_ENTRIES labels in total, the penalty
-# is searched on a random sample of the labels, with at least _LEAST_SAMPLED labels. If an
-# evaluation with hidden units visits more than HIDDEN_STATES states, hidden units are tried on a
-# random sample of the training rows of the first fold, and with a single penalty.
+# Limits of the search on large data. If y has more than _CONVEX_ENTRIES entries, the penalty is
+# searched on a random sample of the columns of y, with at least _LEAST_SAMPLED columns. If an
+# evaluation with hidden units visits more than HIDDEN_STATES states, hidden units are tried with a
+# single penalty, on a random sample of the training rows of the first fold.
 _CONVEX_ENTRIES, _LEAST_SAMPLED = 2**21, 64
-# The search multiplies or divides the penalty by this factor in a step.
+# Factor by which a step of the search multiplies or divides the penalty.
 _STEP = np.sqrt(10.0)
 # The search starts at the penalty _START times the total variance of the columns, and stays between
 # _LEAST and _MOST times this penalty.
 _START, _LEAST, _MOST = 1e-3, 1e-4, 1e6
-# With hidden units the search starts at this multiple of the best penalty without hidden units,
-# because the best penalty is then usually a little larger.
+# With hidden units, the search starts at this multiple of the best penalty without hidden units,
+# because the best penalty with hidden units is usually a little larger.
 _HIDDEN_FACTOR = 2.0
 # A model with hidden units is rejected if it increases the log loss of the marginals by more than
 # the share _TOLERATED of the log loss, and by more than the share _OF_GAIN of the gain in
@@ -279,10 +280,10 @@ def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
 
 
 class _Effort(NamedTuple):
-    """Limits of one stage of the search: the stage without, or with, hidden units."""
+    """Limits of a stage of the search. One stage is without hidden units, the other with them."""
 
     first: int  # maximum number of iterations of the first fit on a fold
-    later: int  # maximum number for later fits, which start from the fit of the previous penalty
+    later: int  # maximum number of iterations of later fits, which start from the previous fit
     share: float  # a fit stops if ten iterations improve the objective by less than this share
     n_down: int  # maximum number of steps to smaller penalties
     n_up: int  # maximum number of steps to larger penalties
@@ -307,7 +308,7 @@ class PathResult:
     """Result of a search by `PenaltyPath`."""
 
     alpha: float
-    model: Any  # start of the fit on all rows; without hidden units if these do not help
+    model: Any  # start of the fit on all rows; has no hidden units if hidden units do not help
     points: list[PathPoint] = field(default_factory=list)  # tried penalties, in order
 
 
@@ -347,8 +348,9 @@ class PenaltyPath:
         """Find the best penalty, starting at `start`, and decide whether hidden units help.
 
         `folds` contains pairs (train, validation) of row indices. Models with hidden units are
-        fitted only on the first `n_hidden_folds` folds, and not at all if this number is 0. `found`
-        is the result of an earlier search without hidden units, which is then not repeated.
+        fitted only on the first `n_hidden_folds` folds, and not at all if this number is 0. If
+        `found` is given, it is the result of an earlier search without hidden units, and this part
+        of the search is not repeated.
         """
         points = [] if found is None else found.points
         total = batch.weight.sum()
@@ -402,16 +404,16 @@ class _Search:
         self.effort = effort
 
     def best_penalty(self, models, start, limits):
-        """Multiply the penalty by `_STEP` while the score improves, then divide it likewise.
+        """Multiply the penalty by `_STEP` while the score improves; then divide it in the same way.
 
-        Smaller scores are better. Return the best trial, and the penalty at the minimum of a
-        parabola through the scores of the best trial and of its two neighbours.
+        Smaller scores are better. Return the best trial and a penalty. This penalty is the minimum
+        of a parabola through the scores of the best trial and of its two neighbours.
         """
         effort = self.effort
         trials = {0: self._try(models, start, effort.first)}
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
             at = min(trials, key=lambda i: trials[i].score)
-            # No smaller penalties are tried if a larger penalty was better than the first.
+            # Try no smaller penalties if a larger penalty was better than the first penalty.
             if direction < 0 and at > 0:
                 break
             for _ in range(n_steps):
@@ -470,7 +472,7 @@ class _Search:
 
 
 def _hidden_units_help(convex, deep):
-    """Return True if hidden units improve the validation likelihood and do not harm marginals.
+    """Return True if hidden units improve the validation likelihood without harm to marginals.
 
     `convex` and `deep` are the best trials without and with hidden units. The likelihood must
     improve by more than its standard error. The log loss of the marginals may increase by at most
@@ -501,7 +503,8 @@ def _without_hidden(model):
 def _with_hidden(convex, model):
     """Return the model `convex` with the hidden units of `model` added.
 
-    The intercepts compensate for the effect of hidden units that are on with probability 1/2.
+    The visible intercepts are lowered by half of the weights of the hidden units. This compensates
+    for the effect of hidden units that are on with probability 1/2.
     """
     p = model.params
     return model._replace(

@@ -1,4 +1,4 @@
-"""Base class of `GraphCRF`, with the methods that use a fitted model."""
+"""Define the base class of `GraphCRF`, with the methods that use a fitted model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skcrbm.estimators._structured import (
 from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from skcrbm.learning.graphs import GraphBatch, GraphModel, evidence_of
+from skcrbm.learning.graphs import GraphBatch, GraphModel, evidence_of, kind_of_graphs
 from skcrbm.targets.graphs import GraphRows
 from skcrbm.targets.sequences import GRAPH, MISSING, codes_of, flat_labels, split_rows
 from skcrbm.utils.options import check_parameters
@@ -72,17 +72,30 @@ class GraphAnswers(BaseEstimator):
         if decodes_marginals(self):
             path = self._marginals(batch).argmax(axis=1)
         else:
-            method = self._method() if self._method().name == "exact" else "max_product"
+            path = self._by_nodes(batch, self._best, ()).astype(np.int64)
+        return split_rows(self.classes_[path], batch.start)
 
-            def best(piece):
+    def _best(self, piece):
+        """Return the most probable classes (T,) of the nodes of a part of a batch.
+
+        Graphs that are narrow enough for variable elimination get the exact answer, and so do
+        forests by max-product.
+        """
+        k = self._model.n_states
+        exact = np.full(len(piece), self._method().name == "exact")
+        if not exact.any() and kind_of_graphs(piece, k) != "forest":
+            single = (piece.take(np.array([c])) for c in range(len(piece)))
+            exact = np.array([kind_of_graphs(graph, k) == "narrow" for graph in single])
+        path = np.empty(len(piece.path), np.int64)
+        for method, chosen in (("exact", exact), ("max_product", ~exact)):
+            if chosen.any():
+                part = piece.take(np.flatnonzero(chosen))
                 found = infer(
-                    self._model.energy(piece), method, returns="map", clamp=_clamp(piece.path)
+                    self._model.energy(part), method, returns="map", clamp=_clamp(part.path)
                 )
                 assert found.assignment is not None
-                return found.assignment[0]
-
-            path = self._by_nodes(batch, best, ()).astype(np.int64)
-        return split_rows(self.classes_[path], batch.start)
+                path[np.repeat(chosen, np.diff(piece.start))] = found.assignment[0]
+        return path
 
     @available_if(has_probabilities)
     def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
@@ -195,8 +208,8 @@ class GraphAnswers(BaseEstimator):
     def check_convergence(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
         """Return whether the inference of `predict_proba` converges, a bool for each graph.
 
-        Probabilities of graphs with cycles for which it does not converge may be far off. Methods
-        such as ``SumProduct(damping=0.5, max_iter=500)`` converge more often.
+        If inference does not converge for a graph with cycles, the probabilities of this graph may
+        be far off. Methods such as ``SumProduct(damping=0.5, max_iter=500)`` converge more often.
 
         Parameters
         ----------
@@ -320,7 +333,7 @@ class GraphAnswers(BaseEstimator):
     def _given(self, X, y_known, name="y_known") -> GraphBatch:
         """Validate X and `y_known`, and return them as a batch.
 
-        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
+        Labels that are not known get the code `MISSING`. Error messages call `y_known` by `name`.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))

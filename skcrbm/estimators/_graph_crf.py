@@ -111,9 +111,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         for each pair of a feature and a class that occur together in training, "all" for each pair
         of a feature and a class.
     decode : {"map", "marginal"}, default="map"
-        "map" predicts the most probable labels of the whole graph, exactly for forests and with
-        ``inference="exact"``, otherwise by max-product with local search. "marginal" predicts the
-        most probable class of each node, which maximises the expected number of correct labels.
+        "map" predicts the most probable labels of the whole graph, exactly for forests, for narrow
+        graphs and with ``inference="exact"``, otherwise by max-product with local search.
+        "marginal" predicts the most probable class of each node, which maximises the expected
+        number of correct labels.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
@@ -249,6 +250,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             are None or NaN. None in place of a list means that all labels of a graph are missing.
         sample_weight : array-like of shape (n_graphs,), default=None
             Non-negative weights; a graph of weight k counts as k copies of the graph.
+            If ``alpha="auto"``, only the ratios of the weights count in the search for alpha.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""GridCRF: conditional random field for images of any sizes."""
+"""Define `GridCRF`, a conditional random field for images of any sizes."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ from skcrbm.utils.validation import NothingToLearnError, check_sample_weight
 
 # Number of images in a mini-batch of a stochastic solver, if its batch size is automatic.
 _BATCH_IMAGES = 4
-# Learning rate of Adam, if it is automatic. It is larger than in other models, because few weights
-# are shared by very many pixels.
+# Learning rate of Adam, if it is automatic. The rate is larger than in other models, because few
+# weights are shared by very many pixels.
 _ADAM_RATE = 0.03
 
 
 class GridCRF(CallbackSupportMixin, BaseEstimator):
     """Conditional random field over the pixels of images, with weights that all positions share.
 
-    The class of a pixel depends on the window of X around it, on the classes of its neighbours, and
-    if wanted on hidden binary variables, each of which sees a window of X and of the classes. The
-    number of parameters does not depend on the size of the images, so that images may be large and
-    differ in size. Inference is mean field with a fixed number of iterations, and training
-    differentiates through these iterations [1]_.
+    The class of a pixel depends on the window of X around the pixel, on the classes of its
+    neighbours and, if `n_hidden` is positive, on hidden binary variables. A hidden variable depends
+    on a window of X and on the classes in this window. The number of parameters does not depend on
+    the size of the images, so that images may be large and differ in size. Inference is mean field
+    with a fixed number of iterations, and training differentiates through these iterations [1]_.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         all parameters except `intercept_`. "auto" is 1 / (number of labelled pixels); in
         `partial_fit` it is 0.00001.
     solver : str or object, default="lbfgs"
-        Solver: "lbfgs", which reads all images in each iteration, or a stochastic solver, which
-        takes steps on mini-batches of images: "adam", "sgd", "asgd", or an object such as
+        Solver. "lbfgs" reads all images in each iteration. A stochastic solver takes steps on
+        mini-batches of images: "adam", "sgd", "asgd", or an object such as
         ``Adam(learning_rate=0.01, batch_size=4)``. The default learning rate of Adam is 0.03, and
         the default batch has 4 images.
     max_iter : int, default=100
@@ -112,14 +112,14 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
     classes_ : ndarray (n_classes,)
         Class labels.
     coef_ : ndarray (n_classes - 1 + n_hidden, n_channels, window, window)
-        Coefficients of the window of X around a pixel, for the log-odds of each class against the
-        first class, followed by the log-odds of the hidden variables. They apply to standardised
-        channels. If X had NaN in training, a last channel is 1 at pixels with NaN.
+        Coefficients of the window of X around a pixel: first for the log-odds of each class against
+        the first class, then for the log-odds of the hidden variables. The coefficients apply to
+        standardised channels. If X had NaN in training, a last channel is 1 at pixels with NaN.
     intercept_ : ndarray (n_classes - 1 + n_hidden,)
         Intercepts of these log-odds.
     pair_coef_ : ndarray (n_neighbours / 2, n_classes - 1, n_classes - 1)
         Couplings of the classes of neighbours, for half of the directions: to the right, then row
-        by row below. The other half are the same couplings seen from the other pixel.
+        by row below. The other directions have the same couplings, transposed.
     hidden_coef_ : ndarray (n_hidden, n_classes - 1, window, window)
         Couplings of the hidden variables and the classes in a window.
     alpha_ : float
@@ -136,7 +136,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
 
     Notes
     -----
-    Outside of an image, X has its mean value, and neighbours favour no class.
+    Outside of an image, each channel of X counts as its mean, and neighbours favour no class.
 
     References
     ----------

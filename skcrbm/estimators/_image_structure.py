@@ -1,4 +1,4 @@
-"""The choice of `ImageCRBM` between dense weights and a local model that all positions share."""
+"""Choose between dense weights and local weights that all positions share, for `ImageCRBM`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_DENSE_PIXELS = 1024
 
 
 def is_local(structure: Any, X: Any, y: Any) -> bool:
-    """Return True if `structure` stands for the local model, for images X and y."""
+    """Return True if `structure`, an option of `ImageCRBM`, selects the local model for X and y."""
     if structure == "dense":
         return False
     if structure != "auto":
@@ -29,7 +29,10 @@ def is_local(structure: Any, X: Any, y: Any) -> bool:
 
 
 def _shape_of(images):
-    """Return the shape of each image, or None if the images differ in shape."""
+    """Return the shape that all images have, or None if the images differ in shape.
+
+    The shape is () if the list contains no images but None.
+    """
     objects = isinstance(images, np.ndarray) and images.ndim == 1 and images.dtype == object
     if not (objects or isinstance(images, (list, tuple))):
         return np.shape(images)[1:]

@@ -1,4 +1,4 @@
-"""Distributions p(y | x), with methods for samples, probabilities and most probable labels.
+"""Define distributions p(y | x) with methods for samples, probabilities and the best labels.
 
 Classifiers call these methods in `sample`, `score_samples`, `predict_topk` and
 `predict_pairwise_proba`. `LabelVectors` is used for a 2-D y, and `Classes` for a 1-D y.

@@ -55,14 +55,15 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 
 _N_FOLDS = 5
-# The search for alpha and for the tree evaluates folds until these have about this many rows.
+# The search for alpha and the tree evaluates folds until they have about this many held-out rows.
 _SEARCH_ROWS = 3000
-# Penalty of the tables with alpha_pairs="auto", in units of the loss of a row.
+# Penalty of the tables with alpha_pairs="auto", as a share of the loss of a single row.
 _WEAK = 0.3
-# alpha="auto" without a search, as a multiple of the total variance of the columns.
+# Without a search for alpha="auto", alpha is this number times the total variance of the columns.
 _FEW_ROWS_ALPHA = 3e-3
-# graph="auto" takes all pairs if exact inference visits at most this number of joint states of all
-# rows. Enumeration of 0/1 labels takes about a nanosecond per state, elimination ten times as long.
+# graph="auto" joins all pairs of outputs if exact inference visits at most this number of joint
+# states, summed over rows; else it is a tree. The first number is for 0/1 labels, for which a state
+# takes about a nanosecond. The second is for classes, for which a state takes ten times as long.
 _BINARY_STATES, _CATEGORICAL_STATES = 2.0**27, 2.0**23
 _RULES = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", "map")
 _RULES_OF_CLASSES = ("marginal", "map")
@@ -70,7 +71,7 @@ _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 
 class _Choices(NamedTuple):
-    """Decisions made before a fit."""
+    """Decisions that `fit` makes before training."""
 
     training: Plan
     graph: OutputGraph
@@ -109,7 +110,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
           beyond their dependence on x. With fewer than 40 rows it is the mutual information of the
           classes [2]_;
         - an array or list of pairs of outputs: indices, or names of the columns if y is a data
-          frame. An empty list makes the outputs independent;
+          frame whose columns have strings as names. An empty list makes the outputs independent;
         - "auto": "full" up to 14 labels, or up to 4096 vectors of classes, otherwise "tree". The
           limit is lower for many rows, so that a fit takes minutes at most.
     alpha : float or "auto", default="auto"
@@ -131,7 +132,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
-        if exact inference is cheap, as it is for trees and up to 14 labels, else "sum_product".
+        if exact inference is cheap, as it is for up to 14 labels and for trees of outputs with up
+        to 64 classes, else "sum_product".
     decode : str or object, default="marginal"
         Rule by which `predict` chooses labels: "marginal", "label_set", "expected_jaccard",
         "expected_f1", "threshold" or "map", or a rule from `skcrbm.decoding`, as in
@@ -193,7 +195,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     If the columns of y hold classes, `predict_proba` returns a list with an array
     (n_samples, n_classes) for each output, as scikit-learn's forests do, `score` is the share of
     rows in which all outputs are right, and `decision_function`, `score_label_sets` and
-    `predict_pairwise_proba` raise an error.
+    `predict_pairwise_proba` raise an error. `predict_topk` raises an error, too, if fewer than k
+    candidates agree with the known classes of a row.
 
     References
     ----------
@@ -440,7 +443,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         return np.column_stack(np.triu_indices(n_outputs, 1))
 
     def _checked_edges(self, n_outputs):
-        """Return the edges of an array or list `graph`, sorted, each once."""
+        """Return the edges in the array or list `graph`, sorted and without duplicates."""
         names = {
             name: i for i, name in enumerate(np.asarray(self._targets.visible_names()).tolist())
         }

@@ -1,7 +1,8 @@
-"""Preparation of a fit to sequences or graphs, for `ChainCRF` and `GraphCRF`."""
+"""Prepare fits to sequences or graphs, for `ChainCRF` and `GraphCRF`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,17 @@ _NO_MARGINALS = (
     "decode='marginal' needs probabilities, which learning='max_margin' does not learn; set "
     "decode='map' or learning='mle'"
 )
-# Advice that the warning about columns with different scales gives.
+# Advice in the warning about columns of X that have different scales.
 _SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
-# The search for alpha="auto" holds out the share _HELD_OUT of the sequences or graphs. With fewer
-# than _LEAST_ROWS of them there is no search. With more than _MOST_ROWS, a random sample of this
-# size is used, because the best penalty on the sum of all losses hardly depends on their number.
+# The search for alpha="auto" holds out the share _HELD_OUT of the sequences or graphs. If there are
+# fewer than _LEAST_ROWS sequences or graphs, there is no search. If there are more than _MOST_ROWS,
+# the search uses a random sample of this size, because the best penalty on the sum of all losses
+# hardly depends on the number of sequences or graphs.
 _HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
 # In the search for alpha="auto", block-coordinate Frank-Wolfe makes at most _PATH_PASSES passes for
-# each penalty, and stops at a relative duality gap of _PATH_TOL. A penalty is too weak if the gap
-# is then above _PATH_LIMIT, because the final fit would not converge either.
+# each penalty, and stops earlier if the relative duality gap is at most _PATH_TOL. If the relative
+# gap is above _PATH_LIMIT at the end, the penalty counts as too weak, because the final fit would
+# not converge either.
 _PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 
@@ -65,7 +68,7 @@ def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
 
 
 def require_stochastic(estimator: Any, rows: str) -> None:
-    """Raise a ValueError if `partial_fit` cannot use the solver; `rows` names the rows."""
+    """Raise a ValueError if `partial_fit` cannot use the solver; it calls the rows `rows`."""
     refuse_held_out_rows(estimator.early_stopping)
     solver = structured_solver(estimator)
     if not solver.stochastic:
@@ -99,9 +102,10 @@ def structured_solver(estimator: Any) -> Any:
 
 
 def has_probabilities(estimator: Any) -> bool:
-    """Return True if a model gives probabilities, for `available_if`.
+    """Return True, or raise an AttributeError if the model gives no probabilities.
 
-    An AttributeError is raised if the model is, or will be, trained for a large margin.
+    A model gives none if it is, or will be, trained for a large margin. scikit-learn's
+    `available_if` calls this function.
     """
     if getattr(estimator, "_hinge", option_name(estimator.learning) == "max_margin"):
         raise AttributeError(
@@ -124,8 +128,8 @@ def decodes_marginals(estimator: Any) -> bool:
 def check_hinge(estimator: Any) -> bool:
     """Return True if an estimator is to be trained for a large margin.
 
-    A ValueError is raised if one of its options does not apply to this training. The attributes of
-    an earlier dual solution are deleted, because they will no longer be true.
+    A ValueError is raised if an option of the estimator does not apply to this training. Attributes
+    of an earlier dual solution are deleted, because they do not describe the new fit.
     """
     for name in ("objective_", "duality_gap_", "certified_"):
         vars(estimator).pop(name, None)
@@ -143,7 +147,8 @@ def check_hinge(estimator: Any) -> bool:
 def share_of_right_labels(estimator: Any, batch: Any, X: Any, sample_weight: Any) -> float:
     """Return the share of right labels in the predictions for X, over all observed labels.
 
-    `batch` holds the sequences or graphs of X with their labels, and `sample_weight` their weights.
+    `batch` contains the sequences or graphs of X with their labels. `sample_weight` are the weights
+    of the sequences or graphs.
     """
     labels = flatten(part.tolist() for part in estimator.predict(X))
     predicted = codes_of(labels, estimator.classes_)
@@ -165,7 +170,7 @@ def structured_plan(
 ) -> tuple[Plan, float]:
     """Return the `Plan` of a fit, and alpha.
 
-    `batch` holds all sequences or graphs, and `objective` is a `StructuredObjective`. `resume` is
+    `batch` has all sequences or graphs, and `objective` is a `StructuredObjective`. `resume` is
     True if training continues from `model`, which an earlier fit returned. `partial` is True in
     `partial_fit`.
     """
@@ -217,10 +222,14 @@ def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False
 def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     """Choose alpha by the loss of held-out sequences or graphs, or return a fixed value."""
     observed = np.add.reduceat(batch.path != MISSING, batch.start[:-1])
-    labelled = np.flatnonzero(observed)  # a row without labels cannot judge a penalty
+    labelled = np.flatnonzero(observed)  # rows without labels have no loss to compare penalties
     if partial or len(labelled) < _LEAST_ROWS:
         return _PLAIN_ALPHA
     some = batch if len(labelled) == len(batch) else batch.take(labelled)
+    # The penalties of the search suit weights with a mean of 1.
+    mean = batch.weight.mean()
+    if mean != 1:
+        some = replace(some, weight=some.weight / mean, _pieces={})
     if len(some) > _MOST_ROWS:
         some = some.take(np.sort(rng.permutation(len(some))[:_MOST_ROWS]))
     rest, held_out = StructureSource(some).split(_HELD_OUT, rng)
@@ -232,13 +241,13 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     def score(found):
         return -np.inf if found is None else objective.score(found, held_out, 0)
 
-    return choose_alpha(train, score) / batch.weight.sum()
+    return choose_alpha(train, score) / len(batch)
 
 
 def _margin_path(model, rest, objective, rng):
-    """Return the function `train` of `choose_alpha` for max-margin learning.
+    """Return the function `train` with which `choose_alpha` searches in max-margin learning.
 
-    It returns None if the penalty is too weak.
+    The function returns the trained model, or None if the penalty is too weak.
     """
     blocks = dual_blocks(model, rest, objective, 1.0)
 

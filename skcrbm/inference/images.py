@@ -1,7 +1,8 @@
-"""Mean-field inference with a fixed number of iterations, for models of images.
+"""Infer the classes of pixels by mean field with a fixed number of iterations.
 
-The beliefs of all pixels are updated at the same time, and each iteration starts from the fields.
-Training differentiates through the iterations, so that the parameters belong to this inference.
+An iteration computes the log-odds of all pixels at the same time: the fields plus the couplings to
+the beliefs of the iteration before. Training differentiates through the iterations, so the
+parameters are fitted to this number of iterations.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from skcrbm.kernels.planes import (
 class Sheet(NamedTuple):
     """Layout of several images in flat planes, one image below the other, with margins of zeros."""
 
-    place: np.ndarray  # (T,), place of each pixel of the images in a plane
-    inside: np.ndarray  # (n,), 1 at the pixels and 0 in the margins
+    place: np.ndarray  # (T,) index of each pixel of the images in a flat plane
+    inside: np.ndarray  # (n,) 1 at the pixels and 0 in the margins
     stride: int  # number of places from a pixel to the pixel below
     begin: int  # first place that inference computes
     end: int  # place after the last place that inference computes
@@ -58,10 +59,10 @@ class Sheet(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Log-odds after the last iteration, and the beliefs that each iteration started from."""
+    """Log-odds after the last iteration, and the beliefs from which each iteration started."""
 
     log_odds: np.ndarray  # (P, n)
-    beliefs: list[np.ndarray]  # centred beliefs (P, n) of each iteration, which margins hold as 0
+    beliefs: list[np.ndarray]  # centred beliefs (P, n) of each iteration, 0 in the margins
 
 
 class Network:
@@ -121,7 +122,7 @@ class Network:
         return Trace(log_odds, beliefs)
 
     def _clamp(self, belief, known):
-        """Set the beliefs of the pixels with known classes."""
+        """Set the beliefs of the pixels with known classes: 1 - 1/K or -1/K for each class."""
         given = np.flatnonzero(known >= 0)
         place = self.sheet.place[given]
         belief[: self.model.structure.n_visible, place] = -1 / self.model.structure.n_states
@@ -131,7 +132,8 @@ class Network:
     def gradient(self, X: np.ndarray, trace: Trace, slope: np.ndarray) -> ImageParams:
         """Return the gradient of a loss with respect to the parameters.
 
-        `slope` (P, n) is the derivative of the loss for `trace.log_odds`; it is 0 in the margins.
+        `slope` (P, n) is the derivative of the loss with respect to `trace.log_odds`, and 0 in the
+        margins.
         """
         structure, params = self.model.structure, self.model.params
         total = np.zeros_like(slope)
@@ -140,7 +142,8 @@ class Network:
             total += slope
             add_link_products(self.couplings, slope, belief, *self._range, links)
             below = np.zeros_like(slope)
-            # The sum over neighbours is its own transpose, because links go in both directions.
+            # Links go in both directions, so the sum over neighbours is its own transpose. The
+            # gradient therefore uses the same function.
             add_linked(self.couplings, slope, *self._range, below)
             beliefs_gradient(belief, structure.n_visible, self.sheet.inside, *self._range, below)
             slope = below

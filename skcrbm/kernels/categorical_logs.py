@@ -1,13 +1,13 @@
 """Messages between variables of any number of states, as logarithms.
 
-This module is used for sums that would overflow or underflow in `categorical_weights`, for
-tree-reweighted messages, and for max-product, which needs no exponentials in this form. The graph
-and the schedule are the same as in `categorical_weights`. Tables and messages are logarithms; -inf
-stands for weight 0, and the largest logarithm of each message is 0.
+This module is used for sum-product if weights would overflow or underflow in `categorical_weights`.
+It is also used for tree-reweighted messages, and for max-product, which needs no exponentials with
+logarithms. The graph and the schedule are the same as in `categorical_weights`. Tables and messages
+are logarithms; -inf stands for weight 0, and the largest logarithm of each message is 0.
 
 With theta_i = own_i + sum_a rho_a m_(a -> i), variable i sends ``theta_i - m_(a -> i)`` to factor
-a, whose table is raised to the power 1 / rho_a. Sums over all factors but one add a sum from the
-front and a sum from behind, so that no infinity is subtracted. Log Z is
+a, whose table is raised to the power 1 / rho_a. The sum over all factors but one is the sum over
+the factors before it plus the sum over the factors after it, so no infinity is subtracted. Log Z is
 
     sum_i log Z_i + sum_a rho_a (log Z_a - sum_(i in a) log Z_ai)
 
@@ -31,7 +31,7 @@ from skcrbm.kernels.scalar import MAX, ROUNDING, copy_into, fill
 
 @jit(allocates=False, inline=True)
 def reduce_logs(kind, table, at, step, k, weight, first):
-    """Return the log-sum-exp (or maximum) of table[at + a * step] + weight[first + a], a < k."""
+    """Return the log-sum-exp, or maximum, of table[at + a * step] + weight[first + a] for a < k."""
     high = -math.inf
     for a in range(k):
         high = max(high, table[at + a * step] + weight[first + a])
@@ -56,7 +56,8 @@ def potts_logs(kind, other, equal, k, weight, first, out):
             top, second, where = x, top, a
         else:
             second = max(second, x)
-    # First compute the log-sum over all states but the largest, then over all but another state.
+    # `rest` is the log-sum over all states but the largest. The loop below uses it to compute the
+    # log-sum over all states but a.
     rest = second
     if kind != MAX and second > -math.inf:
         total = 0.0
@@ -108,10 +109,11 @@ def contract_logs(kind, graph, e, weight, out, work):
 
 @jit(allocates=False)
 def add_weights(graph, weights, e, row, across, n_other, first, weight, out, work):
-    """Write the log-sums of a table of pairs times weights to `out` (k,), or NaN on underflow.
+    """Write the logs of the message from a pair table to `out` (k,), or NaN on underflow.
 
-    The table is given as weights. So the function needs one exponential per state of the other
-    variable, not per entry. A sum from which underflow may have removed terms becomes NaN.
+    `weights` contains the exponentials of the tables. So the function computes one exponential per
+    state of the other variable, and none per entry of the table. A sum below 1e-200 becomes NaN,
+    because underflow may have removed some of its terms.
     """
     old, at = work.old, graph.table[e]
     for b in range(n_other):
@@ -411,9 +413,9 @@ def pass_logs(graph, weights, rho, variables, models, start, options, answers, s
 
 @jit(allocates=False)
 def attains(graph, e, variables, sent, state, margin, work):
-    """Return True if a state attains the maximum of a factor times the messages to the factor.
+    """Return True if `state` attains the maximum of a factor times the messages to the factor.
 
-    A state whose log-weight is up to `margin` below the maximum counts as attaining it.
+    The log-weight of the state may be below the maximum by up to `margin`.
     """
     message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
     scope, m = graph.scope[e], graph.arity[e]

@@ -201,10 +201,11 @@ def damp(damping, k, top, old, message, at):
 
 @jit(allocates=False)
 def sweep(graph, forward, damping, passing, held, own, message, sent, before, belief, work):
-    """Visit all variables once; return False if weights that matter may have underflowed.
+    """Visit all variables once; return False if underflow may have changed a message.
 
-    If `passing` is True, variables that are not clamped receive messages. Each variable sends the
-    products of its weights and the messages of the other factors. `before` holds the old beliefs,
+    If `passing` is True, variables that are not clamped receive messages. Each variable sends to
+    each of its factors the product of its own weights and the messages of its other factors.
+    `before` holds the old beliefs,
     and `belief` (S,) gets the new beliefs.
     """
     state_start, edge_start, message_start = graph[:3]

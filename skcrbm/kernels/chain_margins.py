@@ -1,9 +1,10 @@
-"""Max-margin learning of linear chains: visits of sequences by block-coordinate Frank-Wolfe.
+"""Train linear chains with a maximal margin, by block-coordinate Frank-Wolfe on their sequences.
 
-Sequences of different lengths lie one after the other, as in `chains.py`. Each sequence has a
-distribution over a few label sequences (atoms), its dual variables. A visit finds the labels that
-violate the margin most (Viterbi with the loss in the scores), and moves mass to them from the atom
-that violates the margin least. The size of the step maximises the dual problem.
+Sequences of different lengths lie one after the other, as in `chains.py`. The dual variables of a
+sequence are a distribution over a few label sequences, which are called atoms. A visit of a
+sequence finds the labels that violate the margin most, by Viterbi's algorithm with the loss added
+to the scores. It then moves probability mass to these labels from the atom that violates the margin
+least. The size of the step maximises the dual objective.
 """
 
 import math
@@ -14,9 +15,11 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill
 
-# A step is made if the violations of two label sequences differ by more than this share.
+# A step is made only if the violations of the two label sequences differ by more than this share of
+# 1 + their size. A smaller difference counts as a rounding error.
 _ROUNDING = 1e-12
-# Number of steps of a visit. After the first step, only known atoms receive mass.
+# Largest number of steps each time a sequence is visited. Only the first of these steps can add a
+# label sequence to the sequences that have a dual weight.
 _STEPS = 3
 
 
@@ -34,8 +37,8 @@ class Sequences(NamedTuple):
 class Weights(NamedTuple):
     """Parameters of a chain, which the kernel updates, and the layout of `coef`.
 
-    Column j of the features has the coefficients column[j] to column[j + 1] - 1, which belong to
-    the states label, in ascending order.
+    Column j of the features has the coefficients with indices column[j] to column[j + 1] - 1. The
+    state of a coefficient is in `label`, in ascending order for each column.
     """
 
     column: np.ndarray  # (D + 1,) int64
@@ -56,7 +59,7 @@ class Forbidden(NamedTuple):
 
 
 class Atoms(NamedTuple):
-    """Labels with dual variables; an atom of value 0 is free."""
+    """Label sequences (atoms) with dual variables; an atom of value 0 is free for other labels."""
 
     path: np.ndarray  # (M, T) int32, M label sequences for each sequence
     value: np.ndarray  # (n, M) dual variables
@@ -65,7 +68,7 @@ class Atoms(NamedTuple):
 
 @jit(fastmath={"contract"})
 def _set_scores(begin, end, sequences, weights, scores):
-    """Set the rows of scores (length, K) to the log-weights of the states of a sequence."""
+    """Write the log-weight of each state at each position of a sequence to `scores` (length, K)."""
     for t in range(begin, end):
         row = scores[t - begin]
         for k in range(row.shape[0]):
@@ -79,7 +82,7 @@ def _set_scores(begin, end, sequences, weights, scores):
 
 @jit
 def _keep_larger(row, value, i, best, argument):
-    """Replace best[j] by value + row[j] if that is larger, and argument[j] by i; all are (K,)."""
+    """Set best[j] to value + row[j] and argument[j] to i, for each j at which the sum is larger."""
     for j in range(np.uintp(best.shape[0])):
         x = value + row[j]
         larger = x > best[j]
@@ -89,10 +92,10 @@ def _keep_larger(row, value, i, best, argument):
 
 @jit
 def _worst_path(length, scores, matrix, first, last, observed, work, back, found):
-    """Find the states with the largest sum of log-weight and number of wrong states.
+    """Find the path with the largest sum of its log-weight and its number of wrong states.
 
-    `observed` and `found` are (length,), `work` is (2, K), and `back` is (length, K). Return the
-    sum.
+    Write the path to `found` (length,), and return the sum. A state is wrong if it differs from
+    `observed` (length,). `work` (2, K) and `back` (length, K) are scratch space.
     """
     n_states = scores.shape[1]
     best, previous = work[0], work[1]
@@ -148,8 +151,8 @@ def _coefficient(weights, j, k):
 def _add_difference(begin, end, sequences, weights, plus, minus, change, touched):
     """Add the features of the states `plus`, minus the features of `minus`, to `change` (P,).
 
-    `touched` is filled with the indices of the changed entries, some of them repeatedly. Return how
-    many there are.
+    Write the indices of the changed entries to `touched`, and return the number of indices. An
+    index may be repeated.
     """
     n = 0
     for t in range(begin, end):
@@ -174,7 +177,7 @@ def _add_difference(begin, end, sequences, weights, plus, minus, change, touched
 
 @jit
 def _add_counts(length, path, sign, states, pairs, first, last):
-    """Add the counts of states and pairs in a path, times `sign`, in place."""
+    """Add the counts of states, pairs and ends in `path`, times `sign`, to the other arguments."""
     for t in range(length):
         states[path[t]] += sign
         if t > 0:
@@ -193,7 +196,7 @@ def _square(row):
 
 @jit
 def _move(row, factor, change):
-    """Add factor * change to row, and set change to 0; both are (K,)."""
+    """Add factor * change to `row` (K,), and set `change` (K,) to 0."""
     for k in range(row.shape[0]):
         row[k] += factor * change[k]
         change[k] = 0.0
@@ -214,8 +217,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
     sequences, weights, forbidden, atoms
         `weights` and `atoms` are changed in place.
     losses, gaps : ndarray (n,)
-        The entries of visited sequences are set to the largest violation, and to its difference to
-        the expected violation, at the time of the visit.
+        Output, written for visited sequences. `losses` gets the largest violation at the time of
+        the visit, and `gaps` the largest violation minus the expected violation.
     """
     n_states = weights.intercept.shape[0]
     start = sequences.start
@@ -249,7 +252,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
                     length, scores, matrix, first, last, observed, work, back, found
                 )
                 value -= base
-            # `worst` is the atom of the smallest violation, and `best` receives the mass.
+            # Find `worst`, the atom of the smallest violation, and `other`, the known atom of the
+            # largest. Mass moves from `worst` to `best`.
             expected, low, high = 0.0, math.inf, -math.inf
             worst, same, free, other = -1, -1, -1, -1
             for a in range(atoms.value.shape[1]):
@@ -277,7 +281,7 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
                 losses[c] = value
                 gaps[c] = value - expected
                 best = same if same >= 0 else free
-                if best < 0:  # no room for the labels found: use the best atom
+                if best < 0:  # no atom is free for the labels found: use the best known atom
                     n_full += 1
                     best = other
                 elif same < 0:

@@ -1,7 +1,7 @@
-"""Exponentials, logarithms and log-odds messages, in vectorised loops over 1-D arrays.
+"""Compute exponentials, logarithms and log-odds messages in vectorised loops over 1-D arrays.
 
-Functions take out powers of two and evaluate a polynomial, which the compiler can vectorise. No
-library of vectorised functions is available to compiled code on all platforms.
+A function splits off a power of two and evaluates a polynomial, because the compiler can vectorise
+both steps. There is no library of vectorised functions for compiled code on all platforms.
 """
 
 import numpy as np
@@ -20,14 +20,16 @@ _LN2_LOW_64 = 1.90821492927058770002e-10
 _ROUND_64 = 6755399441055744.0
 _ROUND_BITS_64 = np.int64(0x4338000000000000)
 _SQRT_HALF_BITS_64 = np.int64(0x3FE6A09E667F3BCD)
-# Logarithms are taken of this number if their argument is smaller, which keeps messages finite.
+# Smallest arguments of `log_in_place`. Smaller arguments are replaced by this number, so that
+# messages stay finite.
 _FLOOR_32 = np.float32(1e-30)
 _FLOOR_64 = 1e-280
-# Below this x, log(1 + exp(x)) is negligible beside 1. The squares of larger exp(x) are no denormal
-# floats, which are slow.
+# `_exp_tail_32` and `_exp_tail_64` replace smaller arguments by this number. exp(-40) is negligible
+# beside 1, and its square is not a denormal float. Denormal floats are slow.
 _TAIL_32 = np.float32(-40)
 _TAIL_64 = -40.0
-# exp(f) for |f| <= log(2) / 2, interpolated at Chebyshev's points: to 3e-9 and 4e-18.
+# Coefficients of polynomials for exp(f) if |f| <= log(2) / 2, interpolated at Chebyshev points. The
+# errors are 3e-9 and 4e-18.
 _EXP_TERMS_32 = tuple(
     np.float32(c)
     for c in (
@@ -40,7 +42,8 @@ _EXP_TERMS_64 = (
     0.0013888888952314775, 0.00019841269890047113, 2.4801485482328494e-05, 2.755724091857897e-06,
     2.763263963904103e-07, 2.5110037605963777e-08,
 )  # fmt: skip
-# log((1 + s) / (1 - s)) / s for |s| <= 1/3 as a polynomial in s^2: to 4e-9 and 5e-17.
+# Coefficients of polynomials in s^2 for log((1 + s) / (1 - s)) / s if |s| <= 1/3. The errors are
+# 4e-9 and 5e-17.
 _LOG_TERMS_32 = tuple(
     np.float32(c)
     for c in (
@@ -161,7 +164,7 @@ def _exps_64(v, count):
 
 @jit(fastmath={"contract"})
 def _log_32(v, count):
-    """Replace v[:count], positive float32, by the logarithm of max(v, `_FLOOR_32`)."""
+    """Replace v[:count] by log(max(v, _FLOOR_32)); `v` contains positive float32."""
     one = np.float32(1)
     for k in range(np.uintp(count)):
         bits = np.float32(max(np.float32(v[k]), _FLOOR_32)).view(np.int32)
@@ -179,7 +182,7 @@ def _log_32(v, count):
 
 @jit(fastmath={"contract"})
 def _log_64(v, count):
-    """Replace v[:count], positive float64, by the logarithm of max(v, `_FLOOR_64`)."""
+    """Replace v[:count] by log(max(v, _FLOOR_64)); `v` contains positive float64."""
     for k in range(np.uintp(count)):
         bits = np.float64(max(np.float64(v[k]), _FLOOR_64)).view(np.int64)
         power = np.int64((bits - _SQRT_HALF_BITS_64) >> np.int64(52))
@@ -202,7 +205,10 @@ def _log_64(v, count):
 
 @jit(by_precision=(_exps_32, _exps_64))
 def exp_in_place(v, count):
-    """Replace v[:count] by its exponential; v is 1-D, float32 up to 80 or float64 up to 700."""
+    """Replace v[:count] by its exponential.
+
+    `v` is 1-D, with values up to 80 if it is float32, or up to 700 if it is float64.
+    """
     if v.itemsize == 4:
         _exps_32(v, count)
     else:
@@ -211,7 +217,7 @@ def exp_in_place(v, count):
 
 @jit(by_precision=(_log_32, _log_64))
 def log_in_place(v, count):
-    """Replace v[:count] by its logarithm; v is 1-D, float32 or float64."""
+    """Replace v[:count] by its logarithm; `v` is 1-D, float32 or float64."""
     if v.itemsize == 4:
         _log_32(v, count)
     else:
@@ -243,10 +249,11 @@ def _log_messages_64(w, x, count):
 
 @jit(by_precision=(_log_messages_32, _log_messages_64))
 def log_messages(w, x, count):
-    """Replace x[:count] by softplus(w + x) - softplus(x); w and x are 1-D, float32 or float64.
+    """Replace x[:count] by softplus(w + x) - softplus(x).
 
-    The formula ``max(w + min(x, 0), min(-x, 0)) + log((1 + exp(-|w + x|)) / (1 + exp(-|x|)))``
-    avoids overflow and cancellation; its error is below (1 + |w|) eps.
+    `w` and `x` are 1-D, float32 or float64. The code computes
+    ``max(w + min(x, 0), min(-x, 0)) + log((1 + exp(-|w + x|)) / (1 + exp(-|x|)))``, which avoids
+    overflow and cancellation. The error is below (1 + |w|) eps.
     """
     if x.itemsize == 4:
         _log_messages_32(w, x, count)
@@ -332,9 +339,10 @@ def _beliefs_64(theta, free, t, u):
 
 @jit(by_precision=(_beliefs_32, _beliefs_64))
 def beliefs(theta, free, t, u):
-    """Set t = P(on) and u = P(off) of the free units from the log-odds theta; all are (H,).
+    """Set `t` to P(on) and `u` to P(off) for the free units, from the log-odds `theta`.
 
-    Return the largest change of a probability, which is NaN if a log-odds is NaN.
+    All arrays have the shape (H,). Return the largest change of an entry of `t`, or NaN if an entry
+    of `theta` is NaN.
     """
     if t.itemsize == 4:
         return _beliefs_32(theta, free, t, u)

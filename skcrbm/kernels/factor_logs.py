@@ -4,7 +4,7 @@ This module covers the models for which the odds of `factor_tables` do not suffi
 entries of weight 0, OR and AND factors, strong tables and fields, any damping, and
 tree-reweighted messages. Messages are clipped to ±limit, which is far larger than the sum of all
 fields and finite log-weights. So no message is infinite, and an impossible state costs about
-`limit`. A held variable sends ±limit.
+`limit`. A clamped variable sends ±limit.
 
 The message mu_{a->i} of factor a to variable i is the log-odds of x_i under
 ``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)``, summed or maximised over the other variables. Here
@@ -53,13 +53,13 @@ class GraphRows(NamedTuple):
 
     limit: np.ndarray  # (N,) float64, largest |message| of each model
     field: np.ndarray  # (N, n) float64
-    held: np.ndarray  # (N, n) int8: 0 or 1 for a held variable, -1 for a free variable
-    message: np.ndarray  # (N, E) float64 messages to the variables as log-odds, in and out
+    held: np.ndarray  # (N, n) int8, 0 or 1 for a clamped variable, -1 for a free variable
+    message: np.ndarray  # (N, E) float64 messages to variables as log-odds, read and overwritten
 
 
 @jit
 def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
-    """Write a table's sum-product messages to `sent` (k,), computed with weights, not logarithms.
+    """Write the sum-product messages of a table to `sent` (k,), computed from its weights.
 
     Return the log of the total weight, or -inf if a sum underflows. In the scratch space,
     partial[2^j:2^(j + 1)] holds the table with all but the first j variables summed out, and
@@ -151,7 +151,7 @@ def _send_max(cavity, k, b, sent, behind):
 
 @jit
 def _add(kind, x, y):
-    """Return the log of the sum or maximum of two numbers, given their logs x and y."""
+    """Return the log of the sum (SUM) or maximum (MAX) of two numbers with logs x and y."""
     if kind == SUM:
         return log_add(x, y)
     return max(x, y)
@@ -159,7 +159,7 @@ def _add(kind, x, y):
 
 @jit
 def _log_pair(kind, c):
-    """Return the log weights that a variable with log-odds c sends, scaled to sum or maximum 1."""
+    """Return the log-weights of on and off for the log-odds c, scaled to sum or maximum 1."""
     if kind == SUM:
         return -softplus(-c), -softplus(c)
     return min(c, 0.0), min(-c, 0.0)
@@ -167,7 +167,10 @@ def _log_pair(kind, c):
 
 @jit
 def _send_logs(kind, logs, first, k, cavity, sent, partial, prefix):
-    """Write the messages of a table to `sent` (k,), computed with log-weights."""
+    """Write the messages of a table to `sent` (k,), computed from its log-weights.
+
+    Return the log of the sum or maximum of the weights. See `_send_weights` for the scratch space.
+    """
     size = 1 << k
     for s in range(size):
         partial[size + s] = logs[first + s]
@@ -243,7 +246,7 @@ def read_cavities(graph, f, held, theta, message, limit, cavity):
 
 @jit
 def add_messages(graph, field, held, message, theta):
-    """Write the beliefs to `theta` (n,) as log-odds: field plus messages, or 0 if held."""
+    """Write the beliefs to `theta` (n,) as log-odds: field plus messages, or 0 if clamped."""
     variables, edge_start, rho = graph.variables, graph.edge_start, graph.rho
     for v in range(theta.shape[0]):
         theta[v] = field[v] if held[v] < 0 else 0.0
@@ -298,7 +301,7 @@ def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after
     ----------
     kind, graph, limit, field, held, message : see `pass_logs`
     damping : float
-    belief : (N, n) float64 log-odds, in and out, 0 if held
+    belief : (N, n) float64 log-odds, 0 if clamped; read and overwritten
     after : (N, n) scratch array
     """
     work = work_for(graph)
@@ -316,7 +319,7 @@ def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after
 
 @jit
 def _score(graph, field, held, theta):
-    """Return the score of the state that the beliefs `theta` prefer, or -inf if impossible."""
+    """Return the score of the state that the log-odds `theta` prefer; -inf if it is impossible."""
     variables, edge_start, _, logs, table_start, n_tables, negated, rho = graph
     total = 0.0
     for v in range(theta.shape[0]):
@@ -440,7 +443,7 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
     Parameters
     ----------
     kind, graph, models, log_odds : see `pass_logs`
-    shift : (F,) float64, logarithm of the number that the weights of each table were divided by
+    shift : (F,) float64, logarithm of the number by which the weights of each table were divided
     place : (F,) int64, index of each table's first entry in the statistics
     converged : (N,) changed, set to False if a factor has no possible state
     sums : GraphSums

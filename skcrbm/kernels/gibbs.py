@@ -13,13 +13,16 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.lanes import draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Chains in a block: their states and table entries stay in the L1 cache for hundreds of factors, in
-# the L2 cache for thousands.
+# Number of chains in a block. The states and codes of a block then fit the L1 cache for hundreds of
+# factors, and the L2 cache for thousands.
 _LANES = 64
 
 
 class FactorLists(NamedTuple):
-    """Factors by variable: ``factor[start[i]:start[i + 1]]`` for variable i, tables first."""
+    """Lists of the factors of each variable, tables first.
+
+    Variable i has the factors ``factor[start[i]:start[i + 1]]``.
+    """
 
     start: np.ndarray  # (n + 1,) int64
     factor: np.ndarray  # (E,) int64
@@ -28,16 +31,16 @@ class FactorLists(NamedTuple):
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,) int64, index of the first entry of each table
     flat: np.ndarray  # (n_entries,) float64 log-potentials
-    at_zero: np.ndarray  # (F,) int64, code of all variables off: number of inputs of an AND, else 0
+    at_zero: np.ndarray  # (F,) int64, code if all variables are 0: inputs of an AND, else 0
     output: np.ndarray  # (F,) int64, output variable of an OR or AND
-    # if both values of a variable have factors of weight 0: log-odds for each factor that one value
-    # has more than the other; 0 if the whole graph has no weights of 0
+    # 0 if no factor can have weight 0. Otherwise, if factors give weight 0 to both values of a
+    # variable, the value with fewer such factors gains this log-odds per factor of the difference.
     forbidden: float
 
 
 @jit
 def _load(state, first, bits, n_lanes):
-    """Copy the states of chains, starting at number `first`, into `bits` (n, lanes)."""
+    """Copy the states of a block of chains, from index `first` on, to `bits` (n, lanes)."""
     for v in range(np.uintp(state.shape[1])):
         for l in range(n_lanes):
             bits[v, l] = state[first + l, v]
@@ -45,7 +48,7 @@ def _load(state, first, bits, n_lanes):
 
 @jit
 def _store(bits, first, state, n_lanes):
-    """Copy `bits` (n, lanes) into the states of the chains, starting at number `first`."""
+    """Copy `bits` (n, lanes) to the states of a block of chains, from index `first` on."""
     for v in range(np.uintp(state.shape[1])):
         for l in range(n_lanes):
             state[first + l, v] = bits[v, l] > 0
@@ -53,7 +56,7 @@ def _store(bits, first, state, n_lanes):
 
 @jit
 def _fill_lanes(first, n_chains, seeds, model, seed, n_lanes):
-    """Set the number of the model and the random seed of each lane."""
+    """Set the index of the model and the random seed of each lane."""
     for l in range(n_lanes):
         r = np.int64(first) + np.int64(l)
         model[l] = r // n_chains
@@ -74,7 +77,7 @@ def _fields(field, model, i, total, n_lanes):
 
 @jit
 def _hold(held, model, i, total, n_lanes):
-    """Make the log-odds of held variables infinite."""
+    """Set the log-odds `total` of variable i to inf or -inf if `held` clamps it to 1 or -1."""
     for l in range(n_lanes):
         value = held[model[l], i]
         if value != 0:
@@ -83,7 +86,7 @@ def _hold(held, model, i, total, n_lanes):
 
 @jit
 def _uniform(seed, i, u, n_lanes):
-    """Fill u (lanes,) with the uniform random numbers of variable i."""
+    """Write the uniform random number for variable i of each lane to `u` (lanes,)."""
     step = GOLDEN * np.uint64(i + np.uint64(1))
     for l in range(n_lanes):
         u[l] = unit_interval(seed[l] + step)
@@ -91,7 +94,7 @@ def _uniform(seed, i, u, n_lanes):
 
 @jit
 def _keep(total, first, i, log_odds, n_lanes):
-    """Store the log-odds `total` of variable i for chains from number `first` on."""
+    """Copy the log-odds `total` of variable i to `log_odds`; the first chain has index `first`."""
     for l in range(n_lanes):
         log_odds[first + l, i] = total[l]
 
@@ -129,7 +132,7 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
         variable i are at ``start[i]`` to ``start[i + 1] - 1``
     field : (N, L) float64
     n_chains : int, chains of each model, one after the other: R = N n_chains
-    held : (N, L) int8, -1 and 1 hold a variable; (0, L) if no variable is held
+    held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
     seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) bool, changed
     log_odds : (R, L) float64 output, log-odds from which each variable was drawn
@@ -173,7 +176,10 @@ def _add_table(flat, first, bit, code, f, total, n_lanes):
 
 @jit
 def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on, n_lanes):
-    """Add the finite scores that table f gains if a variable is on; count the entries of -inf."""
+    """Add to `total` the finite score that table f gains if a variable is on.
+
+    Entries of -inf add nothing. They are counted in `zeros_off` and `zeros_on`.
+    """
     for l in range(n_lanes):
         place = code[f, l] | bit
         on, off = flat[first + np.uintp(place)], flat[first + np.uintp(place ^ bit)]
@@ -188,7 +194,7 @@ def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on,
 
 @jit
 def _add_logic(bits, i, is_input, output, negated, count, f, zeros_off, zeros_on, n_lanes):
-    """Count, for variable i off and on, if an OR or AND forbids the state (has weight 0)."""
+    """Add 1 to `zeros_off` or `zeros_on` if an OR or AND forbids variable i to be off or on."""
     for l in range(n_lanes):
         if is_input:
             others = count[f, l] > np.int64((bits[i, l] != 0) != negated)
@@ -205,7 +211,7 @@ def _add_logic(bits, i, is_input, output, negated, count, f, zeros_off, zeros_on
 
 @jit
 def _count_zeros(total, zeros_off, zeros_on, forbidden, n_lanes):
-    """Add the effect of the counted weights of 0 to the log-odds `total`, and reset the counts."""
+    """Add the effect of factors of weight 0 to the log-odds `total`, and reset their counts."""
     for l in range(n_lanes):
         off, on = zeros_off[l], zeros_on[l]
         if off > 0 and on > 0:
@@ -228,14 +234,17 @@ def _set_bits(value, bits, i, change, n_lanes):
 
 @jit
 def _update_code(change, weight, code, f, n_lanes):
-    """Update the code of factor f (entry of a table, count of inputs) after a variable's change."""
+    """Update the code of factor f (index of a table entry, or count of inputs) after `change`."""
     for l in range(n_lanes):
         code[f, l] += change[l] * weight
 
 
 @jit
 def _first_codes(start, factor, weight, at_zero, bits, code, n_lanes):
-    """Fill code (F, lanes) from the states: entry of each table, count of inputs of OR and AND."""
+    """Write the code of each factor to `code` (F, lanes), from the states `bits`.
+
+    The code of a table is the index of its entry, the code of an OR or AND a count of its inputs.
+    """
     for f in range(np.uintp(len(at_zero))):
         for l in range(n_lanes):
             code[f, l] = at_zero[f]
@@ -310,7 +319,7 @@ def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
 
 @jit
 def _log_weights(field, model, i, n_states, total, n_lanes):
-    """Set total (K, lanes) = the log-weights of the states of variable i by the field."""
+    """Set `total` (K, lanes) to the log-weights that the field gives the states of variable i."""
     for k in range(n_states):
         for l in range(n_lanes):
             total[k, l] = field[model[l], i, k]
@@ -337,12 +346,12 @@ def _forbid(zeros, total, n_lanes):
 
 @jit
 def _draw_state(field, total, u, n_states, weight, log_odds):
-    """Return a state drawn with log-weights total (K,), and fill in the log-odds (K,)."""
+    """Return a state drawn with log-weights `total` (K,), and write `log_odds` (K,)."""
     best = 0
     for k in range(1, n_states):
         if total[k] > total[best]:
             best = k
-    if total[best] == -math.inf:  # all states are forbidden: those that evidence allows are equal
+    if total[best] == -math.inf:  # all states are forbidden: draw among those the evidence allows
         for k in range(n_states):
             total[k] = 0.0 if field[k] > -math.inf else -math.inf
             if total[k] > total[best]:
@@ -370,7 +379,7 @@ def _draw_state(field, total, u, n_states, weight, log_odds):
 
 @jit
 def sweep_categories(order, lists, n_states, field, n_chains, seeds, state, log_odds):
-    """Draw all variables of R chains of factor graphs in turn.
+    """Draw all variables of R chains of factor graphs in turn; variables have up to K states.
 
     Parameters
     ----------
@@ -379,9 +388,9 @@ def sweep_categories(order, lists, n_states, field, n_chains, seeds, state, log_
     n_states : (L,) int64
     field : (N, L, K) float64, -inf for states that are missing or contradict the evidence
     n_chains : int, chains of each model, one after the other: R = N n_chains
-    seeds : (n_chains,) or (R,) uint64, seeds for all models or for each chain
+    seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) int32, changed
-    log_odds : (R, L, K) float64, filled with -inf; log-odds that each variable was drawn from
+    log_odds : (R, L, K) float64 output, log-odds from which each variable was drawn; on input -inf
     """
     start, factor, stride, first_entry, flat, at_zero, output, _ = lists
     width, n_factors, n_levels = np.uintp(state.shape[1]), len(at_zero), log_odds.shape[2]

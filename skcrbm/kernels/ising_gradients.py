@@ -9,9 +9,9 @@ A tree of sums draws a variable in time proportional to the logarithm of the num
 Level 0 holds the weights. A node of a level is the sum of `_NODE` entries of the level below, until
 a level has at most `_NODE` entries. All levels are in one array, padded with zeros to whole nodes.
 
-Chains of a block make their steps in turn, so that the processor overlaps the steps of several
-chains. `ising_gradients` is the version for couplings or fields of hundreds, whose weights exceed
-the range of floats.
+The chains of a block make their steps in turn, so that the processor overlaps the steps of several
+chains. `ising_gradients` is the version for couplings or fields of several hundred, because their
+weights would exceed the range of floats.
 """
 
 from typing import NamedTuple
@@ -22,13 +22,14 @@ from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Entries of a node of the tree.
+# Number of entries of a node of the tree.
 NODE = 16
 _NODE = np.uintp(NODE)
-# Chains of a block.
+# Largest number of chains in a block.
 _CHAINS = 4
-# Sums are updated by differences, with errors relative to the largest total since the sums were
-# computed. If the total falls below this share of the largest total, the sums are computed again.
+# The sums of the tree are updated by differences, so rounding errors are relative to the largest
+# total weight since the sums were computed. If the total weight falls below this share of the
+# largest total weight, the sums are computed again from the weights.
 _LOST = 1e-4
 # `ising_gradients` stores weights relative to a reference. The reference changes if a log-weight
 # exceeds it by more than _HIGH, or if the sum of the weights falls below _LOW.
@@ -36,7 +37,7 @@ _HIGH, _LOW = 30.0, 1e-8
 
 
 class Tree(NamedTuple):
-    """Places of the levels in the array of a tree of sums."""
+    """Places of the levels of a tree of sums in its array."""
 
     first: np.ndarray  # (n_levels,) int64, place of the first entry of each level
     size: np.ndarray  # (n_levels,) int64, number of entries of each level
@@ -44,10 +45,10 @@ class Tree(NamedTuple):
 
 @jit(inline=True, allocates=False)
 def _among_four(sums, at, threshold):
-    """Return the first of four entries at which the cumulative sum reaches the threshold.
+    """Return the first of four entries at which the cumulative sum reaches `threshold`.
 
-    The result is the position from 0 to 3, and the threshold without the entries before. The last
-    entry is taken for granted.
+    Return the position k from 0 to 3, and `threshold` minus the entries before k. The position is 3
+    if the first three entries do not reach the threshold; the fourth entry is not read.
     """
     first = sums[at]
     second = first + sums[at + np.uintp(1)]
@@ -75,10 +76,10 @@ def _last_positive(sums, base):
 
 @jit(inline=True, allocates=False)
 def _among_node(sums, base, threshold):
-    """Return the first entry of a node at which the cumulative sum reaches the threshold.
+    """Return the first entry of a node at which the cumulative sum reaches `threshold`.
 
-    The result is the position from 0 to 15, and the threshold without the entries before. If the
-    whole sum is below the threshold, which rounding can cause, the last positive entry is taken.
+    Return the position from 0 to 15, and `threshold` minus the entries before this position. If the
+    whole sum is below the threshold, which rounding can cause, return the last positive entry.
     """
     first = _sum_of_four(sums, base)
     second = first + _sum_of_four(sums, base + np.uintp(4))
@@ -142,7 +143,7 @@ def _replace(sums, tree, k, value):
 
 @jit(allocates=False)
 def _weights(half, signs, held, sums):
-    """Fill the weights from half of the log-odds: the exponentials, and 0 for held variables."""
+    """Write the proposal weights to `sums`: exponentials of -signs * half, or 0 if clamped."""
     n = np.uintp(len(signs))
     for i in range(n):
         sums[i] = -signs[i] * half[i]
@@ -160,7 +161,7 @@ def _signs_of(state, signs):
 
 @jit(allocates=False)
 def _answer(half, signs, held, state, log_odds):
-    """Write the states, and the log-odds, which are infinite for held variables."""
+    """Write the states and the log-odds; the log-odds of clamped variables are infinite."""
     for i in range(np.uintp(len(signs))):
         state[i] = signs[i] > 0
         log_odds[i] = 2.0 * half[i]
@@ -180,7 +181,7 @@ def _uniform(seed, k):
 
 @jit(allocates=False)
 def _half_by_lists(start, neighbours, coupling, field, signs, half):
-    """Fill in half of the log-odds of each variable given the other variables."""
+    """Write half of the log-odds of each variable, given all other variables, to `half`."""
     for i in range(np.uintp(len(signs))):
         total = field[i]
         for e in range(np.uintp(start[i]), np.uintp(start[i + np.uintp(1)])):
@@ -212,7 +213,10 @@ def _flip(start, neighbours, tree, i, signs, sums, new):
 
 @jit(allocates=False)
 def _step_with_new_sums(start, neighbours, ratio, tree, v, i, signs, sums, new, total):
-    """Make a step whose sums are computed from the weights; return the total after it."""
+    """Make a step with sums that are computed again from the weights; return the new total.
+
+    The flip is made, and undone if `v` rejects it.
+    """
     own = sums[i]
     _propose(start, neighbours, ratio, i, signs, sums, new)
     _flip(start, neighbours, tree, i, signs, sums, new)
@@ -227,15 +231,15 @@ def _step_with_new_sums(start, neighbours, ratio, tree, v, i, signs, sums, new, 
 
 @jit(allocates=False)
 def _steps_by_lists(start, neighbours, ratio, tree, seed, n_chains, signs, sums, new, total, most):
-    """Make as many steps as there are variables in each of the first chains of a block."""
+    """Make one step per variable in each of the first `n_chains` chains of a block."""
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):
             if total[l] == 0:
-                continue  # all variables are held
+                continue  # all variables are clamped
             own, weight = signs[l], sums[l]
             i = _pick(weight, tree, _uniform(seed[l], np.uintp(2) * t + np.uintp(1)) * total[l])
             if weight[i] == 0:
-                continue  # rounding has led to a held variable
+                continue  # rounding has led to a clamped variable
             v = _uniform(seed[l], np.uintp(2) * t + np.uintp(2))
             # Acceptance ratio q(x | x') p(x') / (q(x' | x) p(x)): the ratio of the weight sums.
             other = total[l] + _propose(start, neighbours, ratio, i, own, weight, new)
@@ -265,8 +269,8 @@ def gradient_sweeps_by_lists(
     tree : Tree
     field : (N, L) float64
     n_chains : int, chains of each model, one after the other: R = N n_chains
-    held : (N, L) int8, -1 and 1 hold a variable; (0, L) if no variable is held
-    seeds : (T, n_chains) or (T, R) uint64, for all models or for each chain
+    held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
+    seeds : (T, n_chains) or (T, R) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) bool, changed
     log_odds : (R, L) float64 output, log-odds of each variable given the others in the new state
     """
@@ -309,7 +313,7 @@ def gradient_sweeps_by_lists(
 
 @jit(fastmath={"contract", "reassoc"}, allocates=False)
 def _pull(coupling, i, signs):
-    """Return the sum of couplings times signs of variable i."""
+    """Return the sum over k of coupling[i, k] * signs[k], the pull of all variables on i."""
     total = 0.0
     for k in range(np.uintp(len(signs))):
         total += coupling[i, k] * signs[k]
@@ -318,14 +322,14 @@ def _pull(coupling, i, signs):
 
 @jit(allocates=False)
 def _half_by_rows(coupling, field, signs, half):
-    """Fill in half of the log-odds of each variable given the other variables."""
+    """Write half of the log-odds of each variable, given all other variables, to `half`."""
     for i in range(np.uintp(len(signs))):
         half[i] = field[i] + _pull(coupling, i, signs)
 
 
 @jit(allocates=False)
 def _propose_row(ratio, i, own, signs, sums, new):
-    """Fill `new` with the weights of all variables after a flip of variable i, whose sign is `own`.
+    """Write the weights after a flip of variable i, whose sign is `own`, to `new`.
 
     A division takes less time than reading a second matrix.
     """
@@ -336,20 +340,21 @@ def _propose_row(ratio, i, own, signs, sums, new):
 
 @jit(allocates=False)
 def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
-    """Make as many steps as there are variables in each of the first chains of a block.
+    """Make one step per variable in each of the first `n_chains` chains of a block.
 
-    `sums` (2, chains, places) has a second array for the weights of the proposed state. If it is
-    accepted, the arrays change places: ``side`` (chains,) is the index of the present state.
+    `sums` (2, chains, places) contains two arrays of weights for each chain: the weights of the
+    present state, at index ``side[l]`` for chain l, and those of the proposed state. If a proposal
+    is accepted, `side` changes to the other index.
     """
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):
             if total[l] == 0:
-                continue  # all variables are held
+                continue  # all variables are clamped
             here = side[l]
             own, weight, new = signs[l], sums[here, l], sums[np.uintp(1) - here, l]
             i = _pick(weight, tree, _uniform(seed[l], np.uintp(2) * t + np.uintp(1)) * total[l])
             if weight[i] == 0:
-                continue  # rounding has led to a held variable
+                continue  # rounding has led to a clamped variable
             _propose_row(ratio, i, own[i], own, weight, new)
             other = _sum_up(new, tree)
             if _uniform(seed[l], np.uintp(2) * t + np.uintp(2)) * other < total[l]:
@@ -422,7 +427,7 @@ def _largest(logit, free):
 
 @jit
 def _weigh(logit, free, top, weight):
-    """Fill `weight` with exp(logit - top), and 0 for held variables."""
+    """Write exp(logit - top) to `weight`, or 0 for clamped variables."""
     for i in range(len(logit)):
         weight[i] = np.exp(logit[i] - top) if free[i] else 0.0
 
@@ -460,8 +465,8 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
     neighbours, coupling : (2 E,)
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
     free : (R, L) bool
-    u : (R, 2 T), uniform numbers, two per flip: the choice of the variable, and its acceptance
-    limit : float, bound of log-odds
+    u : (R, 2 T) uniform random numbers; a proposal uses one to choose the variable, one to accept
+    limit : float, log-odds are clipped to ±limit when proposal weights are computed
     state : (R, L) bool, changed
     log_odds : (R, L) float64, changed, log-odds of each variable given the others
     """
@@ -472,7 +477,7 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
             logit[i] = _logit(state[r, i], log_odds[r, i], limit)
         top = _largest(logit, free[r])
         if top == -np.inf:
-            continue  # all variables are held
+            continue  # all variables are clamped
         _weigh(logit, free[r], top, weight)
         total = _total(weight)
         for t in range(u.shape[1] // 2):

@@ -5,11 +5,11 @@ all other labels. With w = 2 s / rho and x = theta_i - mu_{k->i} the message i -
 
     mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
 
-(rho = 1 is sum-product). As odds R = e^mu it takes one division, with E = e^w and
-t, u = sigma(+-theta_i): R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
+For sum-product, rho is 1. With messages as odds R = e^mu, a message takes one division, where
+E = e^w and t, u = sigma(+-theta_i): R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
 
-``message[i, k]`` is the message k -> i. Held labels are left out: they are not visited, and their
-messages stay neutral.
+``message[i, k]`` is the message k -> i. Clamped labels are left out: they are not visited, and
+their messages stay neutral.
 """
 
 import math
@@ -31,14 +31,14 @@ from skcrbm.kernels.scalar import (
     sigmoid_pair,
 )
 
-# Largest |log| of a first message.
+# Couplings w beyond ±_MAX_START are clipped when the initial messages are computed from beliefs.
 _MAX_START = 150.0
 
 
 class IsingEdges(NamedTuple):
     """Couplings of an Ising model, and the form of the messages."""
 
-    in_logs: bool  # True: messages are log-odds; False: odds, undamped, a single rho
+    in_logs: bool  # True for messages as log-odds; False for odds (no damping, equal rho)
     edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else exp(2 s / rho)
     coupling: np.ndarray  # (L, L) couplings s
     rho: np.ndarray  # (L, L) appearance of each edge in a spanning tree, positive
@@ -59,7 +59,7 @@ def _product(values):
 
 @jit
 def _log_product(odds, piece):
-    """Return the log of the product of odds (L,); a product of `piece` odds fits float64."""
+    """Return the log of the product of `odds` (L,); products of `piece` odds must fit float64."""
     total = 0.0
     for first in range(0, odds.shape[0], piece):
         total += math.log(_product(odds[first : min(first + piece, odds.shape[0])]))
@@ -68,7 +68,7 @@ def _log_product(odds, piece):
 
 @jit(fastmath={"contract"})
 def _send_odds(gain, incoming, t, u, out):
-    """Fill out (L,) with the messages of a label, as odds."""
+    """Write the messages that a label sends to `out` (L,), as odds."""
     for k in range(np.uintp(out.shape[0])):
         back = u * incoming[k]
         out[k] = (gain[k] * t + back) / (t + gain[k] * back)
@@ -76,7 +76,7 @@ def _send_odds(gain, incoming, t, u, out):
 
 @jit
 def _send_logs(w, incoming, theta, out):
-    """Fill out (L,) with the messages of a label, as log-odds."""
+    """Write the messages that a label sends to `out` (L,), as log-odds."""
     for k in range(np.uintp(out.shape[0])):
         out[k] = theta - incoming[k]
     sign_messages(w, out, out.shape[0])
@@ -84,10 +84,11 @@ def _send_logs(w, incoming, theta, out):
 
 @jit
 def _larger_pair(decay, q, u, r, v):
-    """Return P(both on) of two units that tend to agree: log odds-ratio w >= 0, decay = e^-w.
+    """Return P(both on) of two units that tend to agree, with log odds-ratio w >= 0.
 
-    The units are on with probability q and r, off with probability u and v. P(both on) is a root of
-    a quadratic equation, which is divided by e^w here so that all terms are positive.
+    The first unit is on with probability q and off with probability u, the second unit with r and
+    v. `decay` is e^-w. P(both on) is a root of a quadratic equation, which is divided by e^w here
+    so that all terms are positive.
     """
     rise = 1.0 - decay
     differ, skew = q * v + r * u, q * v - r * u
@@ -97,7 +98,10 @@ def _larger_pair(decay, q, u, r, v):
 
 @jit
 def _joint(s, decay, q, u, r, v):
-    """Return P(i on, k on) and P(i on, k off) of the beliefs of an edge with coupling s."""
+    """Return the beliefs P(i on, k on) and P(i on, k off) of an edge with coupling s.
+
+    `q` and `u` are P(on) and P(off) of label i, `r` and `v` those of label k.
+    """
     if s < 0:
         other = _larger_pair(decay, q, u, v, r)
         return max(q - other, 0.0), other
@@ -107,17 +111,17 @@ def _joint(s, decay, q, u, r, v):
 
 @jit
 def _set_beliefs(theta, belief):
-    """Fill belief (2, L) with P(on) and P(off) of the labels, from their log-odds theta."""
+    """Write P(on) and P(off) of the labels to `belief` (2, L), from the log-odds `theta`."""
     for i in range(theta.shape[0]):
         belief[0, i], belief[1, i] = sigmoid_pair(float(theta[i]), 1.0)
 
 
 @jit
 def _log_partition(coupling, rho, decay, field, theta, belief, free):
-    """Return the expected score of the free labels + sum H_i + sum rho_ik (H_ik - H_i - H_k).
+    """Return the log partition function of the free labels.
 
-    This is the log partition function. The pair beliefs are consistent with the beliefs of the
-    labels; at convergence they agree with the messages.
+    It is the expected score + sum H_i + sum rho_ik (H_ik - H_i - H_k), where H are entropies. The
+    pair beliefs are consistent with the beliefs of the labels, and agree with converged messages.
     """
     log_z = 0.0
     for i in range(theta.shape[0]):
@@ -144,7 +148,7 @@ def _log_partition(coupling, rho, decay, field, theta, belief, free):
 
 @jit
 def _add_pairs(weight, coupling, decay, belief, free, pairwise):
-    """Add weight * P(both on) of the pairs of free labels to pairwise (L, L)."""
+    """Add weight * P(both on) of each pair of free labels to `pairwise` (L, L)."""
     for i in range(coupling.shape[0]):
         if not free[i]:
             continue
@@ -161,10 +165,11 @@ def _add_pairs(weight, coupling, decay, belief, free, pairwise):
 
 @jit(fastmath={"contract"})
 def _odds_from_beliefs(odds, t, u, on, off, message):
-    """Fill message (L,) with the odds k -> i of the fixed point that has these beliefs.
+    """Write the messages from all labels to label i, as odds, to `message` (L,).
 
-    P(on) and P(off) are `on` and `off` for label i, t and u (L,) for the other labels. With
-    E = e^w, the odds r solve ``off r^2 + b r = on``, b = on (t / E + E u) - off (E t + u / E).
+    The messages are the fixed point that has the given beliefs: P(on) and P(off) are `on` and `off`
+    for label i, `t` and `u` (L,) for the other labels. With E = e^w, an odds r solves
+    ``off r^2 + b r = on``, where b = on (t / E + E u) - off (E t + u / E).
     """
     one = odds.dtype.type(1)
     two = one + one
@@ -185,7 +190,10 @@ def _odds_from_beliefs(odds, t, u, on, off, message):
 
 @jit
 def _read_messages(in_logs, edge, source, message):
-    """Copy messages (L,) of an earlier run into `message`, limited to the range of their edges."""
+    """Copy messages of an earlier run from `source` to `message` (L,), and clip them.
+
+    A log-odds message cannot exceed the size of the coupling w of its edge.
+    """
     for k in range(message.shape[0]):
         high = abs(edge[k]) if in_logs else max(edge[k], 1 / edge[k])
         low = -high if in_logs else 1 / high
@@ -262,7 +270,7 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
     ----------
     model : IsingEdges
     field : (N, L) fields as log-odds, 2 f
-    free : (N, L) bool; held labels are left out
+    free : (N, L) bool, False for clamped labels, which are left out
     weight : (N,) weight of each model in the sum of the statistics
     warm : bool, True to begin with the messages `start` or, if `start` is empty, with messages
         that fit the beliefs; False for neutral messages

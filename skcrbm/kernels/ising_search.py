@@ -11,8 +11,8 @@ to the global optimum. The search decides the labels of a row in a fixed order, 
 the search tree is a prefix of labels. The fields g of a node include the decided labels; the row
 norm r_i = sum of |s_ik| over the undecided k bounds the change of field i by undecided labels.
 
-Held labels are decided first, to their known values. Evidence cannot be folded into the fields,
-because the hinge loss also counts the margins of held labels.
+Clamped labels are decided first, to their known values. Evidence cannot be folded into the fields,
+because the hinge loss also counts the margins of clamped labels.
 """
 
 from typing import NamedTuple
@@ -23,14 +23,14 @@ from skcrbm.kernels.jit import jit
 
 HINGE, TIE, MAP = 0, 1, 2
 
-# Bounds closer than _ROUNDING times the largest margin (`_field_scale`), and values closer than
-# TIE_SHARE times this margin, count as equal.
+# Bounds count as equal if they differ by less than _ROUNDING times the largest margin, which is
+# computed by `_field_scale`. Values count as equal within TIE_SHARE times this margin.
 _ROUNDING, TIE_SHARE = 1e-12, 1e-11
-# Largest number of sweeps over the costs of pairs, and of sweeps of the local search over labels.
+# Largest numbers of sweeps: of `_reparametrise` over the pairs, and of `_ascend` over the labels.
 _SWEEPS, _MAX_SWEEPS = 50, 100
 # Smallest scale of a model; tolerances are multiples of the scale, and must not be 0.
 _SMALLEST = 1e-280
-# Nodes per label of the short search; computing costs of pairs takes as long as 100s of nodes.
+# Node limit of the short search, per label. Then the second search starts, with costs of pairs.
 PLAIN_NODES = 20
 
 
@@ -64,7 +64,7 @@ class _Row(NamedTuple):
     """The model of a row, with its labels in the order of the search."""
 
     order: np.ndarray  # (L,) original index of each label
-    held: np.ndarray  # (L,) in the original order: -1 or +1 if a label is held, else 0
+    held: np.ndarray  # (L,) in the original order: -1 or +1 if a label is clamped, else 0
     coupling: np.ndarray  # (L, L)
     row_norm: np.ndarray  # (L + 1, L), row norms r at each depth
     gamma: float
@@ -207,7 +207,7 @@ def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
 
 @jit
 def _precedes(y, best, order):
-    """Return True if y precedes `best` lexicographically; both are in the order of the search."""
+    """Return True if y precedes `best`; order[j] is the original index of the label in entry j."""
     # The labels are compared at the smallest original index at which they differ.
     first = y.shape[0]
     answer = False
@@ -362,7 +362,7 @@ def _field_scale(f, rest):
 
 @jit
 def _start(f, held, y):
-    """Set held labels of `y` (L,) to their values, and free labels to the signs of the fields."""
+    """Set clamped labels of `y` (L,) to their values, free labels to the signs of the fields."""
     for i in range(f.shape[0]):
         y[i] = held[i] if held[i] != 0 else (1.0 if f[i] > 0 else -1.0)
 
@@ -409,7 +409,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
 
 @jit
 def _order_labels(f, S, held, order, field, row_norm, done):
-    """Write the held labels to `order` (L,), then repeatedly the label of the most certain sign.
+    """Write clamped labels to `order` (L,), then always the free label of the most certain sign.
 
     field, row_norm, done : (L,) scratch space
     """
@@ -440,7 +440,7 @@ def _order_labels(f, S, held, order, field, row_norm, done):
 
 @jit
 def _order_by_costs(unary, held, order, done):
-    """Write the held labels to `order` (L,), then free labels by decreasing cost difference."""
+    """Write clamped labels to `order` (L,), then free labels by decreasing cost difference."""
     n_labels = unary.shape[0]
     for i in range(n_labels):
         done[i] = False
@@ -525,7 +525,7 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
     fields : (N, L) float64
     S : (L, L) float64, symmetric with zero diagonal
     gamma : float, margin; 0 for MAP
-    held : (N, L) int8, -1 and +1 if a label is held, else 0
+    held : (N, L) int8, -1 or +1 if a label is clamped, else 0
     limits, found, work : SearchLimits, SearchAnswers, SearchWork
     tables : (L, 2), (L, L, 2, 2), (L + 1, 2, L) and (L, 2, 2, L) float64 scratch space of the
         second search, which starts from the answers of the short search; the last array holds

@@ -1,4 +1,4 @@
-"""Loops over many models at once: the last axis of all arrays holds the models, as SIMD lanes."""
+"""Loops over many models at once. The last axis of all arrays is for the models, as SIMD lanes."""
 
 import math
 from typing import NamedTuple
@@ -8,9 +8,11 @@ import numpy as np
 from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 
-# Log-odds beyond this are certain, as random numbers are at least 2^-54.
+# Log-odds are clipped to ±CERTAIN. Larger log-odds make a draw certain, because random numbers are
+# at least 2^-54.
 CERTAIN = 80.0
-# Relative distance within which odds in float32 may be on the wrong side.
+# A comparison is repeated in float64 if its sides differ by a smaller share than this, because odds
+# in float32 may then give the wrong result.
 _CLOSE = 1e-4
 
 
@@ -18,15 +20,15 @@ class Lanes(NamedTuple):
     """A block of models, one per lane; kernels move converged models to the last lanes."""
 
     field: np.ndarray  # (n, lanes) log-odds, used by scores
-    on: np.ndarray  # (n, lanes) weights of the value 1; 0 or 1 if held
+    on: np.ndarray  # (n, lanes) weights of the value 1; 0 or 1 if clamped
     off: np.ndarray  # (n, lanes) weights of the value 0; `on` and `off` sum to 1
-    message: np.ndarray  # (E, lanes) odds, in and out
-    order: np.ndarray  # (lanes,) int64 output, the model that each lane holds in the end
+    message: np.ndarray  # (E, lanes) messages as odds, read and overwritten
+    order: np.ndarray  # (lanes,) int64 output, index of the model in each lane at the end
 
 
 @jit
 def copy_lanes(source, target, n_lanes):
-    """Set the first lanes of target (n, lanes) to the first lanes of source."""
+    """Copy the first `n_lanes` lanes of `source` to `target` (n, lanes)."""
     for row in range(np.uintp(source.shape[0])):
         for l in range(n_lanes):
             target[row, l] = source[row, l]
@@ -34,7 +36,10 @@ def copy_lanes(source, target, n_lanes):
 
 @jit
 def start_beliefs(start, on, off, belief):
-    """Set the beliefs (n, lanes) of free variables to the log-odds `start` (n, lanes)."""
+    """Set the weights `belief` (n, lanes) of the value 1 so that the log-odds are `start`.
+
+    Only free variables are set.
+    """
     for v in range(start.shape[0]):
         for l in range(start.shape[1]):
             if on[v, l] > 0 and off[v, l] > 0:
@@ -43,7 +48,7 @@ def start_beliefs(start, on, off, belief):
 
 @jit
 def lane_probabilities(on, off, last, n_lanes):
-    """Fill last (n, lanes) with the beliefs as probabilities."""
+    """Write the probabilities on / (on + off) to `last` (n, lanes)."""
     for v in range(np.uintp(on.shape[0])):
         for l in range(n_lanes):
             last[v, l] = on[v, l] / (on[v, l] + off[v, l])
@@ -51,7 +56,7 @@ def lane_probabilities(on, off, last, n_lanes):
 
 @jit
 def lane_changes(on, off, last, change, n_lanes):
-    """Fill `change` with the largest change of a probability in each lane, and update `last`."""
+    """Write the largest change of a probability in each lane to `change`, and update `last`."""
     for l in range(n_lanes):
         change[l] = 0
     for v in range(np.uintp(on.shape[0])):
@@ -95,14 +100,16 @@ def _messages_moved(message, l, kept, m, factor):
 
 @jit
 def _has_converged(here, message, l, kept, m, still, factor):
-    """Return True if lane l, which holds model m, has converged; prepare the next iteration.
+    """Return True if model m in lane l has converged; update `kept` and `still`.
+
+    A model has converged if its beliefs stood still in two iterations, and its messages too.
 
     Parameters
     ----------
     here : bool, True if the beliefs of the lane stood still in this iteration
     message : (E, n_lanes)
-    kept : (E, n_models) in and out, messages when the beliefs began to stand still
-    still : (n_models,) bool in and out, True if beliefs stood still in the last iteration
+    kept : (E, n_models) messages when the beliefs began to stand still; updated
+    still : (n_models,) bool, True if beliefs stood still in the last iteration; updated
     factor : float, largest change of odds that counts as no change
     """
     before = still[m]
@@ -160,7 +167,7 @@ def drop_converged(
 
 @jit
 def lane_log_odds(belief, on, off, order, log_odds):
-    """Fill log_odds (models, n) with the log-odds of the beliefs (n, lanes), 0 if held."""
+    """Write the log-odds of the beliefs (n, lanes) to `log_odds` (models, n), 0 if clamped."""
     for l in range(on.shape[1]):
         for v in range(on.shape[0]):
             if on[v, l] > 0 and off[v, l] > 0:
@@ -171,7 +178,7 @@ def lane_log_odds(belief, on, off, order, log_odds):
 
 @jit
 def _odds_off(total, odds, n_lanes):
-    """Fill in the odds of off in float32, within the range of the exponential."""
+    """Write the odds exp(-total) of the value 0 to `odds`, in float32; `total` are log-odds."""
     for l in range(n_lanes):
         odds[l] = np.float32(min(max(-total[l], -CERTAIN), CERTAIN))
     exp_in_place(odds, n_lanes)
@@ -190,7 +197,10 @@ def _compare(u, odds, value, n_lanes):
 
 @jit
 def draw_lanes(u, total, odds, value, n_lanes):
-    """Set value to 1 or 0 from log-odds total and random numbers u; odds (float32) is scratch."""
+    """Draw `value` (1 or 0) from the log-odds `total` and the random numbers `u`.
+
+    `odds` (float32) is scratch space.
+    """
     _odds_off(total, odds, n_lanes)
     if _compare(u, odds, value, n_lanes):
         for l in range(n_lanes):

@@ -19,7 +19,10 @@ _ZERO = 1e-12
 
 
 class LabelRows(NamedTuple):
-    """Labels of a training problem, and the parameters of its loss, which is a sum over margins."""
+    """Labels of a training problem, and the parameters of its loss.
+
+    The loss adds up a term for the margin of each label.
+    """
 
     # (N,) second derivative of the dual by alpha: |x_n|^2 + 1 + (observed labels - 1) / eta
     square: np.ndarray

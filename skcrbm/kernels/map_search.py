@@ -1,4 +1,4 @@
-"""Find the best state of a factor graph of tables, by forest moves and by branch and bound."""
+"""Find the best state of a factor graph of tables, by moves of forests and by branch and bound."""
 
 import math
 from typing import NamedTuple
@@ -61,7 +61,7 @@ def fill_next(seed, out):
 
 @jit
 def state_score(graph, state):
-    """Return the sum of the finite log-weights of a state, and its number of entries -inf."""
+    """Return the sum of the finite log-weights of a state, and its number of entries of -inf."""
     total, n_bad = 0.0, 0
     for v in range(len(state)):
         total += graph.unary[v, state[v]]
@@ -87,7 +87,11 @@ def _root(parent, v):
 
 @jit
 def _choose(logs, n, temperature, seed):
-    """Return one of n states: drawn at a temperature, or a best state if the temperature is 0."""
+    """Return one of n states with the log-weights `logs`.
+
+    The state is drawn with probabilities exp(logs / temperature). If the temperature is 0, it is
+    drawn among the best states.
+    """
     top = logs[0]
     for k in range(1, n):
         top = max(top, logs[k])
@@ -114,13 +118,13 @@ def _choose(logs, n, temperature, seed):
 
 @jit
 def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
-    """Improve a state: draw (or maximise) the variables of a random forest given the others.
+    """Improve a state by moves: draw or maximise a forest of variables given all other variables.
 
-    Each temperature is used for one move. At temperature 0 the forest is maximised, which never
-    lowers the score. A forest is chosen such that each table has at most two variables in it, and
-    the graph of these pairs has no cycle. `state` (n,) is updated. `best` (n,) receives the best
-    state found, and best_value (2,) its score and its number of entries -inf. Each such entry
-    counts as a loss of `penalty`.
+    There is one move for each temperature. At temperature 0 the variables of the forest get their
+    best states together, which never lowers the score. A forest is a random set of variables. Each
+    table has at most two variables in the forest, and the graph of these pairs has no cycle.
+    `state` (n,) is updated. `best` (n,) receives the best state found, best_value[0] its score, and
+    best_value[1] its number of entries of -inf. An entry of -inf counts as -penalty in a move.
     """
     n, n_levels = graph.unary.shape
     n_factors = len(graph.first)
@@ -242,7 +246,7 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
                 for e in range(start[v], start[v + 1]):
                     f = factor[e]
                     if n_free[f] == 2 and (one[f] == p or two[f] == p):
-                        # The code contains the state of the parent already, so it is not added.
+                        # `code` includes the state of the parent already: add the own state only.
                         for k in range(graph.n_states[v]):
                             logs[k] += soft[code[f] + stride[e] * k]
             state[v] = _choose(logs, graph.n_states[v], temperature, seed)
@@ -405,7 +409,7 @@ def branch(
 
     The search has ended if the returned depth is negative. A node at depth i decides variable
     order[i]. Its value is an upper bound for all states below the node: the value of its parent,
-    minus the messages of its bucket, plus the functions in the bucket.
+    minus the messages that its bucket sent, plus the functions in the bucket.
 
     `root` is the value of the root, and `value` the value of the best state found, which is
     written to `best`. `limit` is the largest number of nodes to visit. `logs` (n, K) holds the
@@ -444,8 +448,8 @@ def branch(
                 logs[depth, k] += above
             position[depth] = 0
         else:
-            # Children are visited in descending order of their values. The value of the last child
-            # is kept below, so that it is not visited again.
+            # Children are visited in descending order of their values. So the next child is the
+            # best child below `last_value`, the value of the child that was visited last.
             position[depth] += 1
         last_value, last = np.inf, -1
         if position[depth] > 0:

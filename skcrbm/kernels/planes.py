@@ -1,9 +1,9 @@
-"""Local sums and beliefs of models whose variables are the pixels of images.
+"""Compute sums over neighbours, and beliefs, for models whose variables are the pixels of images.
 
-A plane holds one number for each pixel. Planes are flat arrays: the pixel in row r and column c is
-at r * stride + c, and `stride` exceeds the width of the images by a margin of zeros. The neighbour
-at a fixed distance is therefore a fixed number of places away, which is called a shift. Inner loops
-run over pixels, and neighbours that lie outside of an image count as zero.
+A plane is an array with one number for each pixel. Planes are flat: the pixel in row r and column c
+is at r * stride + c. `stride` exceeds the width of the images by a margin of zeros, so a neighbour
+outside of an image counts as zero. The shift of a neighbour is its index minus the index of the
+pixel. Because planes are flat, all pixels share the shift. Inner loops run over pixels.
 """
 
 from typing import NamedTuple
@@ -38,7 +38,7 @@ def _add_one(weight, x, out):
 
 @jit(fastmath={"contract"})
 def _add_four(v, w, x, y, weight, out):
-    """Add four arrays, multiplied by the four entries of `weight`, to `out`; all have one shape."""
+    """Add v, w, x and y, multiplied by the four entries of `weight`, to `out`."""
     a, b, c, d = weight[0], weight[1], weight[2], weight[3]
     for j in range(np.uintp(out.shape[0])):
         out[j] += (a * v[j] + b * w[j]) + (c * x[j] + d * y[j])
@@ -77,9 +77,10 @@ def add_linked(links, source, begin, end, out):
 
 @jit
 def add_link_products(links, target, source, begin, end, out):
-    """Add the derivative of `add_linked` with respect to the weights to `out` (L,).
+    """Add the gradient for the weights of `add_linked` to `out` (L,).
 
-    `target` (P, n) is the derivative with respect to the planes that `add_linked` changes.
+    `target` (P, n) is the gradient for the planes that `add_linked` changes. The entry of link l is
+    the sum of ``target[p, j] * source[source[l], j + shift[l]]`` over the places j.
     """
     place = links.shift
     for start in range(begin, end, _BLOCK):
@@ -93,7 +94,7 @@ def add_link_products(links, target, source, begin, end, out):
 
 @jit(fastmath={"contract"})
 def _centred_sigmoid(z, inside, work, out):
-    """Set `out` to (sigmoid(z) - 1/2) * inside; all arguments are arrays of one shape."""
+    """Set `out` to (sigmoid(z) - 1/2) * inside; all arguments have the same shape."""
     for j in range(np.uintp(out.shape[0])):
         work[j] = -abs(z[j])
     exp_in_place(work, out.shape[0])
@@ -138,10 +139,11 @@ def _centred_softmax(z, inside, work, out):
 def centred_beliefs(z, n_visible, inside, begin, end, out):
     """Set `out` (P, n) to the centred beliefs of log-odds `z` (P, n), from `begin` to `end`.
 
-    The first `n_visible` planes are the log-odds of the classes of a pixel against the first class,
-    and their beliefs are probabilities minus 1 / (n_visible + 1). The other planes are the log-odds
-    of binary variables, and their beliefs are probabilities minus 1/2. `inside` (n,) is 1 at the
-    pixels of images and 0 in the margins, so that beliefs in margins are 0.
+    The first `n_visible` planes are for the classes of the pixels but the first class. Their
+    log-odds are against the first class, and their beliefs are probabilities minus
+    1 / (n_visible + 1). The other planes are for binary variables, with beliefs of probabilities
+    minus 1/2. `inside` (n,) is 1 at the pixels of images and 0 in the margins, so that the beliefs
+    in the margins are 0.
     """
     work = np.empty((2, _BLOCK))
     for start in range(begin, end, _BLOCK):
@@ -159,7 +161,7 @@ def centred_beliefs(z, n_visible, inside, begin, end, out):
 
 @jit(fastmath={"contract"})
 def beliefs_gradient(belief, n_visible, inside, begin, end, slope):
-    """Replace `slope` (P, n), the derivative for the beliefs, by the derivative for the log-odds.
+    """Replace `slope` (P, n), the gradient for the beliefs, by the gradient for the log-odds.
 
     `belief` (P, n) are the centred beliefs that `centred_beliefs` computes.
     """

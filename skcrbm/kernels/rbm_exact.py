@@ -16,7 +16,7 @@ in a separate array.
 These kernels work with odds, whose range is limited. `rbm_exact_log.py` is used for couplings
 beyond `MAX_NORM`, fields beyond `MAX_FIELD`, and enumerated units with a probability below `_TINY`.
 
-States in which a held enumerated unit is on have weight 0. Held summed units are skipped.
+States in which a clamped enumerated unit is on have weight 0. Clamped summed units are skipped.
 """
 
 import math
@@ -33,7 +33,7 @@ MAX_LOW_UNITS = 8
 # of rows. The padding spreads the rows over the cache. It also keeps rows that are summed further
 # apart than a vector is long; otherwise the order of summation would depend on array addresses.
 ROW = (1 << MAX_LOW_UNITS) + 24
-# Distance of two units in `Work.rows`: a unit has a row of losses, then a row of sums. These rows
+# Distance of two units in `Work.rows`: a unit has a row of losses, then a row of sums. The two rows
 # must not lie a multiple of 4096 bytes apart, because then stores would delay the next loads.
 STRIDE = 2 * ROW
 # GROUP summed units share a division. The norm of a group is the sum of its |couplings|; beyond
@@ -54,7 +54,7 @@ _TINY = 1e-170
 # P(off) of a unit is computed as 1 - P(on) if P(on) is below _MOST; else the difference would be
 # inaccurate, and P(off) is summed.
 _MOST = 0.875
-# Number of rows that are processed together; even, because sums are added for pairs of rows.
+# Number of rows that are processed together. It is even: `_divide` takes two rows at a time.
 BLOCK = 4
 
 
@@ -73,9 +73,9 @@ class ExactAnswers(NamedTuple):
     """Arrays that receive the results of `enumerate_rows`."""
 
     log_partition: np.ndarray  # (N,)
-    # (N, k + m), enumerated units first: odds P(on) / P(off), 1 if held. The odds of enumerated
-    # units are NaN if a probability is too small for a float, so that logs are needed. The odds of
-    # summed units are divided by exp(summed field), which may overflow.
+    # (N, k + m) odds P(on) / P(off), enumerated units first; 1 if clamped. The odds of enumerated
+    # units are NaN if P(on) or P(off) is below _TINY, so that logs are needed. The odds of summed
+    # units are divided by exp(summed field), because that exponential may overflow.
     odds: np.ndarray
     pairwise: np.ndarray  # (m, k) weighted sums of P(both units on) are added to it
 
@@ -128,7 +128,7 @@ def _start_row(fields, z, free, place, t, u, start):
             if product > 1e300:
                 total += math.log(product)
                 product = 1.0
-        else:  # with t = 0, the factor of a held unit is 1
+        else:  # set t = 0 and u = 1, so that the factor u + t gain of a clamped unit is 1
             t[start + place[i]] = 0.0
             u[start + place[i]] = 1.0
     return total + math.log(product)
@@ -192,7 +192,7 @@ def _take_exponents(bits, exponent, start, n_states):
 
 @jit
 def _highest(exponent, start, n_states):
-    """Return the largest exponent of a row."""
+    """Return the largest exponent of a row, which begins at index `start`."""
     high = exponent[start]
     for s in range(start, start + n_states):
         high = max(high, exponent[np.uintp(s)])
@@ -490,7 +490,7 @@ def enumerate_rows(
     enumerated : (N, k) float64, fields of the enumerated units, at most MAX_FIELD in size
     summed : (N, m) float64, fields of the summed units
     z : (N, m) float64, exp(-|summed|)
-    free : (N, k + m) bool, False for held units; the enumerated units come first
+    free : (N, k + m) bool, False for clamped units; the enumerated units come first
     coupling : (k, m) float64
     tables : OddsTables
     weight : (N,) float64, weight of each row in the sum of the statistics

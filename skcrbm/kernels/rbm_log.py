@@ -1,8 +1,9 @@
 """Message passing on restricted Boltzmann machines in the log domain.
 
 The notation follows Ping & Ihler (2017): theta are the log-odds of beliefs, mu are messages
-as log-odds. The kernel keeps one matrix of messages visible -> hidden, and computes messages
-hidden -> visible when it needs them. All methods share the sweep and differ in the message function
+as log-odds. The kernel stores one matrix with the messages from visible to hidden units. It
+computes the messages from hidden to visible units when it needs them. All methods share the sweep
+and differ in the message function
 
     sum-product    f(w, x) = sp(w + x) - sp(x)
     max-product    f(w, x) = relu(w + x) - relu(x)
@@ -11,8 +12,9 @@ hidden -> visible when it needs them. All methods share the sweep and differ in 
 and tree-reweighted is sum-product with w = W / rho and messages weighted by rho
 (Wainwright, Jaakkola and Willsky 2005).
 
-Held units are left out: held visible units have no row of couplings and messages, and the messages
-of held hidden units are set to 0. So the rows of free visible units lie one after the other.
+Clamped units are left out. Clamped visible units have no row in the matrices of couplings and
+messages, so the rows of the free visible units lie one after the other. The messages of clamped
+hidden units are set to 0.
 """
 
 from typing import NamedTuple
@@ -37,8 +39,8 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Number of rows that are processed together, which is even: _BLOCK, or more if rows are so short
-# that more rows fit into _BLOCK_NUMBERS entries.
+# Number of rows of messages that are processed together: _BLOCK, or more if the rows are so short
+# that more rows have at most _BLOCK_NUMBERS entries. The number is even: sums take two rows a time.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
@@ -57,13 +59,16 @@ def _max_message(w, x):
     return (y if y > zero else zero) - (x if x > zero else zero)
 
 
-# In the next functions, `w` and `message` (B, H) are contiguous rows of couplings and messages, and
-# `rows` (B,) holds the numbers of their visible units.
+# In the next functions, `w` and `message` (B, H) are contiguous rows of couplings and messages.
+# `rows` (B,) contains the index of the visible unit of each row.
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _row_sums(incoming, k0, k1):
-    """Sum two rows of incoming (B, H), in a loop that only loads (see the architecture page)."""
+    """Return the sums of the rows k0 and k1 of `incoming` (B, H).
+
+    The loop loads and does not store, which makes it fast (see the architecture page).
+    """
     sum0 = incoming.dtype.type(0)
     sum1 = incoming.dtype.type(0)
     for j in range(np.uintp(incoming.shape[1])):
@@ -74,7 +79,12 @@ def _row_sums(incoming, k0, k1):
 
 @jit
 def _receive_rows(rho, held, rows, visible_bias, incoming, theta_v):
-    """Set theta_v of `rows` from incoming (B, H), in which the held hidden units are set to 0."""
+    """Set the belief log-odds theta_v[rows[k]] of visible units, for each k.
+
+    They are the bias of the unit plus rho times the sum of incoming[k], the messages (B, H) that
+    arrive at the unit. `held` are the indices of the clamped hidden units, whose messages are set
+    to 0 first.
+    """
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
         k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is processed twice
@@ -86,20 +96,24 @@ def _receive_rows(rho, held, rows, visible_bias, incoming, theta_v):
         theta_v[rows[k1]] = visible_bias[rows[k1]] + rho * sum1
 
 
-# The loops of max-product use few arrays, because the compiler checks each pair of arrays for
-# overlaps before it uses vectors, and gives up if there are more than eight checks.
+# The loops of max-product use few arrays. Before the compiler uses vector instructions, it checks
+# each pair of arrays for overlaps, and it uses none if there are more than eight checks.
 
 
 @jit(fastmath={"contract"})
 def _max_messages(w, theta_h, message, incoming, count):
-    """Fill incoming[:count] with messages from hidden units; theta_h is repeated in each row."""
+    """Write the messages from hidden units to incoming[:count].
+
+    All arrays are flattened matrices with a row per visible unit. Each row of `theta_h` contains
+    the same log-odds of the hidden units.
+    """
     for k in range(np.uintp(count)):
         incoming[k] = _max_message(w[k], theta_h[k] - message[k])
 
 
 @jit(fastmath={"contract"})
 def _replace_max(w, k, theta, damping, keep, incoming, message):
-    """Replace row k of the messages (B, H) from visible units, mixed with the old messages."""
+    """Replace row k of `message` (B, H) by damping * old message + keep * new message."""
     for j in range(np.uintp(message.shape[1])):
         new = _max_message(w[k, j], theta - incoming[k, j])
         message[k, j] = damping * message[k, j] + keep * new
@@ -107,7 +121,7 @@ def _replace_max(w, k, theta, damping, keep, incoming, message):
 
 @jit
 def _add_rows(message, total):
-    """Add the rows of messages (B, H) to total (H,), two rows at a time."""
+    """Add the rows of `message` (B, H) to `total` (H,), two rows at a time."""
     n_rows = message.shape[0]
     n = np.uintp(total.shape[0])
     for k in range(0, n_rows // 2 * 2, 2):
@@ -122,9 +136,10 @@ def _add_rows(message, total):
 
 @jit
 def _receive_max(w, visible_bias, theta_v, theta_rows, held, message, rows, incoming):
-    """Fill incoming (B, H) with the messages from hidden units to visible `rows`; set theta_v.
+    """Write the messages from hidden units to the visible units `rows` to `incoming` (B, H).
 
-    theta_rows (B, H) repeats the log-odds of the hidden units in each row.
+    Also set `theta_v` of these visible units. Each row of `theta_rows` (B, H) contains the same
+    log-odds of the hidden units.
     """
     count, size = message.size, incoming.size
     _max_messages(
@@ -136,7 +151,7 @@ def _receive_max(w, visible_bias, theta_v, theta_rows, held, message, rows, inco
 
 @jit
 def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
-    """Replace the messages from visible `rows` to hidden units, and add them to total (H,)."""
+    """Replace the messages that the visible units `rows` send, and add them to `total` (H,)."""
     for k in range(np.uintp(rows.shape[0])):
         _replace_max(w, k, theta_v[rows[k]], damping, keep, incoming, message)
     _add_rows(message, total)
@@ -144,14 +159,18 @@ def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
 
 @jit(fastmath={"contract"})
 def _hidden_cavities(theta_h, message, cavity, count):
-    """Fill cavity[:count] with theta_h - message; arrays are 1-D, with theta_h once per row."""
+    """Write theta_h - message to cavity[:count].
+
+    All arrays are flattened matrices with a row per visible unit. Each row of `theta_h` contains
+    the same log-odds of the hidden units.
+    """
     for k in range(np.uintp(count)):
         cavity[k] = theta_h[k] - message[k]
 
 
 @jit(fastmath={"contract"})
 def _visible_cavities(rows, theta_v, incoming):
-    """Replace `incoming` (B, H), the messages to visible `rows`, by theta_v - incoming."""
+    """Replace the messages `incoming` (B, H) to visible units `rows` by theta_v - incoming."""
     for k in range(np.uintp(rows.shape[0])):
         theta = theta_v[rows[k]]
         for j in range(np.uintp(incoming.shape[1])):
@@ -160,7 +179,7 @@ def _visible_cavities(rows, theta_v, incoming):
 
 @jit(fastmath={"contract"})
 def _replace(new, damping, keep, message, total):
-    """Replace messages (B, H) by the new messages with damping, and add them to total (H,)."""
+    """Set `message` (B, H) to damping * message + keep * new, and add its rows to `total` (H,)."""
     for k in range(np.uintp(message.shape[0])):
         for j in range(np.uintp(total.shape[0])):
             value = damping * message[k, j] + keep * new[k, j]
@@ -170,9 +189,10 @@ def _replace(new, damping, keep, message, total):
 
 @jit
 def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows, incoming):
-    """Fill incoming (B, H) with the messages from hidden units to visible `rows`; set theta_v.
+    """Write the messages from hidden units to the visible units `rows` to `incoming` (B, H).
 
-    theta_rows (B, H) repeats the log-odds of the hidden units in each row.
+    Also set `theta_v` of these visible units. Each row of `theta_rows` (B, H) contains the same
+    log-odds of the hidden units.
     """
     count, size = message.size, incoming.size
     flat = incoming.reshape(size)
@@ -183,7 +203,10 @@ def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows,
 
 @jit
 def _send_sum(w, theta_v, message, rows, damping, keep, incoming, total):
-    """Replace the messages of visible `rows`, add them to total (H,), and overwrite `incoming`."""
+    """Replace the messages that the visible units `rows` send, and add them to `total` (H,).
+
+    `incoming` (B, H) is overwritten.
+    """
     _visible_cavities(rows, theta_v, incoming)
     log_messages(w.reshape(w.size), incoming.reshape(incoming.size), w.size)
     _replace(incoming, damping, keep, message, total)
@@ -191,7 +214,11 @@ def _send_sum(w, theta_v, message, rows, damping, keep, incoming, total):
 
 @jit
 def _send_choices(w, theta_v, message, rows, damping, keep, new, total):
-    """Send the messages of mixed-product: each visible unit of `rows` sends its preferred state."""
+    """Replace the messages that the visible units `rows` send in mixed-product.
+
+    A visible unit sends the messages of its preferred state: its couplings if it prefers to be on,
+    else 0. `new` (B, H) is overwritten, and the messages are added to `total` (H,).
+    """
     for k in range(np.uintp(rows.shape[0])):
         if theta_v[rows[k]] > 0:
             copy_into(w[k], new[k])
@@ -204,10 +231,10 @@ def _send_choices(w, theta_v, message, rows, damping, keep, new, total):
 def _sweep(
     kind, w, rho, visible_bias, theta_v, theta_rows, held, message, rows, damping, incoming, total
 ):  # fmt: skip
-    """Update all messages to and from the visible units `rows`; add them up in total (H,).
+    """Update all messages to and from the visible units `rows`.
 
-    theta_rows (B, H) holds the log-odds of the hidden units for each row of a block; incoming
-    (B, H) is scratch space.
+    The sums of the messages to hidden units are added to `total` (H,). Each row of `theta_rows`
+    (B, H) contains the same log-odds of the hidden units. `incoming` (B, H) is scratch space.
     """
     keep = w.dtype.type(1) - damping
     size = incoming.shape[0]
@@ -227,10 +254,11 @@ def _sweep(
 
 @jit
 def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, field, state):
-    """Set state (V,) to the states that visible units prefer, 0 if held; return its score.
+    """Write the state that each visible unit prefers to `state` (V,), and return the score.
 
-    The score is the score of the best joint state with these visible units for MAX, and -F(v) for
-    MIXED. If the state did not change, the score is -inf.
+    A clamped visible unit gets the state 0. For MAX, the score is the score of the best joint state
+    with these visible states. For MIXED, the score is -F(v). If `state` did not change, the
+    returned score is -inf.
     """
     n_visible = state.shape[0]
     changed = False
@@ -257,7 +285,11 @@ def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, fiel
 def _tree_reweighted_log_partition(
     w, rho, visible_bias, hidden_bias, free, theta_v, theta_h, rows, message
 ):
-    """Return b.q + c.q + sum rho w p11 + sum H_i + rho sum (H_ij - H_i - H_j), w = W / rho."""
+    """Return the tree-reweighted log Z of the free units, with w = W / rho.
+
+    log Z is ``b.q + c.q + sum rho w p11 + sum H_i + rho sum (H_ij - H_i - H_j)``, where b and c are
+    the biases, q is P(on) of a unit, p11 is P(both on) of an edge, and H are entropies.
+    """
     log_z = 0.0
     one = 1.0
     n_visible = theta_v.shape[0]
@@ -287,7 +319,11 @@ def _tree_reweighted_log_partition(
 
 @jit
 def _start_messages(kind, w, start, n, theta_v, theta_h, rows, message):
-    """Set the first messages (B, H): start[n], the messages of an earlier run, or from beliefs."""
+    """Set the initial messages (B, H) of model n.
+
+    The messages are copied from `start[n]`, which contains the messages of an earlier run. If
+    `start` is empty, the messages are computed from the beliefs.
+    """
     zero = w.dtype.type(0)
     for k in range(rows.shape[0]):
         i = rows[k]
@@ -305,7 +341,7 @@ def _start_messages(kind, w, start, n, theta_v, theta_h, rows, message):
 
 @jit
 def _any_moved(theta, last, slack, rounding):
-    """Return True if any log-odds in theta (K,) differs from its last value."""
+    """Return True if an entry of `theta` (K,) differs from `last` by more than the tolerance."""
     moved = False
     for k in range(theta.shape[0]):
         moved |= log_odds_moved(theta[k], last[k], slack, rounding)
@@ -314,7 +350,10 @@ def _any_moved(theta, last, slack, rounding):
 
 @jit
 def _log_partition(message, theta_v, theta_h, free_h, rows, total, work):
-    """Return Bethe's log Z from the messages and beliefs; total (H,) holds sums of the messages."""
+    """Return Bethe's log Z from the messages and beliefs.
+
+    `total` (H,) contains the sum of the messages to each hidden unit. `work` (H,) is scratch space.
+    """
     n_hidden = theta_h.shape[0]
     log_z = 0.0
     for j in range(n_hidden):
@@ -332,9 +371,10 @@ def _log_partition(message, theta_v, theta_h, free_h, rows, total, work):
 
 @jit
 def _number_units(free_v, free_h, theta_v, theta_h, rows, columns):
-    """Fill `rows` with the numbers of free visible units, and `columns` with held hidden units.
+    """Write the indices of free visible units to `rows`, and of clamped hidden units to `columns`.
 
-    Return the number of free visible units and of held hidden units.
+    Also set the log-odds of clamped units to 0. Return the number of free visible units and the
+    number of clamped hidden units.
     """
     n_active = 0
     for i in range(free_v.shape[0]):
@@ -397,7 +437,7 @@ def pass_logs(kind, model, batch, options, answers):
         else:
             for k in range(n_active):
                 fill(message[k], 0)
-        if options.cold:  # hidden units that are off send messages of 0
+        if options.cold:  # treat hidden units as off, so that they send messages of 0
             fill(theta_h, -np.inf)
         fill(t, 0)
         fill(ti, 0)

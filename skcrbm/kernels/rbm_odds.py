@@ -1,19 +1,19 @@
 """Message passing on restricted Boltzmann machines in the odds domain.
 
 The notation follows Ping & Ihler (2017), Algorithm 1: theta are the log-odds of beliefs,
-t = sigma(theta) and u = 1 - t; E = exp(W); R is the message visible -> hidden as odds. The
-message hidden -> visible, ``D = num / den`` with ``num = E t_j + u_j R`` and
-``den = t_j + u_j R``, is computed when it is needed.
+t = sigma(theta) and u = 1 - t; E = exp(W); R is the message from a visible to a hidden unit, as
+odds. The message from hidden unit j to a visible unit is ``D = num / den``, with
+``num = E t_j + u_j R`` and ``den = t_j + u_j R``. D is computed when it is needed.
 
-The kernel keeps one matrix R and divides once per edge and iteration. This form works while
-products of a few messages stay inside the range of the dtype; `rbm_log` has the log form of the
-same algorithms.
+The kernel stores one matrix R, and divides once per edge and iteration. Products of a few messages
+must stay inside the range of the dtype. For models beyond this range, `rbm_log` has the same
+algorithms with messages as log-odds.
 
 In mixed-product a visible unit sends R = E if it prefers to be on, else 1. This module supports a
-damping of 0, or of 1/2, which is a square root; `rbm_log` supports all values.
+damping of 0, or of 1/2, which is a square root of odds; `rbm_log` supports all values.
 
-Held units send no message. A held visible unit is not among the active rows, and its messages stay
-1. A held hidden unit has odds 0, so t = 0 and u = 1, which makes its messages D = 1.
+Clamped units send no message. A clamped visible unit is not among the active rows, and its messages
+stay 1. A clamped hidden unit has odds 0, so t = 0 and u = 1, which makes its messages D = 1.
 """
 
 import math
@@ -53,11 +53,11 @@ class _Beliefs(NamedTuple):
     ti: np.ndarray  # (V,) P(visible unit on); ui: P(visible unit off)
     ui: np.ndarray
     bias_odds: np.ndarray  # (V,) exponentials of the visible biases
-    hidden_odds: np.ndarray  # (H,) exponentials of the hidden biases; 0 if held
+    hidden_odds: np.ndarray  # (H,) exponentials of the hidden biases; 0 if clamped
     ratio: np.ndarray  # (V,) product of the messages into a visible unit
     last_ratio: np.ndarray  # `ratio` before the last iteration
-    # Products of messages into hidden units. Before `column` (dtype of the model) could overflow,
-    # it is multiplied into `product` (float64), whose log in turn is added to `total`.
+    # (H,) products of messages into hidden units. Before `column` (dtype of the model) overflows,
+    # `product` (float64) is multiplied by it. Before `product` does, its log is added to `total`.
     column: np.ndarray
     product: np.ndarray
     last_product: np.ndarray  # `product` before the last iteration
@@ -69,7 +69,7 @@ class _Beliefs(NamedTuple):
 
 @jit(fastmath={"contract", "reassoc"})
 def _products(odds, message, t, u, first, last):
-    """Return prod(num) and prod(den) over the piece first:last of a row; see the module."""
+    """Return prod(num) and prod(den) over hidden units first:last, of messages D = num / den."""
     num = odds.dtype.type(1)
     den = odds.dtype.type(1)
     for j in range(np.uintp(first), np.uintp(last)):
@@ -81,7 +81,7 @@ def _products(odds, message, t, u, first, last):
 
 @jit
 def _log_products(odds, message, t, u, piece):
-    """Return log prod(num) and log prod(den) over a row of any length."""
+    """Return log prod(num) and log prod(den); products of `piece` factors must fit the dtype."""
     log_num = 0.0
     log_den = 0.0
     for first in range(0, odds.shape[0], piece):
@@ -91,16 +91,16 @@ def _log_products(odds, message, t, u, piece):
     return log_num, log_den
 
 
-# The next functions process two rows of a block at a time, which saves fixed costs per row and
-# loads of t, u and column. Indices are unsigned: signed indices are tested for a negative sign at
-# each access, which prevents vectorisation.
+# The next functions process two rows of a block at a time, so that `t`, `u` and `column` are loaded
+# half as often. Indices are unsigned, because signed indices are tested for a negative sign at each
+# access, which prevents vectorisation.
 
 
 @jit
 def _set_belief(i, num, den, bias_odds, ratio, ti, ui):
     """Set the belief of visible unit i from r = num / den; return the change of ti[i].
 
-    With e = exp(bias), ti = e r / (e r + 1): no logarithm or exponential is needed.
+    r is the product of the messages to the unit. The belief is e r / (e r + 1), with e = exp(bias).
     """
     ratio[i] = num / den
     num *= bias_odds[i]
@@ -113,7 +113,7 @@ def _set_belief(i, num, den, bias_odds, ratio, ti, ui):
 
 @jit(fastmath={"contract", "reassoc"})
 def _block_beliefs(odds, message, t, u, rows, piece, bias_odds, ratio, ti, ui):
-    """Set the beliefs of the visible units `rows`; return the largest change of ti."""
+    """Set the beliefs of the visible units `rows`; return the largest change of P(on)."""
     one = t.dtype.type(1)
     change = t.dtype.type(0)
     n = np.uintp(t.shape[0])
@@ -148,7 +148,7 @@ def _block_beliefs(odds, message, t, u, rows, piece, bias_odds, ratio, ti, ui):
 
 @jit(fastmath={"contract"})
 def _message(e, message, t, u, on, off):
-    """Return the new message visible -> hidden, from the old message and the beliefs of both."""
+    """Return the new message of an edge; `t` and `u` are P(on) and P(off) of its hidden unit."""
     um = u * message
     num = off * (e * t + um)
     den = on * (t + um)
@@ -157,9 +157,9 @@ def _message(e, message, t, u, on, off):
 
 @jit(fastmath={"contract"})
 def _block_messages(odds, message, t, u, rows, ti, ui, halved, column, floor):
-    """Replace the messages visible -> hidden of `rows`, and multiply column (H,) by them.
+    """Replace the messages that the visible units `rows` send, and multiply `column` (H,) by them.
 
-    With `halved`, each message becomes the geometric mean of its old and new value.
+    If `halved`, each message becomes the geometric mean of its old and new value.
     """
     zero = t.dtype.type(0)
     n = np.uintp(t.shape[0])
@@ -237,7 +237,7 @@ def _flush_logs(product, total):
 
 @jit
 def _beliefs_from_products(product, bias_odds, t, u):
-    """Set t, u (H,) from exp(theta) = product * bias_odds; return the largest change of t."""
+    """Set `t` and `u` (H,) from the odds product * bias_odds; return the largest change of `t`."""
     change = t.dtype.type(0)
     for j in range(t.shape[0]):
         on = product[j] * bias_odds[j]
@@ -251,7 +251,7 @@ def _beliefs_from_products(product, bias_odds, t, u):
 
 @jit
 def _read_messages(source, odds, message):
-    """Copy messages of an earlier run to `message` (H,), clipped to the range from 1 to E."""
+    """Copy messages of an earlier run to `message` (H,), clipped to the range from 1 to `odds`."""
     one = odds.dtype.type(1)
     for j in range(np.uintp(message.shape[0])):
         e, r = odds[j], source[j]
@@ -263,7 +263,7 @@ def _read_messages(source, odds, message):
 
 @jit
 def _start_messages(kind, odds, start, n, t, u, ti, ui, free, message):
-    """Set the initial messages (V, H): start[n] of an earlier run, or messages from beliefs."""
+    """Set the initial messages (V, H) to `start[n]` or, if `start` is empty, from the beliefs."""
     for i in range(message.shape[0]):
         if not free[i]:
             fill(message[i], 1)
@@ -294,7 +294,7 @@ def _odds_of(bias, limit):
 
 @jit
 def _visited_state(visible_bias, ti, ui, rows, state):
-    """Write the states that visible units prefer to `state` (V,); return the score v'b of v."""
+    """Write the states that visible units prefer to `state` (V,); return the sum of the biases."""
     score = 0.0
     fill(state, 0)
     for k in range(rows.shape[0]):
@@ -325,7 +325,7 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 
 @jit(allocates=False, inline=True)
 def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, cold):
-    """Prepare the beliefs and the active rows of a model.
+    """Prepare the beliefs and the active rows (free visible units) of a model.
 
     The first active rows are those whose products fit a float64; the others are computed in logs.
     Return the number of rows that fit, the number of active rows, and True if hidden units need
@@ -377,10 +377,10 @@ def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v,
 
 @jit(allocates=False, inline=True)
 def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias, theta_v, slack):
-    """Update all visible units and their messages; multiply the messages into each hidden unit.
+    """Update all visible units and their messages; multiply the messages to each hidden unit.
 
     Return the largest change of a belief, True if the log-odds of a row computed in logs moved,
-    and True if logs of products of messages were added to `total`.
+    and True if logs of products of messages were added to `work.total`.
     """
     odds, piece, step, limit, floor = model.odds, model.piece, model.step, model.limit, model.floor
     message, t, u, ti, ui = work.message, work.t, work.u, work.ti, work.ui
@@ -412,7 +412,7 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
             last += 1
         block = rows[first:last]
         if first_time:
-            pass  # the visible units have received no message yet
+            pass  # keep the beliefs: the visible units have received no message yet
         elif first < n_easy:
             found = _block_beliefs(
                 odds, message, t, u, block, piece, work.bias_odds, work.ratio, ti, ui
@@ -441,9 +441,9 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
 def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h, answers):
     """Compute the log partition function and the statistics of a model.
 
-    If D is recomputed from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num, and the
-    Bethe term of an edge is log(den / R). So only the messages R are needed. For a held hidden
-    unit den = R, so its term is 0.
+    With D = num / den from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num, and the
+    Bethe term of an edge is log(den / R). So only the messages R are needed. For a clamped hidden
+    unit, den = R, so its term is 0.
     """
     odds, piece = model.odds, model.piece
     message, t, u, ti = work.message, work.t, work.u, work.ti
@@ -491,7 +491,7 @@ def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, ans
     free_h = batch.free[n, n_visible:]
     rows = work.rows[:n_active]
     reached = _visited_state(batch.visible_bias[n], work.ti, work.ui, rows, visited)
-    if halved:  # with damping, hidden beliefs are not conditional on the state: do not use them
+    if halved:  # with damping, `product` is not conditional on the state, so compute the fields
         reached += _hidden_score(model.weights, batch.hidden_bias[n], free_h, visited, work.field)
     else:
         for j in range(theta_h.shape[0]):
@@ -585,7 +585,7 @@ def pass_odds(kind, model, batch, options, answers):
     model : OddsCouplings
     batch : RBMRows, with messages as odds
     options : RBMOptions, with a damping of 0 or 1/2
-    answers : RBMAnswers, messages as odds; with MIXED, `score` is -F(v) of the best state visited
+    answers : RBMAnswers, with messages as odds; for MIXED, `score` is -F(v) of the best state found
     """
     n_visible, n_hidden = model.odds.shape
     dtype = model.odds.dtype

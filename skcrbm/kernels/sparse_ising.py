@@ -128,7 +128,10 @@ def _form_beliefs(edges, on, message, belief, n_lanes):
 
 @jit
 def _score_lanes(edges, coupling, field, on, off, score, n_lanes):
-    """Set `score` (lanes,) to the score of the state that the beliefs of each lane prefer."""
+    """Set score[l], for the model of each lane l, to the score of its most probable values.
+
+    The most probable value of a variable is the value that its belief prefers.
+    """
     for l in range(n_lanes):
         score[l] = 0.0
     for v in range(np.uintp(on.shape[0])):

@@ -2,8 +2,7 @@
 
 Variables of the same colour are independent given all other variables. `ColourLanes`
 (`energies/_sparse_graph.py`) puts them into blocks, one after the other. The place of a variable
-is its position in this order, `ColourLanes.order`; signs, fields and held values are sorted by
-place.
+is its position in `ColourLanes.order`. Signs, fields and clamped values are sorted by place.
 """
 
 import math
@@ -79,7 +78,7 @@ def _whole_log_odds(half, total, n_lanes):
 
 @jit
 def _hold_block(held, first, total, n_lanes):
-    """Set the log-odds of held variables to inf or -inf, for held values +1 and -1."""
+    """Set the log-odds of clamped variables to inf or -inf, if `held` is +1 or -1."""
     for l in range(n_lanes):
         value = held[first + l]
         if value != 0:
@@ -114,7 +113,8 @@ def _set_block(value, signs, first, n_lanes):
 def sweep_colours(lanes, coupling, field, n_chains, held, seeds, state, log_odds):
     """Make T sweeps of R chains of sparse Ising models, one chain after the other.
 
-    Each sweep draws the same states as `sweep_ising`, with variables in place of chains as lanes.
+    Each sweep draws the same states as `sweep_ising`. There the SIMD lanes are chains; here they
+    are the variables of one chain.
 
     Parameters
     ----------
@@ -122,11 +122,11 @@ def sweep_colours(lanes, coupling, field, n_chains, held, seeds, state, log_odds
     coupling : (n_entries,) float64
     field : (N, L) float64, fields sorted by place
     n_chains : int, chains of each model: R = N n_chains
-    held : (N, L) int8 sorted by place, +1 or -1 if a variable is held, else 0; (0, L) if no
-        variable is held
-    seeds : (T, n_chains) or (T, R) uint64, for all models or for each chain
+    held : (N, L) int8 sorted by place, +1 or -1 if a variable is clamped, else 0; (0, L) if no
+        variable is clamped
+    seeds : (T, n_chains) or (T, R) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) bool, changed
-    log_odds : (R, L) float64 output, log-odds that each variable was last drawn from
+    log_odds : (R, L) float64 output, log-odds from which each variable was drawn last
     """
     order, n_most = lanes.order, _largest_block(lanes.first)
     none_held = np.zeros(0, np.int8)
@@ -177,7 +177,7 @@ def _improve(half, signs, first, value, n_lanes):
 
 @jit
 def _keep_held(held, signs, first, value, n_lanes):
-    """Set `value` back to the present value (0 or 1), from `signs`, for held variables."""
+    """Set `value` of clamped variables back to their present value (0 or 1), from `signs`."""
     for l in range(n_lanes):
         if held[first + l] != 0:
             value[l] = 1.0 if signs[first + l] > 0 else 0.0
@@ -225,7 +225,7 @@ def anneal_colours(lanes, coupling, field, held, beta, seeds, state, score, best
     lanes, coupling, field, held : see `sweep_colours`
     beta : (N, T) float64, inverse temperatures, which multiply fields and couplings
     seeds : (T,) uint64
-    state : (N, L) bool, changed; contains the values of held variables
+    state : (N, L) bool, changed; contains the values of clamped variables
     score : (N,) float64, scores of the states up to a constant, changed
     best_state, best_score : (N, L) bool, (N,) float64, changed
     """
@@ -267,8 +267,8 @@ def ascend_colours(lanes, coupling, field, held, n_sweeps, state, converged):
     Parameters
     ----------
     n_sweeps : int, largest number of sweeps
-    state : (N, L) bool, changed; contains the values of held variables
-    converged : (N,) bool output, whether the last sweep changed no variable
+    state : (N, L) bool, changed; contains the values of clamped variables
+    converged : (N,) bool output, True if the last sweep changed no variable
     lanes, coupling, field, held : see `sweep_colours`
     """
     order, n_most = lanes.order, _largest_block(lanes.first)
@@ -299,7 +299,7 @@ def ascend_colours(lanes, coupling, field, held, n_sweeps, state, converged):
 
 @jit
 def add_probabilities(log_odds, on, off, squares):
-    """Add P(on), P(off) and P(on)^2 of log-odds (K,) to float64 arrays (K,)."""
+    """Add P(on), P(off) and P(on)^2 to `on`, `off` and `squares`; all arrays are (K,)."""
     odds = np.empty(_BLOCK)
     for first in range(np.uintp(0), np.uintp(len(log_odds)), np.uintp(_BLOCK)):
         n_lanes = np.uintp(min(np.uintp(_BLOCK), np.uintp(len(log_odds)) - first))

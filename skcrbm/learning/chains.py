@@ -1,4 +1,4 @@
-"""Train chains: batches of sequences, and the objectives likelihood and pseudo-likelihood."""
+"""Define batches of sequences, and the likelihood and pseudo-likelihood that train chains."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ChainPseudoLikelihood(StructuredObjective):
 
 
 def clamped(energies, path):
-    """Clamp the states of chains to `path` (T,), except where `path` is `MISSING`."""
+    """Clamp the states of chains to `path` (T,); positions with `MISSING` stay free."""
     scores = energies.scores.copy()
     held = np.flatnonzero(path != MISSING)
     values = scores[held, path[held]]
@@ -115,9 +115,10 @@ def clamped(energies, path):
 def add_path(
     start: np.ndarray, path: np.ndarray, factor: np.ndarray, states: np.ndarray, pairs: np.ndarray
 ) -> None:
-    """Add the states and pairs of the path of each chain, times its factor, in place.
+    """Add the counts of states and pairs in the paths of chains to `states` and `pairs`.
 
-    `path` (T,) holds the states of all chains, and `factor` (n,) a number for each chain.
+    `path` (T,) contains the states of all chains. The counts of each chain are multiplied by its
+    entry of `factor` (n,).
     """
     weight = np.repeat(factor, np.diff(start))
     states[np.arange(len(path)), path] += weight

@@ -34,8 +34,8 @@ from skcrbm.utils.warnings import warn_user
 # fewer counters, so no two visits share random numbers.
 _DRAWS_PER_STEP = 2**20
 _CONSEQUENCE = "training continues without early stopping"
-# Standard deviation of the initial weights, which are random to break the symmetry between hidden
-# units.
+# Standard deviation of the initial weights. The weights are random, because hidden units with equal
+# weights would stay equal.
 _SMALL = 0.01
 # The share of rows in which a label is on is clipped to [_LEAST_SHARE, 1 - _LEAST_SHARE], so that
 # the log-odds are finite for a label that is never or always on.
@@ -109,7 +109,7 @@ class Source(ABC):
 
     @property
     def n_indices(self) -> int:
-        """Number that exceeds each `Batch.index`: the length of an array with one entry per row."""
+        """Length of an array with one entry per row, so each entry of `Batch.index` is smaller."""
         return self.n_rows
 
     @abstractmethod
@@ -156,7 +156,7 @@ class ArraySource(Source):
 
     @property
     def n_indices(self) -> int:
-        """Number that exceeds each `Batch.index`."""
+        """Length of an array with one entry per row; see `Source`."""
         return self._n_indices
 
     @cached_property
@@ -239,7 +239,7 @@ class History:
 
 
 class _ScaledColumns:
-    """Converts parameters of a conditional RBM between rows x and rows z with scaled columns."""
+    """Convert parameters of a conditional RBM between rows x and rows z with scaled columns."""
 
     def __init__(self, columns):
         self.columns = columns
@@ -263,7 +263,7 @@ class _ScaledColumns:
 
 
 class RowSpace:
-    """Expresses the rows of Z (N, D) by coordinates in the space that the rows span.
+    """Express the rows of Z (N, D) by coordinates in the space that the rows span.
 
     With an L2 penalty the optimal coefficients are in this space. So a fit to the coordinates `X`
     (N, rank) gives the same model, but needs at most N instead of D parameters per unit. The
@@ -315,11 +315,12 @@ class RowSpace:
 
 
 class Design:
-    """Makes training rows from the X of the user, and converts models between both inputs.
+    """Make training rows from the X of the user, and convert models between both inputs.
 
-    `columns` scales the columns of X (None leaves them unchanged), `double` converts any X to
-    float64, and `rotate` replaces X by the coordinates of its `RowSpace` if there are more columns
-    than rows. The attribute `X` has the training rows: an array, a CSR matrix or `LazyRows`.
+    `columns` scales the columns of X; if `columns` is None, they are not scaled. If `double` is
+    True, X is converted to float64. If `rotate` is True and there are more columns than rows, X is
+    replaced by the coordinates of its `RowSpace`. The attribute `X` contains the training rows: an
+    array, a CSR matrix or `LazyRows`.
     """
 
     def __init__(

@@ -18,19 +18,23 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import log_softmax
 
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy, pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.learning.chain_model import Columns
 from skcrbm.learning.structured import Residuals, StructuredObjective
-from skcrbm.utils.graphs import GraphArrays
+from skcrbm.utils.graphs import GraphArrays, min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
 MISSING = -1  # class of a node whose label is not observed
 # Number of entries of tables and scores in a part of a batch, about a megabyte. A larger graph is a
 # part of its own.
 _PART_ENTRIES = 2**17
+# A graph with cycles counts as narrow if elimination makes no table of more than _NARROW entries. A
+# part of a batch with more than _MOST_NODES nodes and a cycle counts as wide without a check.
+_NARROW, _MOST_NODES = 2**16, 5000
 
 
 class GraphParams(NamedTuple):
@@ -159,6 +163,22 @@ class GraphModel(NamedTuple):
         total.pair_intercept[...] += pairs.sum(axis=0)
         if batch.arrays.Z.shape[1]:
             total.pair_coef[...] += np.tensordot(batch.arrays.Z.T, pairs, 1)
+
+
+def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
+    """Return "forest", "narrow" or "wide", the kind of the graphs of a part of a batch.
+
+    Graphs without cycles are a forest. For other graphs, see `_NARROW` and `_MOST_NODES`.
+    """
+    edges, n = piece.arrays.edges, len(piece.path)
+    joined = csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
+    if len(edges) + connected_components(joined, directed=False)[0] == n:
+        return "forest"
+    if n > _MOST_NODES:
+        return "wide"
+    found = min_fill(edges.tolist(), range(n), np.full(n, n_states).tolist())
+    narrow = found.complete and float(n_states) ** (found.width + 1) <= _NARROW
+    return "narrow" if narrow else "wide"
 
 
 def evidence_of(path: np.ndarray) -> np.ndarray:

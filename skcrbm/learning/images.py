@@ -1,7 +1,7 @@
-"""Train models of images: batches of images of any sizes, and the objective.
+"""Define batches of images of any sizes, and the objective, for training models of images.
 
 The loss is the negative log-belief of the observed classes after a fixed number of iterations of
-mean-field inference. Its gradient is exact; the pixels of an image need no complete labels.
+mean-field inference. The gradient of this loss is exact. Pixels may have missing labels.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.parallel import ordered_map
 
 MISSING = -1  # class of a pixel whose label is not observed
-# Number of places that the images of a part of a batch take in a `Sheet`, without its margins. It
-# bounds the memory of inference. A larger image is a part of its own.
+# Number of places that the images of a part of a batch take in a `Sheet`, without its margins. This
+# number bounds the memory of inference. A larger image is a part of its own.
 _PART_PLACES = 2**15
-# Standard deviation of the initial weights of hidden variables, which are random to break the
-# symmetry between them.
+# Standard deviation of the initial weights of hidden variables. These weights are random, because
+# hidden variables with equal weights would stay equal.
 _SMALL = 0.1
 
 
@@ -34,7 +34,7 @@ class ImageBatch:
     """Batch of n images, with all pixels stored one after the other."""
 
     arrays: ImageArrays
-    path: np.ndarray  # (T,) class of each pixel, 0 to K - 1, or `MISSING` if not observed
+    path: np.ndarray  # (T,) index of the class of each pixel, or `MISSING` if it is not observed
     image_weight: np.ndarray  # (n,) weights of the images
     pixels: Any = None  # (T,) indices of the pixels in the batch from which `take` took them
     _parts: dict = field(default_factory=dict, repr=False)  # cache of the methods below
@@ -68,7 +68,7 @@ class ImageBatch:
         return ImageBatch(arrays, self.path[pixels], self.image_weight[numbers], pixels)
 
     def parts(self) -> list[ImageBatch]:
-        """Split the batch into parts of images of similar width, to bound the memory.
+        """Split the batch into parts, to bound the memory; a part has images of similar width.
 
         All images of a part take as many columns as its widest image, so that tall and wide images
         are in different parts. The parts do not depend on the number of threads.
@@ -86,7 +86,10 @@ class ImageBatch:
         return self._parts["parts"]
 
     def observed(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weight (T,) of each pixel in the loss, and the indices of labelled pixels."""
+        """Return the weight (T,) of each pixel in the loss, and the indices of observed pixels.
+
+        Pixels that are not observed have the weight 0.
+        """
         if "observed" not in self._parts:
             labelled = self.path != MISSING
             weight = np.repeat(self.image_weight, np.diff(self.start)) * labelled
@@ -94,7 +97,7 @@ class ImageBatch:
         return self._parts["observed"]
 
     def prepared(self, margin: int) -> tuple[Sheet, np.ndarray]:
-        """Return the layout of the images of a part, and the planes of their channels."""
+        """Return the layout of the images in planes with a `margin`, and the planes of channels."""
         if margin not in self._parts:
             sheet = Sheet.of(self.arrays.shapes, margin)
             self._parts[margin] = sheet, sheet.planes(self.arrays.values)
@@ -102,7 +105,7 @@ class ImageBatch:
 
 
 def image_params(structure: ImageStructure, rng: np.random.RandomState):
-    """Return the first parameters: random for hidden variables, and 0 for the other variables."""
+    """Return the initial parameters: random for hidden variables, and 0 for all others."""
     params = structure.zeros()
     if structure.n_hidden:
         params.coef[structure.n_visible :] = rng.normal(
@@ -113,7 +116,10 @@ def image_params(structure: ImageStructure, rng: np.random.RandomState):
 
 
 def image_fields(model: ImageModel, part: ImageBatch) -> np.ndarray:
-    """Return the fields (P, T) of the pixels of a part of a batch, without their neighbours."""
+    """Return the fields (P, T) of the pixels of a part of a batch.
+
+    The fields depend on the windows of X, and not on the classes of neighbours.
+    """
     sheet, planes = part.prepared(model.structure.margin)
     return Network(model._replace(n_iter=0), sheet).run(planes).log_odds[:, sheet.place]
 
@@ -121,7 +127,7 @@ def image_fields(model: ImageModel, part: ImageBatch) -> np.ndarray:
 def log_beliefs(model: ImageModel, part: ImageBatch, known: np.ndarray | None = None):
     """Return the log-beliefs (K, T) of the classes of the pixels of a part of a batch.
 
-    `known` (T,) holds the known class of each pixel, or `MISSING`.
+    `known` (T,) contains the known class of each pixel, or `MISSING`.
     """
     sheet, planes = part.prepared(model.structure.margin)
     log_p = _normalised(Network(model, sheet).run(planes, known), model, sheet)
@@ -133,7 +139,7 @@ def log_beliefs(model: ImageModel, part: ImageBatch, known: np.ndarray | None = 
 
 
 def _normalised(trace, model, sheet):
-    """Return the log-beliefs (K, T) of the classes in the last iteration."""
+    """Return the log-beliefs (K, T) of the classes after the last iteration."""
     log_odds = trace.log_odds[: model.structure.n_visible, sheet.place]
     top = np.maximum(log_odds.max(axis=0), 0.0)
     log_p = np.empty((len(log_odds) + 1, len(top)))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from scipy.sparse.csgraph import minimum_spanning_tree
-from scipy.special import log_softmax, xlogy
+from scipy.special import xlogy
 
 from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.inference import InferenceMethod, infer
@@ -30,11 +30,12 @@ from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.parallel import linear_fields, row_chunks
 
 MISSING = -1  # code of an output that is not observed
-# Number of log-weights in a part of a batch, some megabytes.
+# Largest number of log-weights in a part of a batch (4 MB). Batches with more are split.
 _PART_ENTRIES = 2**19
-# Number added to the variance of each class, because a class may occur in all rows or in no row.
+# Number added to the variance of each class, because the variance of a class is 0 if the class
+# occurs in all rows or in no row.
 _LEAST = 1e-3
-# Strength of the weak pull of intercepts, in units of the loss of a row.
+# Factor of the weak L2 penalty on intercepts, as a share of the loss of a single row.
 _WEAK = 0.1
 
 
@@ -99,7 +100,7 @@ class OutputBatch:
 
 
 class OutputModel(NamedTuple):
-    """Parameters of a model of outputs, and the graph that they belong to."""
+    """Parameters of a model of outputs, and the graph to which the parameters belong."""
 
     params: OutputParams
     graph: OutputGraph
@@ -119,7 +120,10 @@ class OutputModel(NamedTuple):
         return self.graph.energy(self.scores(X), self.params.pairs)
 
     def add_gradient(self, batch: OutputBatch, states, pairs, total: OutputParams) -> None:
-        """Convert the gradient for the log-weights (N, C) and (P,), and add it to `total`."""
+        """Convert a gradient for log-weights to a gradient for parameters; add it to `total`.
+
+        `states` (N, C) is the gradient for the states, `pairs` (P,) for the entries of the tables.
+        """
         own = states[:, self.graph.scored]
         total.coef[...] += (batch.X.T @ own).T if issparse(batch.X) else own.T @ batch.X
         total.intercept[...] += own.sum(axis=0)
@@ -127,11 +131,11 @@ class OutputModel(NamedTuple):
 
 
 class CentredOutputs:
-    """Linear conversion between parameters and a vector in which L-BFGS needs few iterations.
+    """Linear conversion between parameters and a vector with which L-BFGS needs few iterations.
 
     As in `CenteredCoordinates`, the means of the columns of X and of the states are subtracted,
-    which changes the intercepts. Each entry is a parameter times the square root of its curvature,
-    which is estimated from the frequencies of the classes.
+    which changes the intercepts. Each entry of the vector is a parameter times the square root of
+    the curvature of the loss. The curvature is estimated from the frequencies of the classes.
     """
 
     def __init__(self, model: OutputModel, batch: OutputBatch, penalty: L2):
@@ -159,7 +163,8 @@ class CentredOutputs:
             ),
             shape=(graph.n_states, graph.n_entries),
         )
-        # Shift (U, P) of the scores if each table is multiplied with states minus their means.
+        # `shift` (U, P) times the tables is the change of the intercepts if the tables multiply
+        # states minus their means, instead of states.
         two = graph.n_classes[graph.output[graph.scored]] == 2
         base = shift[np.maximum(graph.scored - 1, 0)].multiply(two[:, None])
         self.shift = csr_matrix(shift[graph.scored] - base)
@@ -235,7 +240,10 @@ class OutputLikelihood(_OutputObjective):
         return Residuals(float(weight @ loss), states * weight[:, None], pairs, converged)
 
     def _expected(self, graph, energy, weight, clamp):
-        """Return log Z (N,), the chances (N, C) of states and (P,) of pairs, and convergence."""
+        """Return log Z (N,), the probabilities of states (N, C) and of pairs (P,), and convergence.
+
+        The probabilities of pairs are summed over the rows with `weight` (N,).
+        """
         found = infer(
             energy,
             self.inference,
@@ -252,7 +260,8 @@ class OutputLikelihood(_OutputObjective):
 class OutputPseudoLikelihood(_OutputObjective):
     """Negative sum of the log-probabilities of each output given x and the neighbouring outputs.
 
-    Without edges it is the likelihood of independent outputs. Then outputs may be missing.
+    Without edges this is the likelihood of independent outputs, and outputs may be missing. With
+    edges, all outputs must be observed.
     """
 
     needs_complete = True
@@ -289,34 +298,45 @@ def _pair_counts(graph, one_hot, weighted):
 
 def _log_chances(graph, scores):
     """Return the log-probabilities (N, C) of the classes of independent outputs."""
-    n_outputs = len(graph.n_classes)
+    if graph.binary:
+        gap = scores[:, 1::2] - scores[:, ::2]
+        rest = np.log1p(np.exp(-np.abs(gap)))
+        logs = np.empty_like(scores)
+        logs[:, 1::2] = np.minimum(gap, 0.0) - rest
+        logs[:, ::2] = np.minimum(-gap, 0.0) - rest
+        return logs
+    # The classes are the first axis, because NumPy reduces a short last axis slowly.
     most = int(graph.n_classes.max(initial=1))
-    wide = np.full((len(scores), n_outputs * most), -np.inf)
-    wide[:, graph.padded] = scores
-    logs = log_softmax(wide.reshape(-1, n_outputs, most), axis=2)
-    return logs.reshape(len(scores), -1)[:, graph.padded]
+    wide = np.full((most, len(scores), len(graph.n_classes)), -np.inf)
+    place = np.arange(graph.n_states) - graph.first[:-1][graph.output]
+    wide[place, :, graph.output] = scores.T
+    top = wide.max(axis=0)
+    rest = np.log(np.exp(wide - top).sum(axis=0))
+    return scores - top[:, graph.output] - rest[:, graph.output]
 
 
 class OutputPenalty(NamedTuple):
-    """Maker of L2 penalties with a weak pull of intercepts to the frequencies of the classes."""
+    """Make L2 penalties that pull intercepts weakly towards the frequencies of the classes."""
 
     pull: np.ndarray  # (U,) factors of the intercepts
     centre: np.ndarray  # (U,) intercepts with the smoothed frequencies of the classes
 
     def __call__(self, alpha: float, pairs: float, scale: float = 1.0) -> L2:
-        """Return the penalty with the factors `alpha` of coefficients and `pairs` of tables.
+        """Return the L2 penalty.
 
-        `scale` multiplies the pull of the intercepts.
+        Its factors are `alpha` for the coefficients, `pairs` for the entries of the tables, and
+        `scale` times `self.pull` for the intercepts.
         """
         factors = OutputParams(alpha, scale * self.pull, pairs)
         return L2(factors, OutputParams(None, self.centre, None))
 
 
 def make_penalty(model: OutputModel, batch: OutputBatch, every_intercept: bool) -> OutputPenalty:
-    """Return the penalties of a model from `first_model`.
+    """Return the `OutputPenalty` for a model from `first_model`.
 
-    If `every_intercept` is True, all intercepts are pulled weakly. Otherwise only intercepts of
-    classes that are observed in all rows or in no row, because these would become infinite.
+    If `every_intercept` is True, the penalty pulls all intercepts. Otherwise it pulls only the
+    intercepts of classes that are observed in all rows or in no row, because these intercepts would
+    become infinite.
     """
     graph = model.graph
     one_hot = batch.one_hot(graph)
@@ -347,22 +367,23 @@ def first_model(graph: OutputGraph, batch: OutputBatch) -> OutputModel:
 
 # ------------------------------------------------------------------- the penalty and the tree
 
-# The search multiplies or divides the penalty by _STEP, from the penalty _START times the total
-# variance of the columns. It takes at most _MOST_STEPS steps in a direction.
+# The search starts at the penalty _START times the total variance of the columns. A step multiplies
+# or divides the penalty by _STEP. There are at most _MOST_STEPS steps up, and as many down.
 _STEP, _START, _MOST_STEPS = np.sqrt(10.0), 1e-3, 12
-# A fit on a fold stops when ten iterations lower the objective by no more than this share.
+# A fit on a fold stops after _PATH_ITERATIONS iterations, or earlier, when ten iterations have
+# lowered the objective by at most _PATH_SHARE times its value.
 _PATH_SHARE, _PATH_ITERATIONS = 5e-4, 60
 
 
 class HeldOut(NamedTuple):
-    """Rows that were held out, with the probabilities of their states by independent outputs."""
+    """Held-out rows, with the probabilities of their states in a model of independent outputs."""
 
     rows: np.ndarray  # (M,) indices of the rows
     chances: np.ndarray  # (M, C)
 
 
 class IndependentSearch:
-    """Fits without edges on the training rows of folds, for a path of penalties.
+    """Search for the penalty of models without edges, by cross-validation.
 
     Parameters
     ----------
@@ -384,7 +405,7 @@ class IndependentSearch:
         self.penalty = make_penalty(first_model(self.graph, batch), batch, True)
 
     def best(self, variance: float) -> tuple[float, HeldOut]:
-        """Return alpha with the least loss of held-out rows, and its predictions for these rows."""
+        """Return alpha with the least loss of held-out rows, and the predictions for these rows."""
         start = _START * (variance if variance > 0 else 1.0)
         models = [first_model(self.graph, train) for train, _ in self.parts]
         tried = {0: self.fit(models, start)}
@@ -406,7 +427,10 @@ class IndependentSearch:
         return float(start * _STEP ** (at + shift)), self.held_out(tried[at][1])
 
     def fit(self, models: list, alpha: float) -> tuple[float, list]:
-        """Return the loss of all held-out rows with the penalty alpha, and the fitted models."""
+        """Fit a model on each fold with the penalty `alpha`, starting from `models`.
+
+        Return the loss of all held-out rows, and the fitted models.
+        """
         loss, fitted = 0.0, []
         for (train, held), model in zip(self.parts, models):
             scale = self.total / train.weight.sum()
@@ -436,9 +460,10 @@ def dependence(batch: OutputBatch, graph: OutputGraph, chances: np.ndarray) -> n
     """Return the information (L, L) that each pair of outputs shares beyond `chances`.
 
     `chances` (N, C) are probabilities of all states under independent outputs. The result is
-    ``sum O log(O / E)`` over the classes of a pair: O is the weighted number of rows with the two
-    classes, and E its expectation if the outputs were independent given x. If the chances are the
-    frequencies of the classes, this is the mutual information of the labels times their number.
+    ``sum O log(O / E)`` over the classes of a pair, where O is the weighted number of rows with the
+    two classes, and E is the expected number if the outputs were independent given x. If the
+    chances are the frequencies of the classes, the result is the mutual information of the two
+    outputs times the number of rows.
     """
     one_hot, observed = batch.one_hot(graph), (batch.codes != MISSING)[:, graph.output]
     weight = batch.weight[:, None]
@@ -465,9 +490,10 @@ def spanning_tree(shared: np.ndarray) -> np.ndarray:
 
 
 class OutputDesign:
-    """Scales the columns of X for training, and converts a model to the X of the user.
+    """Scale the columns of X for training, and convert a fitted model to the X of the user.
 
-    If there are more columns than rows, the training rows are coordinates in their `RowSpace`.
+    If there are more columns than rows, training uses the coordinates of the rows in a `RowSpace`
+    instead of the columns.
     """
 
     def __init__(self, X: Any, columns: Columns | None):

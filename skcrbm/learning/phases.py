@@ -90,8 +90,8 @@ def clamp_visible(visible, n_hidden):
 def moments_of_states(energy, visible, hidden="marginal", converged=None):
     """Return the `Moments` of visible states (N, V).
 
-    The hidden units have their means given the visible units (`hidden` "marginal"), or their most
-    probable values ("max").
+    If `hidden` is "marginal", the hidden units are set to their means given the visible units; if
+    it is "max", to their most probable values.
     """
     visible = visible.astype(energy.dtype, copy=False)
     means, log_weight = unchecked(energy.hidden_and_log_weight)(visible, hidden)

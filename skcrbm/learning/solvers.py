@@ -262,15 +262,16 @@ class FrankWolfe(Solver):
     """Block-coordinate Frank-Wolfe for max-margin learning of chains and graphs [1]_.
 
     A pass visits all examples in random order. A visit finds the labels of an example that violate
-    the margin most, and makes an exact line search in the dual problem towards them, from the
-    labels that violate the margin least (a pairwise step [2]_). So there is no step size.
+    the margin most. It then moves dual weight to these labels from the labels that violate the
+    margin least (a pairwise step [2]_). An exact line search determines how much weight is moved,
+    so there is no step size.
 
     Parameters
     ----------
     tol : float, default=0.01
         Training stops when the duality gap is at most `tol` times the objective. The gap is
-        computed in a pass over all examples with fixed weights, and is true if all searches are
-        exact.
+        computed in a pass over all examples with fixed parameters. It bounds the distance from the
+        optimum if all searches for labels are exact.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Train models of structures: shared parts of the training of chains and graphs.
+"""Share code between the training of chains, graphs and other structures.
 
 A row of training data is a whole sequence or graph. `fit` (`learning/fit.py`) uses the objectives
 like all other objectives: L-BFGS takes all rows at once, and stochastic solvers take mini-batches.
@@ -42,9 +42,10 @@ class Residuals(NamedTuple):
 
 
 class StructureSource(Source):
-    """Sequences or graphs that are visited in random order; a batch of all keeps their order.
+    """Source of mini-batches of sequences or graphs, in random order.
 
-    `batch` holds all of them, for example as a `SequenceBatch`.
+    `batch` contains all sequences or graphs, for example as a `SequenceBatch`. If a mini-batch is
+    to contain all, `batch` itself is used, in its own order.
     """
 
     def __init__(self, batch: Any):
@@ -72,9 +73,10 @@ class StructureSource(Source):
 
 
 class TrainedCoordinates:
-    """Converts the trained parameters of a model to one vector for L-BFGS, and back.
+    """Convert the trained parameters of a model to one vector for L-BFGS, and back.
 
-    `trained` has one entry per array of ``model.params``: False keeps the array at its first value.
+    `trained` has one entry per array of ``model.params``. If the entry is False, the array is not
+    trained and keeps its initial value.
     """
 
     def __init__(self, model: Any, trained: tuple[bool, ...]):

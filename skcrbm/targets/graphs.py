@@ -1,8 +1,9 @@
-"""Convert lists of graphs to one matrix of nodes and one list of edges; make graphs from images."""
+"""Convert a list of graphs to one matrix of nodes and one of edges, and images to graphs."""
 
 from __future__ import annotations
 
 from itertools import pairwise, product
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ class Graph(NamedTuple):
     nodes : array or sparse matrix (n_nodes, n_features), or list of dicts
         Features of each node.
     edges : array-like of int (n_edges, 2)
-        Indices of the two nodes of each edge. The order of the two matters only for
+        Indices of the two nodes of each edge. The order of the two nodes matters only for
         ``GraphCRF(directed=True)``.
     edge_features : array-like (n_edges, n_edge_features), default=None
         Features of each edge.
@@ -72,7 +73,7 @@ class GraphRows:
         return GraphArrays(rows, start, np.concatenate(edges), edge_start, np.concatenate(features))
 
     def _features_of(self, graph, i, n_edges):
-        """Return the features (n_edges, E) of the edges of graph number i."""
+        """Return the features (n_edges, E) of the edges of the graph with index i."""
         width = self.n_edge_features
         if graph.edge_features is None or n_edges == 0:
             if width and n_edges:
@@ -109,7 +110,7 @@ def _graphs(X):
 
 
 def _edges_of(graph, i, n_nodes):
-    """Return the edges (m, 2) of graph number i, int64, or raise a ValueError."""
+    """Return the edges (m, 2) of the graph with index i as int64, or raise a ValueError."""
     edges = np.asarray(graph.edges)
     if edges.size == 0:
         return np.empty((0, 2), np.int64)
@@ -133,7 +134,8 @@ def _edges_of(graph, i, n_nodes):
 
 # -------------------------------------------------------------------------------- images
 
-# Steps to half of the neighbours in an image or a volume, the edges of each node to later nodes.
+# Steps from a pixel to its later neighbours, in the order of the nodes, for each number of
+# neighbours. These are half of the neighbours, so that each pair of pixels gets one edge.
 _STEPS = {
     4: ((0, 1), (1, 0)),
     8: ((0, 1), (1, 0), (1, 1), (1, -1)),
@@ -162,15 +164,16 @@ def grid_graph(
         along the axes, and 26 adds all diagonals.
     contrast : bool, default=True
         If True, each edge has the feature ``exp(-d / m)``, where d is the squared difference of the
-        two pixels and m the mean of d over the image. It is near 0 at borders, so that a model can
-        learn that neighbours across a border need not agree.
+        two pixels and m is the mean of d over the image. The feature is near 0 at borders, so that
+        a model can learn that neighbours across a border need not agree.
     directions : bool, default=False
-        If True, each edge has one more feature per direction, which is 1 for the edge's direction:
-        to the right, down, and with 8 neighbours down to the right and down to the left. In a
-        volume the directions are the steps to later pixels, the smallest step first.
+        If True, each edge has a further feature for each direction, which is 1 for the direction of
+        the edge, else 0. The directions are right and down; with 8 neighbours also down to the
+        right, and down to the left. In a volume, the directions are the steps to later pixels, the
+        smallest step first.
     features : array-like (height, width, n_features), default=None
-        Features of the nodes; with a depth in front for a volume. None takes the values of the
-        pixels.
+        Features of the nodes, of the shape (depth, height, width, n_features) for a volume. None
+        takes the values of the pixels.
 
     Returns
     -------
@@ -191,9 +194,9 @@ def grid_graph(
     >>> graph.nodes.shape, graph.edges.shape, graph.edge_features.shape
     ((9, 1), (12, 2), (12, 1))
     """
-    if not isinstance(neighbours, int) or neighbours not in _STEPS:
+    if not isinstance(neighbours, Integral) or neighbours not in _STEPS:
         raise ValueError(f"neighbours must be 4 or 8, or 6 or 26 for a volume, got {neighbours!r}")
-    steps = _STEPS[neighbours]
+    steps = _STEPS[int(neighbours)]
     n_axes = len(steps[0])
     axes = ("depth, height, width", "height, width")[n_axes == 2]
     pixels = _checked_pixels(image, n_axes, axes)
@@ -238,7 +241,7 @@ def _checked_pixels(image, n_axes, axes):
 
 def _contrast(flat, edges):
     """Return ``exp(-d / m)`` for each edge, where d is the squared difference of its two nodes."""
-    scaled = flat / max(np.abs(flat).max(), np.finfo(float).tiny)  # squares do not overflow
+    scaled = flat / max(np.abs(flat).max(), np.finfo(float).tiny)  # so that squares do not overflow
     squared = ((scaled[edges[:, 0]] - scaled[edges[:, 1]]) ** 2).sum(axis=1)
     mean = squared.mean() if len(squared) else 0.0
     return np.exp(-squared / mean) if mean > 0 else np.ones(len(edges))
@@ -261,16 +264,16 @@ def region_graph(
         are the nodes in the order of ``numpy.unique(regions)``.
     features : array-like (n_regions, n_features), default=None
         Features of the nodes. None takes the mean and the standard deviation of each channel in the
-        region, the place of its centre in rows and columns between 0 and 1, and its share of the
-        pixels.
+        region, the row and the column of the centre of the region (both scaled to 0 to 1), and the
+        share of the pixels that belong to the region.
 
     Returns
     -------
     Graph
-        Graph with an edge for each pair of regions with neighbouring pixels (of 4 neighbours).
-        Edges have two features: the contrast ``exp(-d / m)`` of the mean values of the two regions,
-        as in `grid_graph`, and the number of neighbouring pixels between them, divided by the mean
-        number of all edges.
+        Graph with an edge between two regions if a pixel of one region is among the 4 neighbours of
+        a pixel of the other. An edge has two features. The first is the contrast ``exp(-d / m)`` of
+        the mean values of the two regions, as in `grid_graph`. The second is the number of pairs of
+        neighbouring pixels of the two regions, divided by the mean of this number over all edges.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Targets of binary images: y of shape (N, height, width), or (N, n_pixels)."""
+"""Handle a y of binary images, of the shape (N, height, width) or (N, n_pixels)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixin with the method `score` for classifiers that support known labels (`y_known`)."""
+"""Define a mixin with the method `score` for classifiers that support `y_known`."""
 
 from __future__ import annotations
 

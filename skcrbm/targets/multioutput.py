@@ -1,4 +1,4 @@
-"""Targets of several outputs, each with its own classes (multiclass-multioutput)."""
+"""Handle a y with several outputs, each with its own classes (multiclass-multioutput)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from skcrbm.utils.validation import hold_dates
 
 
 def is_matrix(y: Any) -> bool:
-    """Return True if y is a dense matrix of two or more columns, but not of dates."""
+    """Return True if y is a dense matrix with two or more columns, and does not contain dates."""
     if y is None or sparse.issparse(y):
         return False
     try:
@@ -35,9 +35,9 @@ def is_matrix(y: Any) -> bool:
 
 
 def holds_classes(y: Any) -> bool:
-    """Return True if the columns of y, two or more, seem to hold classes instead of 0, 1 and NaN.
+    """Return True if y has two or more columns that seem to contain classes, not only 0, 1 and NaN.
 
-    Classes are strings, integers or other objects, but no fractions, infinities or dates.
+    Classes are strings, integers or other objects. Fractions, infinities and dates are no classes.
     """
     if not is_matrix(y):
         return False
@@ -57,7 +57,7 @@ def holds_classes(y: Any) -> bool:
 
 
 def seems_multiclass(y: Any) -> bool:
-    """Return True if the columns of y seem to hold classes, with three or more in total."""
+    """Return True if the columns of y seem to contain classes, at least three over all columns."""
     if not holds_classes(y):
         return False
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
@@ -78,8 +78,8 @@ def _as_array(y, name):
 class MultioutputTargets(Targets):
     """Targets of a 2-D y whose columns hold classes; a column may have any number of classes.
 
-    The visible units are the L outputs, encoded as codes: the index of a class among the sorted
-    classes of its column, or NaN if the class is missing.
+    The visible units are the L outputs. The code of an output is the index of its class among the
+    sorted classes of its column, or NaN if the class is missing.
     """
 
     _saved = ("classes", "n_visible")
@@ -157,7 +157,7 @@ class MultioutputTargets(Targets):
         return np.arange(self.n_visible) if self.names is None else self.names
 
     def framed(self, values, index, container="pandas"):
-        """Return a data frame with a column per output, or a list of frames of probabilities."""
+        """Return classes as a data frame with a column per output, or probabilities as frames."""
         if isinstance(values, list):
             return [
                 label_frame(part, index, np.array(list(map(str, classes)), object), container)

@@ -20,8 +20,8 @@ _MOST_CLASSES = 100
 class ImageRows:
     """Converter of a list of images into `ImageArrays` with standardised channels.
 
-    A pixel that is NaN gets the mean of its channel. If training images contain NaN, a further
-    channel marks these pixels.
+    A NaN is replaced by the mean of its channel. If training images contain NaN, a further channel
+    is 1 at the pixels with NaN, else 0.
     """
 
     def __init__(self):
@@ -30,13 +30,13 @@ class ImageRows:
 
     @property
     def n_channels(self) -> int:
-        """Number of channels, with the channel that marks missing pixels."""
+        """Number of channels, including the channel that marks pixels with NaN."""
         return len(self.mean) + self.has_missing
 
     def fit_transform(self, X: Any, sample_weight: Any = None) -> ImageArrays:
         """Return the arrays, and store the mean and the standard deviation of each channel.
 
-        `sample_weight` (n,) are the weights of the images in these moments.
+        `sample_weight` (n,) are weights of the images, with which these statistics are computed.
         """
         values, start, shapes = _stacked(X)
         weight = check_sample_weight(sample_weight, shapes[:, :1])
@@ -133,8 +133,8 @@ def images_of(values: Any, name: str) -> list:
 def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray]:
     """Return the labels of each image as a flat array; missing labels are NaN or None.
 
-    None in place of an image means that all its labels are missing. A ValueError, which calls the
-    labels `name`, is raised if the shape of an image of labels differs from its image in X.
+    None in place of an image means that all labels of the image are missing. A ValueError is raised
+    if the labels of an image have another shape than the image; it calls the labels `name`.
     """
     images = images_of(y, name)
     if len(images) != len(shapes):
@@ -180,7 +180,7 @@ def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
         raise ValueError(
             f"{name} holds the single class {classes[:1].tolist()[0]!r}; at least two are needed"
         )
-    # Images of 0 and 1 with NaN are stored as floats; larger numbers are not exact in float64.
+    # Integer labels with NaN are stored as floats; larger numbers are not exact in float64.
     if classes.dtype.kind == "f" and abs(classes).max() < 2**53:
         classes = classes.astype(np.int64)
     return classes
@@ -213,7 +213,7 @@ def pixel_codes(labels: list[np.ndarray], classes: np.ndarray, name: str = "y") 
 
 
 def _missing(labels):
-    """Return True (T,) for each missing label."""
+    """Return a boolean array (T,), which is True at missing labels."""
     if labels.dtype.kind == "O":
         return np.array([is_missing(label) for label in labels.tolist()], bool)
     return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)

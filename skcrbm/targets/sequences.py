@@ -33,13 +33,13 @@ SEQUENCE, GRAPH = Structure("sequence", "position"), Structure("graph", "node")
 
 
 class FeatureIndex:
-    """Maps names of features to columns, to turn dicts or strings into rows of a CSR matrix.
+    """Map names of features to columns, to turn dicts or strings into rows of a CSR matrix.
 
     In a dict, a number is the value of its feature, and a string, as in ``{"word": "the"}``, means
     that the feature "word=the" has the value 1. In a collection of strings, each string is the name
     of a feature with the value 1. scikit-learn's `DictVectorizer` makes the same matrix, apart from
-    the order of the columns, but takes ten times as long, which would be most of the time of
-    a prediction.
+    the order of the columns. But it takes ten times as long, so it would take most of the time of a
+    prediction.
     """
 
     def __init__(self, kind: Structure = SEQUENCE):
@@ -190,7 +190,7 @@ class SequenceRows:
 
 
 def list_of(values: Any, name: str, kind: str) -> list:
-    """Return the values as a list, or raise a ValueError if they are not a list of a `kind`."""
+    """Return the values as a list, or raise a ValueError that says that `kind` are expected."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise ValueError(f"{name} should be a list of {kind}, got {type(values).__name__}")
     if issparse(values) or hasattr(values, "iloc") or getattr(values, "ndim", 3) == 2:
@@ -285,9 +285,9 @@ def is_missing(label: Any) -> bool:
 def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SEQUENCE) -> list:
     """Return the labels of all positions as one list, with None for missing labels.
 
-    None in place of a sequence means that all its labels are missing. A ValueError is raised if the
-    number of sequences, or the length of a sequence, differs from X. `start` (n + 1,) holds the
-    first position of each sequence of X. Error messages refer to `y` as `name`.
+    None in place of a sequence means that all labels of the sequence are missing. A ValueError is
+    raised if the number of sequences, or the length of a sequence, differs from X. `start` (n + 1,)
+    contains the first position of each sequence of X. Error messages refer to `y` as `name`.
     """
     if isinstance(y, np.ndarray) and y.ndim == 2:
         y = list(y)

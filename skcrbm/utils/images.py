@@ -1,4 +1,4 @@
-"""Arrays of images of different sizes."""
+"""Store images of different sizes in flat arrays."""
 
 from __future__ import annotations
 

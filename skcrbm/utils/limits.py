@@ -1,4 +1,4 @@
-"""Sizes and tolerances that several files share, each with the reason for its value.
+"""Define sizes and tolerances that several files share, each with the reason for its value.
 
 A size that only one kernel or loop uses is defined in that file. No size depends on the machine or
 the number of threads, because the order of summation, and with it rounding, depends on the sizes.
@@ -45,9 +45,9 @@ AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS = 14, 20
 #: vectors. With more labels this may take as long as the search itself.
 MAX_TIE_LABELS = 20
 
-#: Cost of "exact" on a single core, in nanoseconds per state of the enumerated variables and per
-#: other variable, for sums, best states and samples. "exact" raises an error if it would take more
-#: than a day, and a fit warns if it may take more than ten minutes.
+#: Time of "exact" on a single core, in nanoseconds per state of the enumerated variables and per
+#: other variable. The three numbers are for sums, best states and samples. "exact" raises an error
+#: if it would take more than a day, and a fit warns if it may take more than ten minutes.
 EXACT_NANOSECONDS = (1.0, 6.0, 40.0)
 MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 
@@ -94,8 +94,8 @@ LARGE_CONVEX_LABELS = 2**22
 #: statistics.
 MAX_CHUNKS = 16
 
-#: Number of rows of small models in a call of a kernel. It is large enough to hide the cost of the
-#: call.
+#: Number of rows of small models that a call of a kernel gets, so that the cost of the call
+#: itself does not matter.
 ROWS_PER_CHUNK = 64
 
 #: Number of rows that a kernel of layered models processes together. Its scratch space then stays
@@ -157,13 +157,13 @@ MAX_MAGNITUDE = 1e30
 LARGE_FIELD = 1e9
 
 #: A field of a larger magnitude raises an error in `infer`, unless the field alone decides its
-#: variable. For example, it decides nothing if another state of the node has an equal field. At
-#: this value the rounding error of log-weights is 1e-6.
+#: variable. For example, the field decides nothing if another state of the node has an equal field.
+#: At this value the rounding error of log-weights is 1e-6.
 UNDECIDED_FIELD = 1e10
 
-#: Used in Gibbs sampling if both values of a variable have weight 0 given the other variables: each
-#: factor then adds this number to the log-odds against a value that it forbids. A chain that was
-#: started at an impossible state can thus leave it.
+#: Log-odds in Gibbs sampling if both values of a variable have weight 0 given the other variables.
+#: Each factor then adds this number to the log-odds against a value that the factor forbids. So a
+#: chain that starts at an impossible state can leave this state.
 FORBIDDEN_LOG_ODDS = 10.0
 
 #: Relative difference up to which two values count as equal, so that rounding does not decide

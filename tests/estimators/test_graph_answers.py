@@ -1,5 +1,7 @@
 """GraphCRF: k best labels, proofs of optimality, and convergence of each graph."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from estimators.test_graph_crf import log_weights, random_graphs
@@ -46,6 +48,19 @@ def test_topk_of_ties_and_of_a_chain():
         states, scores = k_best_states(chain.factor_graph(x), 20)
         np.testing.assert_array_equal(chain.classes_[states], top.labels)
         np.testing.assert_allclose(np.diff(scores), np.diff(top.log_proba), atol=1e-9)
+
+
+def test_topk_of_components_takes_memory_linear_in_k():
+    tables = [TableFactors([[i, i + 1], [i + 12, i + 13]], np.zeros((2, 2, 2))) for i in range(11)]
+    energy = FactorGraphEnergy(tables, np.arange(24.0)[None] ** 1.1)
+    k_best_states(energy, 10)
+    tracemalloc.start()
+    states, scores = k_best_states(energy, 4000)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 64 * 2**20
+    assert len(np.unique(states, axis=0)) == 4000
+    np.testing.assert_allclose(states @ np.arange(24.0) ** 1.1, scores)
 
 
 def test_k_best_states_of_any_factor_graph():
@@ -116,3 +131,20 @@ def test_convergence_of_each_graph():
     np.testing.assert_array_equal(model.check_convergence(X), [True, False] * 3)
     model.set_params(inference="exact")
     assert model.check_convergence(X).all()
+
+
+def test_the_best_labels_of_narrow_graphs_are_exact_among_wide_and_simple_graphs():
+    X, y = random_graphs(5, n_graphs=30, cycles=True)
+    forest, labels = random_graphs(6, n_graphs=3)
+    wide = grid_graph(np.random.default_rng(0).normal(size=(12, 12, 2)), contrast=False)
+    wide = wide._replace(edge_features=np.zeros((len(wide.edges), 2)))
+    model = GraphCRF(alpha=0.1).fit([*X, *forest], [*y, *labels])
+    model.pair_intercept_ -= 3 * np.eye(3)  # odd cycles of classes that repel each other
+    mixed = [*X[:20], wide, *forest, *X[20:]]
+    found = model.predict(mixed)
+    assert found[20].shape == (144,)
+    for graph, path in zip(mixed, found, strict=True):
+        if graph is not wide:
+            states, weight = log_weights(model, graph)
+            same = (states == path).all(axis=1)
+            assert weight[same][0] == pytest.approx(weight.max())

@@ -354,6 +354,23 @@ def test_other_solvers_continue_without_the_gap():
     assert graph.predict_proba(graphs()[0])[0].shape[1] == K
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("factor", [1e-9, 1 / 40, 100.0])
+def test_the_search_for_alpha_uses_ratios_of_weights_only(factor):
+    X, y = made_sequences(3, 40)
+    for learning in ("mle", "max_margin"):
+        model = ChainCRF(learning=learning, random_state=0)
+        plain = model.fit(X, y).alpha_
+        assert model.fit(X, y, sample_weight=np.full(40, factor)).alpha_ == pytest.approx(plain)
+
+
+def test_longer_sequences_of_a_single_class_converge():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(30, 10)) for _ in range(12)]
+    model = ChainCRF(learning="max_margin", alpha=0.1, random_state=0)
+    assert model.fit(X, [np.zeros(30, int)] * 12).n_iter_ <= 10  # without a warning
+
+
 def test_a_single_class_has_no_loss():
     model = ChainCRF(alpha=0.1, learning="max_margin").fit([np.ones((2, 1))], [["a", "a"]])
     assert model.objective_ == model.duality_gap_ == 0

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 
 from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.inference import Exact
@@ -16,6 +16,7 @@ from skcrbm.learning.output_graphs import (
     OutputModel,
     OutputParams,
     OutputPseudoLikelihood,
+    _log_chances,
     dependence,
     first_model,
     make_penalty,
@@ -207,3 +208,14 @@ def test_spanning_tree_has_the_largest_sum():
                 best = max(best, sum(shared[edge] for edge in edges))
         assert tree.shape == (4, 2)
         np.testing.assert_allclose(shared[tree[:, 0], tree[:, 1]].sum(), best)
+
+
+@pytest.mark.parametrize("n_classes", [[2, 2, 2], [1, 2, 4, 3], [3], [2, 1]])
+def test_log_chances_of_independent_outputs(n_classes):
+    graph = OutputGraph(np.array(n_classes), np.empty((0, 2)))
+    scores = np.random.default_rng(0).normal(size=(7, graph.n_states)) * 300
+    found = _log_chances(graph, scores)
+    for i, j in itertools.pairwise(graph.first):
+        np.testing.assert_allclose(
+            found[:, i:j], log_softmax(scores[:, i:j], axis=1), rtol=1e-12, atol=1e-12
+        )

@@ -26,6 +26,13 @@ def test_edges_join_all_pairs_of_neighbours_once(shape, neighbours):
     assert set(found) == {tuple(map(int, pair)) for pair in expected}
 
 
+def test_the_number_of_neighbours_may_come_from_an_array():
+    image = np.eye(3)
+    for neighbours in np.array([4, 8]):
+        edges = grid_graph(image, neighbours=neighbours).edges
+        np.testing.assert_array_equal(edges, grid_graph(image, neighbours=int(neighbours)).edges)
+
+
 def test_edges_along_axes_agree_with_sklearn():
     graph = grid_graph(np.zeros((4, 5, 6)), neighbours=6)
     adjacency = grid_to_graph(4, 5, 6).tocsr()

@@ -22,10 +22,11 @@ from skcrbm.kernels.ising_gradients import (
 )
 from skcrbm.utils.validation import kernel_array
 
-# Log-odds of a flip out of an impossible state. A flip into an impossible state has the negative
-# log-odds.
+# Log-odds of a flip that leaves an impossible state. A flip into an impossible state has the
+# log-odds -_IMPOSSIBLE.
 _IMPOSSIBLE = 1e6
-# Trees of sums hold weights up to exp(_LARGEST_LOG_WEIGHT), and factors up to its square.
+# Largest log of a proposal weight in a tree of sums. A flip changes a weight by a factor of at most
+# the square of the largest weight, which then fits float64. Models beyond use `_strong_sweep`.
 _LARGEST_LOG_WEIGHT = 300.0
 
 
@@ -86,9 +87,10 @@ def gradient_sweep(energy, states, key, streams, step):
 
 
 def ising_gradient_sweep(energy, states, key, streams, step, n_sweeps=1):
-    """Run the sweeps of `gradient_sweep` for Ising models by kernels; equal up to rounding.
+    """Run the sweeps of `gradient_sweep` for Ising models by kernels.
 
-    Models with very strong couplings or fields have a kernel of their own.
+    The results equal those of `gradient_sweep` up to rounding. Models with very strong couplings or
+    fields use a kernel with log-weights.
     """
     strong = _is_strong(energy)
     if strong.all():
@@ -127,7 +129,8 @@ def _tree_sweep(energy, states, key, streams, step, n_sweeps):
     width = drawn.shape[1]
     start, neighbours, coupling = _neighbours(energy)
     rest = _tree_over(width), field, states.shape[1], kernel_array(held)
-    # A sum over neighbours takes as long as a sum over some 16 times as many entries of a row.
+    # A sum over a list of neighbours takes as long as a sum over some 16 times as many entries of a
+    # row of a matrix. So use a matrix if the variables have many neighbours.
     by_rows = 16 * len(neighbours) >= width**2
     if by_rows:
         matrix = np.zeros((width, width))

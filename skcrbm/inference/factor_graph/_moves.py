@@ -41,7 +41,7 @@ _MAX_FRONTIER_SWEEPS = 20
 
 
 class Moves:
-    """Improves a state by moves of many variables, and keeps the best state found.
+    """Improve a state by moves of many variables, and keep the best state found.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class Moves:
         self._combine(state)
 
     def _combine(self, state):
-        """Replace parts of the best state by better parts of `state`, and keep the best result."""
+        """Replace parts of the best state by better parts of `state`; keep the result if better."""
         joined = self.best.copy()
         take_better_parts(self.graph, joined, state, self._penalty)
         self._keep(joined)

@@ -17,9 +17,9 @@ from skcrbm.utils.validation import kernel_array
 class StateGraph:
     """Tables over two or more variables of a `CategoricalGraphEnergy`, and weights of its states.
 
-    A table is added to another table if the scope of the other table contains its scope. Tables of
-    one variable are added to the weights of its states, and OR and AND factors are converted to
-    tables.
+    If the scope of a table lies within the scope of another table, the two tables are added. Tables
+    of one variable are added to the log-weights of the states of this variable. OR and AND factors
+    are converted to tables.
 
     Attributes
     ----------

@@ -1,7 +1,8 @@
 """Find the k best states of a factor graph by elimination of variables.
 
-Each entry of a table holds the k largest scores of its state in descending order, along the last
-axis, instead of the largest score alone.
+An entry of an eliminated table contains k scores instead of one: the k largest scores that states
+of the eliminated variables reach. They lie along the last axis of the table, in descending order.
+The rank of a score is its index along this axis.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ def k_best_states(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the k best states of a single model (k', n), and their scores (k',).
 
-    They are in descending order of the scores. k' is smaller than k if the model has fewer states
-    of positive weight.
+    The states are in descending order of the scores. k' is k, or the number of states of positive
+    weight if the model has fewer than k of them.
 
     Raises
     ------
     ValueError
-        If a table would have more than ``max_entries`` entries, each of which counts k times.
+        If a table would have more than ``max_entries`` scores, which are k for each entry.
     """
     single = energy.graph.n_states == 1
     held = ~energy.free[0] | single
@@ -51,7 +52,7 @@ def k_best_states(
         several = several.reshape(*several.shape[:-2], -1)
         order = np.argsort(-several, axis=-1, kind="stable")[..., :k]
         messages[i] = np.take_along_axis(several, order, axis=-1)
-        # The index of a score is its state, times the number of ranks, plus its rank.
+        # An index in `order` is the state of v, times the number of ranks, plus the rank.
         back.append((steps, np.stack(np.divmod(order, total.shape[-1]))))
     score, joined = model.offset, []
     for root in [i for i, bucket in enumerate(plan.buckets) if bucket.parent < 0]:
@@ -74,7 +75,10 @@ def k_best_states(
 
 
 def _spread(table, own, axes):
-    """Return a view of a table with an axis for each variable in `axes`, and the last axis."""
+    """Return a view of `table` with an axis for each variable in `axes`, and the axis of ranks.
+
+    The axes of `table` are the variables `own`, and the axis of ranks.
+    """
     sizes = dict(zip(own, table.shape))
     return table.reshape(*(sizes.get(v, 1) for v in axes), table.shape[-1])
 
@@ -82,20 +86,24 @@ def _spread(table, own, axes):
 def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
     """Add two tables of ranked scores, and keep the k largest sums of each entry.
 
-    Return the sums in descending order, and for each of them the ranks of its two terms, as an
-    array (2, ..., k').
+    Return the sums in descending order, and an array (2, ..., k') with the ranks of the two terms
+    of each sum.
     """
-    # The sum of ranks a and b cannot be among the k largest if (a + 1) (b + 1) > k, because all
-    # pairs of smaller ranks have larger sums.
-    a, b = np.indices((scores.shape[-1], message.shape[-1])).reshape(2, -1)
-    possible = (a + 1) * (b + 1) <= k
-    a, b = a[possible], b[possible]
+    # Form only the sums that can be among the k largest. The sum of ranks a and b cannot if
+    # (a + 1) (b + 1) > k, because k other pairs of ranks up to a and b have sums at least as large.
+    possible = np.minimum(k // np.arange(1, scores.shape[-1] + 1), message.shape[-1])
+    a = np.repeat(np.arange(len(possible)), possible)
+    b = np.arange(len(a)) - np.repeat(np.cumsum(possible) - possible, possible)
     sums = scores[..., a] + message[..., b]
     order = np.argsort(-sums, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(sums, order, axis=-1), np.stack([a[order], b[order]])
 
 
 def _set_ranks(steps, place, rank, ranks):
-    """Set the ranks of children from the rank of a sum; `place` is the entry of the sum."""
+    """Write the rank of each child in a sum to `ranks`, given the rank of the sum.
+
+    `place` is the index of the entry of the table. `steps` are the children with the ranks of the
+    terms of each sum, in the order in which they were added.
+    """
     for child, code in reversed(steps):
         rank, ranks[child] = code[(slice(None), *place, rank)]

@@ -34,7 +34,8 @@ _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
 _FIRST, _BOUND = 0.1, 0.2
 # The bound is computed by at most this many sweeps over all tables.
 _MAX_SWEEPS = 1000
-# Relative amounts of work for the tree search, the frontier sweeps and the forest moves.
+# Relative amounts of work for the tree search, the frontier sweeps and the forest moves. The search
+# gives each of them a share of the nodes in proportion to these numbers.
 _PREFERENCE = 1, 4, 1
 
 

@@ -328,7 +328,8 @@ class Messages(NamedTuple):
         """
         values = self.values[rows]
         if self.in_logs and not in_logs:
-            with np.errstate(over="ignore"):  # inf is valid: kernels limit messages by couplings
+            # An overflow to inf is harmless, because kernels limit each message by its coupling.
+            with np.errstate(over="ignore"):
                 values = np.exp(values)
         elif in_logs and not self.in_logs:
             values = np.log(values)

@@ -1,14 +1,15 @@
 """Train chains and graphs for a large margin by block-coordinate Frank-Wolfe.
 
 The problem is to minimise ``1/W sum_i c_i H_i(w) + alpha/2 |w|^2``, where H_i is the structured
-hinge loss of example i, c_i is its weight, and W is the sum of all weights. Each example has a
-distribution over a few labels, its dual variables. The weights are
+hinge loss of example i, c_i is its weight, and W is the sum of all c_i. Labels are a class for each
+position or node of an example. The dual variables of an example are a distribution over a few
+alternative labels v. They determine the parameters
 
 ``w = 1/(alpha W) sum_i c_i sum_v dual_i(v) [psi_i(y_i) - psi_i(v)]``
 
-with the feature sums psi. A visit of an example finds the labels that violate the margin most, and
-moves mass to them from the labels that violate the margin least (a pairwise step). The exact line
-search has a closed form.
+where psi_i(v) are the sums of the features of example i with the labels v. A visit of an example
+finds the labels that violate the margin most. A pairwise step then moves probability mass to these
+labels from the labels that violate the margin least. The best size of the step has a closed form.
 """
 
 from __future__ import annotations
@@ -25,22 +26,26 @@ from skcrbm.learning.chains import SequenceBatch
 from skcrbm.learning.large_margin.structured_hinge import HingeObjective, single_examples
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 
-# Number of passes between two computations of the duality gap, unless a pass finds that training
-# may have converged.
+# The duality gap is computed after this number of passes, and earlier if the estimate of the gap in
+# a pass suggests that training has converged.
 _CHECK = 10
-# Number of steps for each graph after a search, which costs more than a step.
+# Number of steps for each graph after a search for labels. A search takes longer than a step.
 _STEPS = 2
-# Number of labels for which each sequence has room at first, and at most.
+# Number of label sequences that `ChainBlocks` stores for each sequence: at first, and at most. If
+# all places are full, the number is doubled.
 _ATOMS, _MOST_ATOMS = 8, 256
-# A step is made if the violations of two labels differ by more than this share.
+# A step is made only if the violations of the two labels differ by more than this share of 1 + the
+# largest violation; a smaller difference counts as a rounding error. Training ends if the duality
+# gap, in wrong labels per example, is not larger than this number.
 _ROUNDING = 1e-12
 
 
 class Visited(NamedTuple):
-    """Sums over the visits of a pass, each with the weights at the time of the visit."""
+    """Means over the visits of a pass; each visit uses the parameters at the time of the visit."""
 
     loss: float  # mean hinge loss of an example
-    gap: float  # mean difference of the hinge loss and its linear bound: estimated duality gap
+    # Estimate of the duality gap: mean difference of the largest and the expected violation
+    gap: float
 
 
 class FrankWolfeFit(NamedTuple):
@@ -56,9 +61,9 @@ class FrankWolfeFit(NamedTuple):
 
 
 class DualBlocks(ABC):
-    """Base class of the dual variables of all examples, and the weights that follow from them.
+    """Base class of the dual variables of all examples, and of the parameters that they determine.
 
-    `params` are the weights w in the form of ``model.params``. `total` is ``alpha W``.
+    `params` are the parameters w in the form of ``model.params``. `total` is ``alpha W``.
     """
 
     def __init__(self, model: Any, batch: Any, objective: HingeObjective, total: float):
@@ -80,20 +85,20 @@ class DualBlocks(ABC):
 
     @abstractmethod
     def labels(self) -> Any:
-        """Yield parts of the batch with labels (T,) and dual variables (n,) of each example."""
+        """Yield parts of the batch, with labels (T,) and the dual variable (n,) of each example."""
 
     @abstractmethod
     def dual_loss(self) -> float:
         """Return ``sum_i c_i sum_v dual_i(v) D(v, y_i)``."""
 
     def rescale(self, total: float) -> None:
-        """Change the penalty, and keep the dual variables."""
+        """Set ``alpha W`` to `total` and scale the parameters; dual variables do not change."""
         for part in self.params:
             part *= self.total / total
         self.total = total
 
     def rebuild(self) -> None:
-        """Compute the weights from the dual variables, which removes rounding errors."""
+        """Compute the parameters from the dual variables, which removes rounding errors."""
         params = type(self.params)(*map(np.zeros_like, self.params))
         for piece, path, dual in self.labels():
             factor = piece.weight * dual / self.total
@@ -105,11 +110,14 @@ class DualBlocks(ABC):
             part[...] = new
 
     def penalty(self, params: Any) -> float:
-        """Return the penalty of weights."""
+        """Return the penalty of the parameters."""
         return 0.5 * self.alpha * sum(float(np.vdot(part, part)) for part in params)
 
     def primal(self, params: Any) -> tuple[float, float]:
-        """Return the objective of weights, and the share of examples with a proven search."""
+        """Return the objective of the parameters, and the share of examples with a proven search.
+
+        A search is proven if its labels are certain to violate the margin most.
+        """
         model = self.model._replace(params=params)
         pieces = self._pieces()
 
@@ -124,7 +132,7 @@ class DualBlocks(ABC):
         return loss / self.weight + self.penalty(params), n_proven / len(self.batch)
 
     def _pieces(self) -> list:
-        """Return the parts of the batch for which `primal` searches labels in one call."""
+        """Split the batch into parts; one call of the search in `primal` handles one part."""
         return self.batch.pieces(self.model.n_entries)
 
     def _known_losses(self, model: Any, p: int) -> np.ndarray:
@@ -132,7 +140,7 @@ class DualBlocks(ABC):
         return np.zeros(len(self._pieces()[p]))
 
     def dual(self) -> float:
-        """Return the dual objective, a lower bound of the objective of all weights."""
+        """Return the dual objective, a lower bound of the objective of all parameters."""
         return self.dual_loss() / self.weight - self.penalty(self.params)
 
 
@@ -149,7 +157,7 @@ class Blocks(DualBlocks):
         self.mass = [[np.ones(1) for _ in group] for group in self.examples]
 
     def visit(self, rng):
-        """Visit the parts of the batch in random order, and the examples of a part as well."""
+        """Visit the parts of the batch, and the examples of each part, in random order."""
         loss = gap = 0.0
         for p in rng.permutation(len(self.pieces)):
             piece = self.pieces[p]
@@ -178,7 +186,10 @@ class Blocks(DualBlocks):
         return self.model._replace(params=self.params)
 
     def _visit_one(self, p, c, new):
-        """Make steps for an example; return the largest and the expected violation before."""
+        """Make steps for example c of part p, whose search found the labels `new`.
+
+        Return the largest and the expected violation before the first step.
+        """
         one = self.examples[p][c]
         labels, mass = self.found[p][c], self.mass[p][c]
         keep = mass > 0
@@ -195,7 +206,7 @@ class Blocks(DualBlocks):
             if step == 0:
                 first = float(gains.max()), float(mass @ gains)
             best = int(gains.argmax())
-            if step == 0 and gains[known] >= gains[best]:  # the labels that the search has found
+            if step == 0 and gains[known] >= gains[best]:  # prefer the labels `new` if equal
                 best = known
             worst = int(np.where(mass > 0, gains, np.inf).argmin())
             rise = gains[best] - gains[worst]
@@ -239,7 +250,7 @@ class Blocks(DualBlocks):
 
 
 class ChainBlocks(DualBlocks):
-    """Dual variables of sequences, for which a kernel makes a whole pass.
+    """Dual variables of sequences; the kernel `visit_chains` makes the steps of a whole pass.
 
     The model must not have features of transitions.
     """
@@ -265,7 +276,10 @@ class ChainBlocks(DualBlocks):
         self.atoms.value[:, 0] = 1.0
 
     def visit(self, rng):
-        """Visit the sequences in random order; make room for more labels if they are few."""
+        """Visit the sequences in random order.
+
+        If a sequence had no free place for new labels, double the number of places afterwards.
+        """
         order = rng.permutation(len(self.batch))
         own = bool(self.objective.trained[1])
         forbidden = Forbidden(*self.model.forbidden)
@@ -296,7 +310,7 @@ class ChainBlocks(DualBlocks):
 
 
 def dual_blocks(model: Any, batch: Any, objective: HingeObjective, total: float) -> DualBlocks:
-    """Return the dual variables of a batch; all of their mass is on the observed labels."""
+    """Return the initial dual variables of a batch: all mass is on the observed labels."""
     plain = isinstance(model, ChainModel) and model.pair_columns is None
     return (ChainBlocks if plain else Blocks)(model, batch, objective, total)
 
@@ -312,10 +326,10 @@ def fit_frank_wolfe(
 ) -> FrankWolfeFit:
     """Train until the duality gap is at most ``tol`` times the objective, or for `max_iter` passes.
 
-    The weighted average of the weights after each pass, in which pass k has the weight k, competes
-    with the last weights: the weights with the lower objective are returned. The gap is the
-    difference of this objective, computed in a pass over all examples with fixed weights, and the
-    dual objective.
+    There are two candidates for the result: the parameters after the last pass, and the weighted
+    average of the parameters after each pass k, with weight k. The candidate with the lower
+    objective is returned. The duality gap is this objective, computed in a pass over all examples
+    with fixed parameters, minus the dual objective.
 
     `on_pass_begin` is called before each pass with its number, from 0. `on_pass_end` is called
     after each pass with four arguments: the number of the pass, its training loss, its estimated
@@ -325,7 +339,7 @@ def fit_frank_wolfe(
     Raises
     ------
     FloatingPointError
-        If the numbers overflow.
+        If the parameters or the loss overflow.
     """
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         return _Run(blocks, tol, max_iter).fit(rng, on_pass_begin, on_pass_end)
@@ -337,7 +351,7 @@ class _Run:
         self.average = type(blocks.params)(*map(np.zeros_like, blocks.params))
         self.weight = 0.0
         self.losses: list[float] = []
-        # Weights with the lowest objective, this objective, and the share of proven searches.
+        # Tuple: the parameters with the lowest objective, the objective, share of proven searches
         self.best: Any = None
         self.bound = -np.inf
 
@@ -359,10 +373,11 @@ class _Run:
                 share = (number + 1) / self.weight
                 for mean, part in zip(self.average, self.blocks.params):
                     mean += share * (part - mean)
-                promising = visited.gap <= self.tol * loss
+                promising = visited.gap <= max(self.tol * loss, _ROUNDING)
                 if promising or (number + 1) % _CHECK == 0 or number + 1 == self.max_iter:
                     self.check()
-                    if self.gap <= self.tol * self.best[1]:
+                    # A gap of rounding errors remains if the objective is 0, as for one class.
+                    if self.gap <= max(self.tol * self.best[1], _ROUNDING):
                         reason = "tol"
                 if end is not None and end(number, loss, visited.gap, self.current):
                     reason = "callback" if reason == "max_iter" else reason
@@ -377,11 +392,11 @@ class _Run:
 
     @property
     def gap(self):
-        """The duality gap of the best weights."""
+        """The duality gap of the best parameters."""
         return max(self.best[1] - self.bound, 0.0)
 
     def check(self):
-        """Compute the dual objective, and the objectives of the last and the average weights."""
+        """Update the dual objective, and the best of the last and the average parameters."""
         self.blocks.rebuild()
         self.bound = max(self.bound, self.blocks.dual())
         for params in (self.blocks.params, self.average):

@@ -1,4 +1,4 @@
-"""Max-margin learning of chains and graphs: the rule that `learning=` takes."""
+"""Define `MaxMargin`, the value of `learning` for max-margin learning of chains and graphs."""
 
 from __future__ import annotations
 

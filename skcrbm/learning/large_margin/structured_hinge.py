@@ -1,8 +1,8 @@
-"""Structured hinge loss of chains and graphs: the objective of max-margin learning.
+"""Compute the structured hinge loss of chains and graphs, the objective of max-margin learning.
 
 The loss of an example with labels y is ``max_v [D(v, y) + F(v)] - F(y)``, where F is the log-weight
-of the model and D is the number of wrong labels. D is a sum over positions or nodes, so the
-maximising labels v are the best labels of a model with other scores.
+of the model and D is the number of wrong labels. D is a sum over positions or nodes. So the
+maximising labels v are the best labels of a model that adds 1 to the scores of wrong classes.
 """
 
 from __future__ import annotations
@@ -13,20 +13,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.chains import best_paths, path_log_weights
 from skcrbm.learning.chains import SequenceBatch, add_path
-from skcrbm.learning.graphs import GraphBatch
+from skcrbm.learning.graphs import GraphBatch, kind_of_graphs
 from skcrbm.learning.structured import Residuals, StructuredObjective
-from skcrbm.utils.graphs import min_fill
-
-# A graph with cycles counts as narrow if elimination makes no table of more than _NARROW entries.
-# Elimination is not tried on a part of a batch with more than _MOST_NODES nodes.
-_NARROW, _MOST_NODES = 2**16, 5000
 
 
 class HingeObjective(StructuredObjective):
@@ -49,7 +42,7 @@ class HingeObjective(StructuredObjective):
 
     @abstractmethod
     def worst(self, energies: Any, piece: Any, augmented: bool = True) -> tuple[np.ndarray, bool]:
-        """Return the labels (T,) that violate the margin most, and whether this is proven.
+        """Return the labels (T,) that violate the margin most, and True if this is proven.
 
         If `augmented` is False, return the best labels of the model instead.
         """
@@ -64,11 +57,14 @@ class HingeObjective(StructuredObjective):
 
     @abstractmethod
     def add_labels(self, piece: Any, path: np.ndarray, factor: np.ndarray, states, pairs) -> None:
-        """Add the states and pairs of `path` (T,), times a factor (n,) per example, in place."""
+        """Add the counts of states and pairs in `path` (T,) to `states` and `pairs`.
+
+        The counts of each example are multiplied by its entry of `factor` (n,).
+        """
 
     @abstractmethod
     def pairs_of(self, model: Any, piece: Any) -> np.ndarray:
-        """Return zeros in the shape of the gradient with respect to pairs."""
+        """Return an array of zeros for the gradient with respect to the log-weights of pairs."""
 
     def violations(self, energies: Any, piece: Any, path: np.ndarray) -> np.ndarray:
         """Return ``D(v, y) + F(v) - F(y)`` for each example (n,), with v in `path` (T,)."""
@@ -77,16 +73,20 @@ class HingeObjective(StructuredObjective):
         return wrong + gain - self.log_weights(energies, piece, piece.path)
 
     def losses(self, model: Any, piece: Any) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return the losses (n,), the labels (T,) that attain them, and whether they are proven."""
+        """Return the losses (n,), the labels (T,) that attain them, and True if they are proven."""
         energies = self.energies(model, piece)
         path, proven = self.worst(energies, piece)
         loss = self.violations(energies, piece, path)
-        # An approximate search may miss that the observed labels are better.
+        # An approximate search may find labels that are worse than the observed labels. Use the
+        # observed labels then, whose loss is 0.
         lost = np.repeat(loss < 0, np.diff(piece.start))
         return np.maximum(loss, 0.0), np.where(lost, piece.path, path), proven
 
     def difference(self, model: Any, piece: Any, plus: np.ndarray, minus: np.ndarray, factor):
-        """Return the states and pairs of `plus` minus those of `minus`, times `factor` (n,)."""
+        """Return the counts of states and pairs in `plus` minus the counts in `minus`.
+
+        The counts of each example are multiplied by its entry of `factor` (n,).
+        """
         states = np.zeros((len(piece.path), model.n_states))
         pairs = self.pairs_of(model, piece)
         self.add_labels(piece, plus, factor, states, pairs)
@@ -136,7 +136,7 @@ class ChainHinge(HingeObjective):
         add_path(piece.start, path, factor, states, pairs)
 
     def pairs_of(self, model, piece):
-        """Return zeros for the transitions: a matrix for all positions, or one for each."""
+        """Return zeros for the transitions: one matrix in all, or a matrix for each position."""
         n = 1 if model.pair_columns is None else max(2, len(piece.path))
         return np.zeros((n, model.n_states, model.n_states))
 
@@ -151,7 +151,9 @@ class GraphHinge(HingeObjective):
     def __init__(self, trained, inference: InferenceMethod, n_jobs: int | None = None):
         super().__init__(trained, n_jobs)
         self.inference = inference
-        self._kinds = WeakKeyDictionary()  # "forest", "narrow" or "wide", by part of a batch
+        self._kinds = (
+            WeakKeyDictionary()
+        )  # maps a part of a batch to the result of `kind_of_graphs`
 
     def visits(self, model, batch: GraphBatch) -> list[GraphBatch]:
         """Return parts of several graphs, because a search in several graphs costs less."""
@@ -171,7 +173,7 @@ class GraphHinge(HingeObjective):
         if self.inference.name == "exact":
             return self._found(energy, self.inference)[0], True
         if piece not in self._kinds:
-            self._kinds[piece] = _kind(piece, energy.n_levels)
+            self._kinds[piece] = kind_of_graphs(piece, energy.n_levels)
         kind = self._kinds[piece]
         if kind != "narrow":
             path, converged = self._found(energy, "max_product")
@@ -207,21 +209,8 @@ class GraphHinge(HingeObjective):
         pairs[np.arange(len(pairs)), path[i], path[j]] += np.repeat(factor, np.diff(a.edge_start))
 
     def pairs_of(self, model, piece):
-        """Return zeros for each edge, (M, K, K)."""
+        """Return an array of zeros (M, K, K), with a matrix for each edge."""
         return np.zeros((len(piece.arrays.edges), model.n_states, model.n_states))
-
-
-def _kind(piece: GraphBatch, n_states: int) -> str:
-    """Return "forest", "narrow" or "wide" for the graphs of a part of a batch."""
-    edges, n = piece.arrays.edges, len(piece.path)
-    joined = csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
-    if len(edges) + connected_components(joined, directed=False)[0] == n:
-        return "forest"
-    if n > _MOST_NODES:
-        return "wide"
-    found = min_fill(edges.tolist(), range(n), np.full(n, n_states).tolist())
-    narrow = found.complete and float(n_states) ** (found.width + 1) <= _NARROW
-    return "narrow" if narrow else "wide"
 
 
 def single_examples(piece: Any) -> Iterator[Any]:
