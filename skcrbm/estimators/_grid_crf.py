@@ -232,7 +232,9 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
             Images; a list may hold images of different sizes. Pixels may be NaN (missing).
         y : array-like (n_images, height, width) or list of arrays (height, width)
             Class of each pixel: integers, strings or booleans, and NaN or None for missing labels.
-            None in place of an image means that all its labels are missing.
+            None in place of an image means that all its labels are missing. Numbers such as -1 and
+            255 are classes, too; if they stand for missing labels, write NaN instead, as in
+            ``np.where(y == 255, np.nan, y)``.
         sample_weight : array-like of shape (n_images,), default=None
             Non-negative weights; an image of weight k counts as k copies of the image.
 

@@ -116,8 +116,10 @@ class ImageCRBM(RBMClassifier):
         configured `GridCRF` may be given instead. "auto" is "local" if the images in y have more
         than 1024 pixels and the size of the images in X, or if they differ in size. With the local
         model, only `n_jobs`, `random_state`, `verbose` and `warm_start` of the other parameters are
-        used, y may hold any classes if `structure` is not "auto", and the methods are `fit`,
-        `partial_fit`, `predict`, `predict_proba`, `predict_log_proba` and `score`.
+        used, or only `warm_start` if a `GridCRF` is given. y may then hold any classes if
+        `structure` is not "auto", and the methods are `fit`, `partial_fit` (by Adam, unless a
+        `GridCRF` is given), `predict`, `predict_proba`, `predict_log_proba` and `score`. If
+        `partial_fit` or `warm_start` continues training, "auto" keeps the fitted structure.
     max_iter : int, default=20
         Number of epochs. With tens of thousands of images fewer epochs are enough.
     alpha : float or "auto", default="auto"

@@ -35,7 +35,7 @@ def _shape_of(images):
     """
     objects = isinstance(images, np.ndarray) and images.ndim == 1 and images.dtype == object
     if not (objects or isinstance(images, (list, tuple))):
-        return np.shape(images)[1:]
+        return np.asarray(images).shape[1:]
     shapes = {np.shape(image)[:2] for image in images if image is not None}
     return shapes.pop() if len(shapes) == 1 else None if len(shapes) > 1 else ()
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from skcrbm.targets.sequences import MISSING, find_classes, is_missing
 from skcrbm.utils.images import ImageArrays
-from skcrbm.utils.validation import check_sample_weight, filled_with_nan
+from skcrbm.utils.validation import check_sample_weight, filled_with_nan, hold_dates
 
 # Largest number of classes of pixels. The time of a fit grows with the square of the number, and
 # images with more values are probably grey images.
@@ -107,9 +107,14 @@ def _stacked(X):
 
 def pixel_values(image: Any) -> np.ndarray:
     """Return an image as float64, with NaN for masked pixels."""
-    if np.iscomplexobj(image):
+    image = np.asarray(filled_with_nan(image))
+    if image.dtype.kind == "c":
         raise TypeError("complex numbers are not supported")
-    return np.asarray(filled_with_nan(image), np.float64)
+    if image.dtype.kind in "SU":
+        raise TypeError("strings are not supported")
+    if hold_dates(image):
+        raise TypeError("dates and times are not supported")
+    return image.astype(np.float64, copy=False)
 
 
 def images_of(values: Any, name: str) -> list:
@@ -139,7 +144,14 @@ def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray
         if image is None:
             found.append(np.full(shape[0] * shape[1], np.nan))
             continue
-        labels = np.asarray(filled_with_nan(image))
+        try:
+            labels = np.asarray(filled_with_nan(image))
+        except ValueError as error:
+            raise ValueError(
+                f"image {i} of {name} should be an array (height, width): {error}"
+            ) from error
+        if labels.dtype.kind == "c":
+            raise ValueError(f"image {i} of {name} holds complex numbers, which cannot be classes")
         if list(labels.shape) != shape:
             raise ValueError(
                 f"image {i} of {name} should have the shape {tuple(shape)} of image {i} of X, got "
@@ -168,7 +180,8 @@ def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
         raise ValueError(
             f"{name} holds the single class {classes[:1].tolist()[0]!r}; at least two are needed"
         )
-    if classes.dtype.kind == "f":  # integer labels with NaN are stored as floats
+    # Integer labels with NaN are stored as floats; larger numbers are not exact in float64.
+    if classes.dtype.kind == "f" and abs(classes).max() < 2**53:
         classes = classes.astype(np.int64)
     return classes
 

@@ -245,6 +245,10 @@ def test_out_of_fold_predictions_of_lists_and_object_arrays(shapes):
         ({"y": [None] * 3}, "no observed label"),
         ({"y": 5}, "y should be a list of images"),
         ({"X": [np.ones((4, 4), complex)] * 3}, "image 0 of X should hold numbers: complex"),
+        ({"X": np.zeros((3, 4, 4), "M8[s]")}, "image 0 of X should hold numbers: dates"),
+        ({"X": np.full((3, 4, 4), "1")}, "image 0 of X should hold numbers: strings"),
+        ({"y": [[[1, 0], [1]]] * 3}, r"image 0 of y should be an array \(height, width\)"),
+        ({"y": [np.ones((4, 4), complex)] * 3}, "image 0 of y holds complex numbers"),
         (
             {"X": [np.ones((11, 11))] * 3, "y": [np.arange(121).reshape(11, 11)] * 3},
             "y holds 121 classes, and at most 100 are possible",
@@ -278,6 +282,13 @@ def test_masks_and_scales_of_any_size(noisy):
     for factor in (1e-200, 1e200):
         found = GridCRF(max_iter=5).fit(X[:9] * factor, y[:9]).coef_
         np.testing.assert_allclose(found, plain, rtol=1e-9)
+
+
+def test_large_numbers_as_labels(noisy):
+    X, y = noisy
+    model = GridCRF(max_iter=5).fit(X[:5], y[:5] * 1e20)
+    assert model.classes_.tolist() == [0, 1e20]
+    assert model.score(X[:5], y[:5] * 1e20) > 0.9
 
 
 def test_labels_that_fit_did_not_see(noisy, fitted):
