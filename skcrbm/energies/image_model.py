@@ -115,7 +115,9 @@ def couplings_of(structure: ImageStructure) -> Couplings:
     table = np.array(links, np.int64).reshape(-1, 5)
     table = table[np.argsort(table[:, 0], kind="stable")]
     first = np.searchsorted(table[:, 0], np.arange(structure.n_planes + 1))
-    return Couplings(first, table[:, 1], table[:, 2:4], table[:, 4])
+    # Kernels take contiguous arrays only.
+    columns = map(np.ascontiguousarray, (table[:, 1], table[:, 2:4], table[:, 4]))
+    return Couplings(first, *columns)
 
 
 class ImageModel(NamedTuple):

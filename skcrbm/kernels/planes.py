@@ -37,9 +37,8 @@ def _add_one(weight, x, out):
 
 
 @jit(fastmath={"contract"})
-def _add_four(v, w, x, y, weight, out):
-    """Add v, w, x and y, multiplied by the four entries of `weight`, to `out`."""
-    a, b, c, d = weight[0], weight[1], weight[2], weight[3]
+def _add_four(v, w, x, y, a, b, c, d, out):
+    """Add a * v + b * w + c * x + d * y to `out`; the arrays have the same shape."""
     for j in range(np.uintp(out.shape[0])):
         out[j] += (a * v[j] + b * w[j]) + (c * x[j] + d * y[j])
 
@@ -65,7 +64,10 @@ def add_linked(links, source, begin, end, out):
                     source[links.source[l + 1], start + place[l + 1] : stop + place[l + 1]],
                     source[links.source[l + 2], start + place[l + 2] : stop + place[l + 2]],
                     source[links.source[l + 3], start + place[l + 3] : stop + place[l + 3]],
-                    links.weight[l : l + 4],
+                    links.weight[l],
+                    links.weight[l + 1],
+                    links.weight[l + 2],
+                    links.weight[l + 3],
                     total,
                 )
                 l += 4

@@ -171,7 +171,8 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
     Graphs without cycles are a forest. For other graphs, see `_NARROW` and `_MOST_NODES`.
     """
     edges, n = piece.arrays.edges, len(piece.path)
-    joined = csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
+    i, j = edges.T.astype(np.int32)  # old SciPy searches no graph with 64-bit indices
+    joined = csr_array((np.ones(len(edges)), (i, j)), shape=(n, n))
     if len(edges) + connected_components(joined, directed=False)[0] == n:
         return "forest"
     if n > _MOST_NODES:
