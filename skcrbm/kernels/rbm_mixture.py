@@ -143,20 +143,25 @@ def expected_overlap(t, u, gain, start, state, weight, log_rest, left, first, la
     The labels of set c of row n are ``labels[first[n * C + c] : first[n * C + c + 1]]``.
     """
     n_rows, n_sets, n_nodes = value.shape
-    outside = np.empty(n_nodes)
+    outside, product = np.empty(n_nodes), np.empty(n_nodes)
     for n in range(n_rows):
         for a in range(start[n], start[n + 1]):
             s = state[a]
             for c in range(n_sets):
                 for q in range(n_nodes):
                     outside[q] = log_rest[a, q]
+                    product[q] = 1.0
                 hits = 0.0
                 for k in range(first[n * n_sets + c], first[n * n_sets + c + 1]):
                     i = labels[k]
                     odds = t[n, i] * gain[s, i]
                     p = odds / (u[n, i] + odds)
                     hits += p
-                    for q in range(n_nodes):
-                        outside[q] -= math.log(1.0 - p * left[q])
+                    for q in range(np.uintp(n_nodes)):
+                        product[q] *= 1.0 - p * left[q]
+                    if product[0] < _LEAST:
+                        for q in range(n_nodes):
+                            outside[q] -= math.log(product[q])
+                            product[q] = 1.0
                 for q in range(n_nodes):
-                    value[n, c, q] += weight[a] * hits * math.exp(outside[q])
+                    value[n, c, q] += weight[a] * hits * (math.exp(outside[q]) / product[q])
