@@ -149,8 +149,7 @@ class ExpectedMetric(DecodingRule):
         "f1_samples" and "jaccard_samples" are accepted, too.
     zero_division : {"auto", 0.0, 1.0}, default="auto"
         Score of a row without true and predicted labels. With 0, the default of scikit-learn's
-        `f1_score`, an empty prediction is never better than another prediction. "auto" means 1 in
-        the `decode` of a model and 0 in `DecodedClassifier`.
+        `f1_score`, an empty prediction is never better than another prediction. "auto" means 0.
     n_samples : int, default=None
         Number of samples from the joint distribution of each row by which the expectation is
         estimated, with a fixed seed. If None, the expectation is computed without sampling: under
@@ -227,7 +226,7 @@ class Threshold(DecodingRule):
         means 5.
     zero_division : {"auto", 0.0, 1.0}, default="auto"
         Score of a row (with "f1_macro" of a label) without true and predicted labels. "auto" means
-        1 in the `decode` of a model and 0 in `DecodedClassifier`.
+        0, as in scikit-learn.
 
     See Also
     --------

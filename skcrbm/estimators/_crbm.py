@@ -18,6 +18,7 @@ from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows
 from skcrbm.estimators._crbm_auto import (
     PLAIN_ALPHA,
     PenaltySettings,
+    check_rule,
     choose_solver,
     make_penalty,
     partial_scale,
@@ -25,6 +26,7 @@ from skcrbm.estimators._crbm_auto import (
     search_convex_penalty,
     search_penalty,
 )
+from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
     CRBMPlan,
     RBMClassifier,
@@ -58,7 +60,6 @@ from skcrbm.utils.fitting import (
     skip_empty_batches,
     with_callbacks,
 )
-from skcrbm.utils.labels import require_complete
 from skcrbm.utils.options import Integer, is_auto, option_name
 
 _UNCONVERGED = (
@@ -131,8 +132,8 @@ class CRBMClassifier(RBMClassifier):
           label sets seen in fit;
         - "expected_f1": the label vector with the largest expected F1 (F1 averaged over rows). As
           for "expected_jaccard" the expectation uses p(v | x) if inference is exact, and otherwise
-          assumes that labels are independent given x. An empty prediction scores 1 if the row has
-          no label;
+          assumes that labels are independent given x. An empty prediction scores 0
+          unless the rule is ``ExpectedMetric(zero_division=1.0)``;
         - "threshold": the labels with a marginal above a threshold that is best for a metric on
           the training rows; by default a common threshold for F1 averaged over rows. To find it,
           `fit` does five more fits, each without a fifth of the rows and without a warm start; see
@@ -430,7 +431,8 @@ class CRBMClassifier(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
-            The classes of a 2-D y are 0 and 1.
+            For a 2-D y, 0 and 1, or the labels of its columns: names, also for an array y, or the
+            numbers 0, 1, ... of the labels. Labels that appear for the first time are added.
 
         Returns
         -------
@@ -438,7 +440,8 @@ class CRBMClassifier(RBMClassifier):
 
         Notes
         -----
-        A call in which no row of positive weight has an observed label does nothing.
+        A call in which no row of positive weight has an observed label does nothing. A new label
+        starts with its share of the rows of the call. Known labels without a column are missing.
 
         The automatic learning rate depends on the number of rows of the first call. If `alpha` and
         `solver` are "auto", it also depends on the scale of the columns.
@@ -447,6 +450,7 @@ class CRBMClassifier(RBMClassifier):
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()
+            add_labels_to_targets(self, classes)
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
@@ -455,6 +459,8 @@ class CRBMClassifier(RBMClassifier):
         )
         rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
+        if resume:
+            add_labels_to_model(self, rows, rng)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
         new = {
@@ -480,7 +486,7 @@ class CRBMClassifier(RBMClassifier):
         if self._targets.one_hot:
             method = resolve_method("exact")
         method, marginals = method.seeded(rng), method.seeded(rng)
-        self._check_rule(rule, rows, partial)
+        check_rule(rule, rows, partial, self._targets)
         solver: Any = choose_solver(self.solver, self.early_stopping, rule, method, partial)
         full_batch = isinstance(solver, LBFGS)
         averaged = not full_batch and solver.averaged
@@ -560,24 +566,6 @@ class CRBMClassifier(RBMClassifier):
             "_columns": columns,
         }
         return CRBMPlan(training, rows, method, marginals, found)
-
-    def _check_rule(self, rule: LearningRule, rows: Rows, partial: bool) -> None:
-        """Raise a ValueError if the learning rule cannot be used on these rows."""
-        if partial and rule.keeps_chains:
-            raise ValueError(
-                f"learning={rule.name!r} keeps a chain for each training row, but partial_fit "
-                "cannot recognise rows of earlier calls; use fit, or learning='cd'"
-            )
-        if rule.needs_complete:
-            require_complete(
-                rows.visible,
-                f"learning={rule.name!r} needs complete labels; learning='mle' does not",
-            )
-        if rule.draws and self._targets.one_hot:
-            raise ValueError(
-                f"learning={rule.name!r} needs two classes in a 1-D y, got "
-                f"{len(self.classes_)}; learning='mle' supports any number of classes"
-            )
 
     def _fold_settings(self, rows: Rows):
         """Return X, y and the hyperparameters to change, for fits on folds of the rows."""

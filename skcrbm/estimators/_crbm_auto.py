@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.energies.rbm import ConditionalRBM
+from skcrbm.estimators._base import Rows
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
@@ -28,8 +29,10 @@ from skcrbm.learning.solvers import (
     resolve_solver,
 )
 from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.targets.kinds import Targets
 from skcrbm.utils.columns import in_double
 from skcrbm.utils.fitting import LiveLine, say
+from skcrbm.utils.labels import require_complete
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
@@ -83,6 +86,25 @@ def partial_scale(X: Any, weight: np.ndarray) -> float:
     """
     scale = np.sqrt(mean_square(X, weight) / max(1, X.shape[1]))
     return float(np.clip(scale, _LEAST_SCALE, 1.0)) if scale > 0 else 1.0
+
+
+def check_rule(rule: LearningRule, rows: Rows, partial: bool, targets: Targets) -> None:
+    """Raise a ValueError if the learning rule cannot be used on these rows."""
+    if partial and rule.keeps_chains:
+        raise ValueError(
+            f"learning={rule.name!r} keeps a chain for each training row, but partial_fit "
+            "cannot recognise rows of earlier calls; use fit, or learning='cd'"
+        )
+    if rule.needs_complete:
+        require_complete(
+            rows.visible,
+            f"learning={rule.name!r} needs complete labels; learning='mle' does not",
+        )
+    if rule.draws and targets.one_hot:
+        raise ValueError(
+            f"learning={rule.name!r} needs two classes in a 1-D y, got "
+            f"{len(targets.classes)}; learning='mle' supports any number of classes"
+        )
 
 
 def choose_solver(

@@ -57,7 +57,8 @@ def sum_over_labels(t, u, gain, start, state, weight, left, marginals, mean, log
 
     The states of row n are ``state[start[n] : start[n + 1]]`` (A in all rows), with probabilities
     `weight` (A,). `gain` (S, L) has a row per state, and `left` (Q,) holds ``1 - x`` for x = 0 and
-    then for ascending positive x. `marginals` (N, L) must be 0 at first. `mean` has the shape (A,), and `log_rest` (A, Q).
+    then for ascending positive x. `marginals` (N, L) must be 0 at first. `mean` has the shape
+    (A,), and `log_rest` (A, Q).
     """
     n_rows, n_labels = t.shape
     n_nodes = left.shape[0]
