@@ -95,8 +95,14 @@ class DecodingRule(Options):
 class Marginal(DecodingRule):
     """Switch on the outputs with ``P(v_i = 1 | x) >= 0.5``.
 
-    This rule minimises the expected Hamming loss. If no label of a row reaches 0.5 and every
-    training row had a label, the most probable label is switched on.
+    This rule minimises the expected Hamming loss. A row in which no label reaches 0.5 gets its most
+    probable label if empty predictions are not allowed.
+
+    Parameters
+    ----------
+    allow_empty : bool or "auto", default="auto"
+        False switches on the most probable label in rows without a label. "auto" means False if
+        every training row had a label, else True.
 
     Examples
     --------
@@ -107,11 +113,18 @@ class Marginal(DecodingRule):
     """
 
     name = "marginal"
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "allow_empty": ["boolean", StrOptions({"auto"})],
+    }
+
+    def __init__(self, *, allow_empty: bool | str = "auto"):
+        self.allow_empty = allow_empty
 
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
         """Return the modes of the marginals as 0/1 outputs (N, V)."""
         labels, score = posterior.modes()
-        return with_a_label(labels, score, posterior.allow_empty)
+        automatic = isinstance(self.allow_empty, str)
+        return with_a_label(labels, score, posterior.allow_empty if automatic else self.allow_empty)
 
 
 class LabelSet(DecodingRule):

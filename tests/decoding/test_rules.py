@@ -60,6 +60,16 @@ def quick(**options):
     return CRBMClassifier(**{"n_hidden": 2, "max_iter": 10, "random_state": 0, **options})
 
 
+def test_marginal_rule_with_and_without_empty_predictions():
+    proba = np.array([[0.1, 0.4, 0.3], [0.6, 0.7, 0.2], [0.0, 0.0, 0.0]])
+    for automatic in (True, False):
+        posterior = ClassifierPosterior(proba, None, np.zeros((0, 3)), allow_empty=automatic)
+        full, empty = [[0, 1, 0], [1, 1, 0], [0, 0, 0]], [[0, 0, 0], [1, 1, 0], [0, 0, 0]]
+        assert Marginal(allow_empty=False).decode(posterior).tolist() == full
+        assert Marginal(allow_empty=True).decode(posterior).tolist() == empty
+        assert Marginal().decode(posterior).tolist() == (empty if automatic else full)
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_a_name_stands_for_an_object_with_its_defaults(name):
     assert list(DECODERS) == list(RULES)
