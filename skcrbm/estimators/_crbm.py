@@ -173,7 +173,7 @@ class CRBMClassifier(RBMClassifier):
         the penalty is not searched, but is 0.003 times the total variance of the scaled columns.
         Solvers other than L-BFGS use the best penalty of the model without hidden units, searched
         on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is `partial_fit`,
-        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00025.
+        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00001.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. It should be small, so that W can grow. "auto"
         is 0.1 / max(n, 40) with L-BFGS, else 0; n is the number of rows, or the sum of the weights
