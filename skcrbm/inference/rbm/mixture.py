@@ -62,7 +62,7 @@ class LabelMixture:
         if energy.evidence is not None:
             held = energy.evidence[:, : energy.n_visible]
             t, u = np.where(free, t, held), np.where(free, u, 1.0 - held)
-        total = logsumexp(log_weight, axis=1, keepdims=True)
+        total = np.asarray(logsumexp(log_weight, axis=1, keepdims=True))
         self.log_partition = offset + total[:, 0]
         self.log_partition += np.where(free, np.logaddexp(0, fields), 0.0).sum(axis=1)
         self._t, self._u = t, u
@@ -139,7 +139,8 @@ class LabelMixture:
     def rows(self, index: np.ndarray) -> LabelMixture:
         """Return the mixtures of the rows with the given numbers."""
         part = object.__new__(LabelMixture)
-        chosen = [np.arange(self._start[n], self._start[n + 1]) for n in index]
+        start = self._start.tolist()
+        chosen = [np.arange(start[n], start[n + 1]) for n in index.tolist()]
         states = np.concatenate(chosen)
         part.nodes, part._left, part._gain = self.nodes, self._left, self._gain
         part._start = np.concatenate([[0], np.cumsum([len(c) for c in chosen])])
