@@ -26,7 +26,7 @@ from skcrbm.energies.states import unchecked
 from skcrbm.inference import infer
 from skcrbm.inference.rbm.mixture import LabelMixture, is_small_mixture
 from skcrbm.utils.limits import BLOCK_ENTRIES
-from skcrbm.utils.parallel import one_blas_thread, row_chunks
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 # Constants of `_seen_factor`: the odds that a model typically gives to the label sets seen in fit,
 # and the largest factor. If there are few label sets, a model typically gives them a total
@@ -114,15 +114,20 @@ def _by_rows(posterior, decide, entries):
     energy = posterior.energy
     result = np.empty((energy.n_models, energy.n_visible), np.int8)
     kind: type[_Model] = _Independent
+    n_jobs = None  # inference of the other kinds uses the threads itself
     if posterior.method.name == "exact":
-        mixture = is_small_mixture(energy)
-        kind = _Mixture if mixture else _Joint
-        if mixture:  # needs less memory per row
-            entries = max(entries // SIZES_AT_ONCE, 1 << energy.n_hidden)
+        kind = _Joint
+        if is_small_mixture(energy):
+            kind, n_jobs = _Mixture, posterior.n_jobs
+
+    def run(rows):
+        model = kind(posterior.rows(rows))
+        result[rows] = model.with_known(decide(model, posterior.allow_empty))
+
+    chunks = row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // entries))
     with one_blas_thread():
-        for rows in row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // entries)):
-            model = kind(posterior.rows(rows))
-            result[rows] = model.with_known(decide(model, posterior.allow_empty))
+        for _ in ordered_map(run, chunks, n_jobs):
+            pass
     return result
 
 

@@ -27,6 +27,8 @@ import numpy as np
 
 from skcrbm.decoding.expected import best_but_empty, f1_factors
 from skcrbm.inference.rbm.mixture import LabelMixture
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import row_chunks
 
 #: Number of labels whose gains are computed at first.
 FIRST_LABELS = 32
@@ -48,15 +50,25 @@ def top_f1(
     rows, part = np.arange(n), mixture
     count = min(FIRST_LABELS, n_labels)
     while len(rows):
-        chosen, proven, enough = _among_most_probable(
-            part, weight, count, zero_division, allow_empty
-        )
+        chosen, proven, enough = _in_blocks(part, weight, count, zero_division, allow_empty)
         result[rows[proven]] = chosen[proven]
         if proven.all():
             break
         part, rows = part.rows(np.flatnonzero(~proven)), rows[~proven]
         count = min(max(3 * count // 2, int(np.median(enough[~proven]))), n_labels)
     return result
+
+
+def _in_blocks(mixture, weight, count, *options):
+    """Return the results of `_among_most_probable`, computed in blocks to bound the memory."""
+    blocks = row_chunks(len(mixture.marginals), max(1, BLOCK_ENTRIES // count**2))
+    if len(blocks) == 1:
+        return _among_most_probable(mixture, weight, count, *options)
+    parts = [
+        _among_most_probable(mixture.rows(np.arange(b.start, b.stop)), weight, count, *options)
+        for b in blocks
+    ]
+    return tuple(np.concatenate(found) for found in zip(*parts, strict=True))
 
 
 def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
