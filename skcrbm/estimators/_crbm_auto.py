@@ -33,6 +33,7 @@ from skcrbm.utils.fitting import LiveLine, say
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.selection import is_better
 
 # PLAIN_ALPHA is the value of alpha="auto" in a first `partial_fit`, for columns with a root mean
 # square of 1, because `partial_fit` searches no penalty and scales no columns. _LEAST_SCALE is the
@@ -406,13 +407,14 @@ class _Search:
     def best_penalty(self, models, start, limits):
         """Multiply the penalty by `_STEP` while the score improves; then divide it in the same way.
 
-        Smaller scores are better. Return the best trial and a penalty. This penalty is the minimum
-        of a parabola through the scores of the best trial and of its two neighbours.
+        Smaller scores are better; ties go to the penalty that was tried first. Return the best
+        trial and a penalty. This penalty is the minimum of a parabola through the scores of the
+        best trial and of its two neighbours.
         """
         effort = self.effort
         trials = {0: self._try(models, start, effort.first)}
+        at = 0
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
-            at = min(trials, key=lambda i: trials[i].score)
             # Try no smaller penalties if a larger penalty was better than the first penalty.
             if direction < 0 and at > 0:
                 break
@@ -421,10 +423,9 @@ class _Search:
                 if not limits[0] <= alpha <= limits[1]:
                     break
                 trials[at + direction] = self._try(trials[at].models, alpha, effort.later)
-                if trials[at + direction].score >= trials[at].score:
+                if not is_better(-trials[at + direction].score, -trials[at].score):
                     break
                 at += direction
-        at = min(trials, key=lambda i: trials[i].score)
         shift = 0.0
         if at - 1 in trials and at + 1 in trials:
             below, here, above = (trials[at + k].score for k in (-1, 0, 1))

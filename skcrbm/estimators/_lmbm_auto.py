@@ -22,6 +22,7 @@ from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import linear_fields
+from skcrbm.utils.selection import is_better
 
 # Maximum number of labels in a clique, because the weight of a clique becomes a table of a factor
 # graph. A larger clique raises a ValueError.
@@ -257,7 +258,9 @@ class PenaltySearch:
 
         best = _START
         for direction in (1, -1):
-            while _LIMITS[0] < best < _LIMITS[1] and value(best + direction) < value(best):
+            while _LIMITS[0] < best < _LIMITS[1]:
+                if not is_better(-value(best + direction), -value(best)):
+                    break
                 best += direction
             if best != _START:
                 break
@@ -276,7 +279,7 @@ class PenaltySearch:
             errors = self._errors_of(C, ratio * C * self.weight.sum(), proven=True)
             if errors is None:
                 break
-            if self._value(errors) < self._value(best_errors):
+            if is_better(-self._value(errors), -self._value(best_errors)):
                 best, best_errors = ratio, errors
             elif self._gain(errors, best_errors) > 0:
                 break
