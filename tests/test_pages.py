@@ -80,11 +80,15 @@ def test_code_of_a_page(name, tmp_path, monkeypatch):
     missing = [data for data in needed if not (DATA / f"{data}.npz").exists()]
     if missing:
         pytest.skip(f"{missing[0]}.npz is not in {DATA}")
+    for package in ("imblearn", "mlflow", "optuna", "shap", "skops"):
+        if re.search(rf"^(import|from) {package}\b", PAGES[name], re.M):
+            pytest.importorskip(package)
     names = {"__name__": "__main__"}
     for code, printed in blocks(PAGES[name]):
         output = io.StringIO()
         with warnings.catch_warnings(), contextlib.redirect_stdout(output):
             warnings.simplefilter("error", UserWarning)
+            warnings.filterwarnings("ignore", ".*AnyType")  # MLflow, of its own code
             exec(compile(code, name, "exec"), names)
         if printed is not None:
             words, numbers, units = words_and_numbers(output.getvalue())
