@@ -34,15 +34,8 @@ from skcrbm.learning.fit import (
     warn_of_convergence,
 )
 from skcrbm.learning.penalties import ElasticNet
-from skcrbm.learning.rules import (
-    BPChainLearning,
-    BPLearning,
-    LearningRule,
-    Likelihood,
-    PMPLearning,
-    resolve_rule,
-    rule_constraint,
-)
+from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
+from skcrbm.learning.sampled_rules import BPChainLearning, BPLearning, PMPLearning
 from skcrbm.learning.solvers import (
     EarlyStopping,
     LossPlateau,

@@ -342,7 +342,8 @@ class GraphAnswers(BaseEstimator):
         if y_known is not None:
             labels = flat_labels(y_known, arrays.start, name, GRAPH)
             path = codes_of(labels, self.classes_, name)
-        return GraphBatch(arrays, path, np.ones(len(arrays.start) - 1))
+        n_graphs = len(arrays.start) - 1
+        return GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs))
 
     def _marginals(self, batch):
         """Return the probabilities (T, K) of the classes of all nodes."""

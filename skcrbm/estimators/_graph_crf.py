@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -79,15 +80,19 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Strength of the penalty: the objective is the mean loss of a graph plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
         `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
-        randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01.
+        randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01. With a rule
+        that samples labels, the comparison uses the pseudo-likelihood.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
         Learning rule: "mle", maximum likelihood with the probabilities of `inference`, which sums
         over missing labels; "pseudo_likelihood", which needs no inference in training, but
-        complete labels; or "max_margin", the structured hinge loss, which needs complete labels and
-        an L2 penalty, and gives no probabilities (see `MaxMargin`).
+        complete labels; "max_margin", the structured hinge loss, which needs complete labels and
+        an L2 penalty, and gives no probabilities (see `MaxMargin`); or a rule that estimates the
+        gradient of the likelihood from sampled labels and needs complete labels: "cd", "pcd",
+        "pmp", "bp_chain" or "weighted_bp_chain" (see `ContrastiveDivergence`,
+        `PersistentContrastiveDivergence`, `PMPLearning` and `BPChainLearning`).
     inference : str or object, default="sum_product"
         Inference method of training and prediction: "sum_product", which is exact on forests;
         "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
@@ -97,7 +102,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         If True, the first and the second node of an edge play different parts, and the matrices of
         pairs may be asymmetric. If False, they are symmetric.
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
+        samples labels, else "lbfgs". Stochastic
         solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object such as
         ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
@@ -357,8 +363,11 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 self.feature_names_in_ = np.array(names, object)
         path = codes_of(labels, self.classes_)
         weight = check_sample_weight(sample_weight, arrays.start[1:, None])
-        graphs = GraphBatch(arrays, path, weight)
-        return graphs.take(np.flatnonzero(weight)) if (weight == 0).any() else graphs
+        graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)))
+        if (weight == 0).any():
+            graphs = graphs.take(np.flatnonzero(weight))
+            graphs = replace(graphs, index=np.arange(len(graphs)), _pieces={})
+        return graphs
 
     def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
         """Return the `Plan` of a fit, and alpha."""

@@ -17,6 +17,7 @@ from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import (
     GRADIENT_SOLVERS,
     LBFGS,
+    Adam,
     FrankWolfe,
     refuse_held_out_rows,
     resolve_solver,
@@ -38,6 +39,8 @@ from skcrbm.utils.warnings import warn_user
 #: Names of the solvers of `ChainCRF` and `GraphCRF`.
 STRUCTURED_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe")
 
+# Names of the learning rules that draw states from the model.
+_SAMPLED = ("cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
 # Value of alpha="auto" in `partial_fit`, or if there are too few sequences or graphs for a search.
 _PLAIN_ALPHA = 0.01
 _NO_MARGINALS = (
@@ -81,17 +84,24 @@ def require_stochastic(estimator: Any, rows: str) -> None:
 def structured_solver(estimator: Any) -> Any:
     """Return the solver of an estimator; raise a ValueError if its rule needs another solver.
 
-    "auto" stands for "frank_wolfe" in max-margin learning, else for "lbfgs".
+    "auto" stands for "frank_wolfe" in max-margin learning, for "adam" if the rule draws states, and
+    else for "lbfgs".
     """
     learning = option_name(getattr(estimator, "learning", "mle"))
     margin = learning == "max_margin"
+    draws = learning in _SAMPLED
     if is_auto(estimator.solver):
-        return FrankWolfe() if margin else LBFGS()
+        return FrankWolfe() if margin else Adam() if draws else LBFGS()
     solver = resolve_solver(estimator.solver, STRUCTURED_SOLVERS)
     if margin and isinstance(solver, LBFGS):
         raise ValueError(
             "solver='lbfgs' needs a smooth loss; learning='max_margin' needs solver='frank_wolfe' "
             "or a stochastic solver such as 'adam'"
+        )
+    if draws and not solver.stochastic:
+        raise ValueError(
+            f"learning={learning!r} draws states, so it needs a stochastic solver such as 'adam', "
+            f"'sgd' or 'asgd'; got solver={solver.name!r}"
         )
     if isinstance(solver, FrankWolfe) and not margin:
         raise ValueError(
@@ -182,7 +192,7 @@ def structured_plan(
         stochastic = {
             "stopping": resolve_stopping(estimator.early_stopping, False),
             "batch_size": solver.rows_per_step(len(batch), 16),
-            "average": solver.keeps_average(False),
+            "average": solver.keeps_average(objective.draws),
             "rate_factors": type(model.params)(*trained),
             "mean_square": _mean_square(batch),
         }
@@ -215,7 +225,8 @@ def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False
         return estimator.alpha
     alpha = getattr(estimator, "alpha_", None)
     if alpha is None:
-        alpha = _search_alpha(model, batch, objective, estimator.l1_ratio, rng, partial)
+        search = objective.for_search
+        alpha = _search_alpha(model, batch, search, estimator.l1_ratio, rng, partial)
     return alpha
 
 

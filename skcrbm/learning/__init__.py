@@ -7,15 +7,13 @@ the package, an estimator describes its training in a `Plan` and passes the plan
 
 from skcrbm.learning.large_margin.max_margin import MaxMargin
 from skcrbm.learning.rules import (
-    BPChainLearning,
-    BPLearning,
     CDPercLoss,
     ContrastiveDivergence,
     Likelihood,
     PersistentContrastiveDivergence,
-    PMPLearning,
     PseudoLikelihood,
 )
+from skcrbm.learning.sampled_rules import BPChainLearning, BPLearning, PMPLearning
 from skcrbm.learning.solvers import (
     LBFGS,
     SGD,

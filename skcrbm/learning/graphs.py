@@ -53,6 +53,7 @@ class GraphBatch:
     arrays: GraphArrays
     path: np.ndarray  # (T,) class of each node, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the graphs
+    index: np.ndarray  # (n,) position of each graph in the training data
     _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
 
     @property
@@ -85,7 +86,7 @@ class GraphBatch:
         shift = np.repeat(start[:-1] - a.start[numbers], np.diff(edge_start))
         edges = a.edges[some] + shift[:, None]
         arrays = GraphArrays(a.X[nodes], start, edges, edge_start, a.Z[some])
-        return GraphBatch(arrays, self.path[nodes], self.weight[numbers])
+        return GraphBatch(arrays, self.path[nodes], self.weight[numbers], self.index[numbers])
 
     def pieces(self, n_entries: int) -> list[GraphBatch]:
         """Split the batch into parts of graphs with the same weight, to bound the memory.
