@@ -23,6 +23,7 @@ from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_states
 from skcrbm.learning.graphs import GraphBatch, GraphModel, evidence_of, kind_of_graphs
+from skcrbm.learning.truncated_graphs import network_of
 from skcrbm.targets.graphs import GraphRows
 from skcrbm.targets.sequences import GRAPH, MISSING, codes_of, flat_labels, split_rows
 from skcrbm.utils.options import check_parameters
@@ -45,6 +46,7 @@ class GraphAnswers(BaseEstimator):
     inference: str | InferenceMethod
     n_jobs: int | None
     _hinge: bool
+    _truncated: bool
     _model: GraphModel
     _rows: GraphRows
     _prediction_parameters = ("decode", "n_jobs")
@@ -349,6 +351,9 @@ class GraphAnswers(BaseEstimator):
         """Return the probabilities (T, K) of the classes of all nodes."""
 
         def answer(piece):
+            if self._truncated:
+                network = network_of(self._model, piece, self._method(), known=True)
+                return np.exp(network.log_beliefs())
             energy, clamp = self._model.energy(piece), _clamp(piece.path)
             found = infer(energy, self._method(), returns="marginals", clamp=clamp)
             assert found.marginals is not None

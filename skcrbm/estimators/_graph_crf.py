@@ -92,7 +92,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         an L2 penalty, and gives no probabilities (see `MaxMargin`); or a rule that estimates the
         gradient of the likelihood from sampled labels and needs complete labels: "cd", "pcd",
         "pmp", "bp_chain" or "weighted_bp_chain" (see `ContrastiveDivergence`,
-        `PersistentContrastiveDivergence`, `PMPLearning` and `BPChainLearning`).
+        `PersistentContrastiveDivergence`, `PMPLearning` and `BPChainLearning`); or "backprop",
+        which fits the probabilities after a fixed number of iterations of `inference` (see
+        `Backpropagation`). `predict_proba` then runs the same iterations.
     inference : str or object, default="sum_product"
         Inference method of training and prediction: "sum_product", which is exact on forests;
         "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
@@ -179,7 +181,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
     convergence_curve_: list[float]
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng", "_hinge")
+    _state = ("_model", "_rows", "_progress", "_rng", "_hinge", "_truncated")
 
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -378,6 +380,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         """Return the model from which a fit starts, and its objective."""
         rule = resolve_rule(self.learning, "graph")
         self._hinge = check_hinge(self)
+        self._truncated = rule.name == "backprop"
         require_labels_of(rule, graphs.path)
         model = self._model if resume else self._first_model(graphs, partial)
         if model.directed != self.directed:

@@ -364,6 +364,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "pmp",
         "bp_chain",
         "weighted_bp_chain",
+        "backprop",
     ),
 }
 
