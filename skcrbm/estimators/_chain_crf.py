@@ -109,6 +109,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     transition_features : bool, default=False
         If True, learn coefficients of the features for each pair of neighbouring classes, so that
         the weight of a transition depends on the features of its second position.
+    order : {1, 2}, default=1
+        Order of the chain. 2 adds weights `triple_` of each three neighbouring classes,
+        ``sum_t triple[y_(t-2), y_(t-1), y_t]``. Inference stays exact. It takes the number of
+        classes to the power of 3 operations for each position, instead of the power of 2.
     fit_intercept : bool, default=True
         If True, learn the weights `intercept_` of the classes at all positions, and their
         additional weights `first_` and `last_` at the first and the last position.
@@ -143,6 +147,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     transition_coef_ : ndarray or CSR matrix (n_classes * n_classes, n_features)
         Coefficients of the features for transitions, if `transition_features` is True. Row
         ``i * n_classes + j`` belongs to the transition from class i to class j.
+    triple_ : ndarray (n_classes, n_classes, n_classes)
+        Weight of three neighbouring classes, in their order, if `order` is 2.
     alpha_ : float
         Penalty of the fit.
     loss_curve_ : list of float
@@ -184,6 +190,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         "early_stopping": stopping_constraint(auto=False),
         "features": [StrOptions({"observed", "all"})],
         "transition_features": ["boolean"],
+        "order": [Integer(1, 2)],
         "fit_intercept": ["boolean"],
         "forbidden": [list, tuple, set, None],
         "decode": [StrOptions({"map", "marginal"})],
@@ -204,6 +211,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         early_stopping: bool | LossPlateau = False,
         features: str = "observed",
         transition_features: bool = False,
+        order: int = 1,
         fit_intercept: bool = True,
         forbidden: Sequence[tuple[Any, Any]] | None = None,
         decode: str = "map",
@@ -220,6 +228,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         self.early_stopping = early_stopping
         self.features = features
         self.transition_features = transition_features
+        self.order = order
         self.fit_intercept = fit_intercept
         self.forbidden = forbidden
         self.decode = decode
@@ -366,13 +375,22 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         self._hinge = check_hinge(self)
         require_labels_of(rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
+        if model.order != self.order:
+            raise ValueError(
+                f"order={self.order} differs from the fitted model, which was fitted with "
+                f"order={model.order}; set warm_start=False to start again"
+            )
+        if self.order == 2 and rule.name == "pseudo_likelihood":
+            raise ValueError(
+                "order=2 needs learning='mle' or 'max_margin'; got learning='pseudo_likelihood'"
+            )
         self._check_possible(model, sequences)
         return model, rule.chain(self._trained(), self.n_jobs)
 
     def _trained(self) -> tuple[bool, ...]:
         """Return a bool for each array of `ChainParams`: True if the array is learned."""
         own = self.fit_intercept
-        return True, own, True, own, own, self.transition_features
+        return True, own, True, own, own, self.transition_features, self.order == 2
 
     def _first_model(self, sequences, partial) -> ChainModel:
         """Return a model whose parameters are all 0, from which a first fit starts."""
@@ -395,6 +413,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             np.zeros(n_states),
             np.zeros(n_states),
             np.zeros(pair_shape),
+            np.zeros((n_states,) * 3 if self.order == 2 else (0,)),
         )
         return ChainModel(params, columns, pair_columns, self._forbidden_log_weights())
 
@@ -425,7 +444,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         """Raise a ValueError if a label sequence is forbidden."""
         if not any(np.isinf(part).any() for part in model.forbidden):
             return
-        n_states = model.n_states
+        n_states = model.n_classes
         scores = np.zeros((len(sequences.path), n_states))
         pairs, first, last = model.forbidden
         energies = ChainEnergies(sequences.start, scores, pairs[None], first, last)
@@ -449,4 +468,6 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         }
         if model.pair_columns is not None:
             attributes["transition_coef_"] = model.pair_columns.matrix(p.pair_coef)
+        if model.order == 2:
+            attributes["triple_"] = p.triple
         return attributes

@@ -252,7 +252,7 @@ class Blocks(DualBlocks):
 class ChainBlocks(DualBlocks):
     """Dual variables of sequences; the kernel `visit_chains` makes the steps of a whole pass.
 
-    The model must not have features of transitions.
+    The model must be of first order and must not have features of transitions.
     """
 
     def __init__(self, model: ChainModel, batch: SequenceBatch, objective, total):
@@ -311,7 +311,7 @@ class ChainBlocks(DualBlocks):
 
 def dual_blocks(model: Any, batch: Any, objective: HingeObjective, total: float) -> DualBlocks:
     """Return the initial dual variables of a batch: all mass is on the observed labels."""
-    plain = isinstance(model, ChainModel) and model.pair_columns is None
+    plain = isinstance(model, ChainModel) and model.pair_columns is None and model.order == 1
     return (ChainBlocks if plain else Blocks)(model, batch, objective, total)
 
 
