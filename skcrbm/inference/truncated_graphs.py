@@ -18,6 +18,9 @@ from skcrbm.inference.base import InferenceMethod
 
 # Number of iterations if the inference method does not fix a number.
 _N_ITER = 10
+# Largest difference of two log-weights of a table up to which messages are sums of weights. Beyond
+# this difference the sums might be 0, and messages are computed with logarithms.
+_SPAN = 600.0
 
 
 class Trace(NamedTuple):
@@ -87,6 +90,10 @@ class MessageNetwork(GraphNetwork):
     def __init__(self, scores, edges, tables, n_iter, damping: float = 0.0):
         super().__init__(scores, edges, tables, n_iter)
         self.damping = damping
+        top = self.tables.max(axis=(1, 2), keepdims=True, initial=-np.inf)
+        self.weights = None  # exp of the tables, each divided by its largest entry
+        if (top - self.tables < _SPAN).all():
+            self.weights = np.exp(self.tables - top)
 
     def run(self):
         """Run all iterations; see `GraphNetwork`."""
@@ -94,15 +101,19 @@ class MessageNetwork(GraphNetwork):
         steps = []
         for _ in range(self.n_iter):
             steps.append(messages)
-            new = logsumexp(self._terms(messages), axis=1)
+            sent = self._sent(messages)
+            if self.weights is None:
+                new = logsumexp(self.tables + sent[:, :, None], axis=1)
+            else:
+                new = np.log(np.einsum("ea,eab->eb", _exponentials(sent), self.weights))
             new -= new.mean(axis=1, keepdims=True)
             messages = (1 - self.damping) * new + self.damping * messages
         return Trace(self.scores + self.to_receiver @ messages, steps)
 
-    def _terms(self, messages):
-        """Return the log-weights (2 M, K, K) of the classes of the sender and the receiver."""
+    def _sent(self, messages):
+        """Return the log-weights (2 M, K) of the classes of senders, without the receivers."""
         logs = self.scores + self.to_receiver @ messages
-        return self.tables + (logs[self.sender] - messages[self.reverse])[:, :, None]
+        return logs[self.sender] - messages[self.reverse]
 
     def gradient(self, trace, slope):
         """Go back through the iterations; see `GraphNetwork`."""
@@ -111,14 +122,28 @@ class MessageNetwork(GraphNetwork):
         for before in reversed(trace.steps):
             new = (1 - self.damping) * message
             new -= new.mean(axis=1, keepdims=True)
-            terms = softmax(self._terms(before), axis=1) * new[:, None, :]
-            tables += terms
-            sent = terms.sum(axis=2)
+            sent = self._sent(before)
+            if self.weights is None:
+                terms = softmax(self.tables + sent[:, :, None], axis=1) * new[:, None, :]
+                tables += terms
+                sent = terms.sum(axis=2)
+            else:
+                weight = _exponentials(sent)
+                new /= np.einsum("ea,eab->eb", weight, self.weights)
+                tables += weight[:, :, None] * new[:, None, :]
+                sent = weight * np.einsum("eab,eb->ea", self.weights, new)
             logs = self.to_sender @ sent
             scores += logs
             message = self.damping * message + logs[self.receiver]
             message[self.reverse] -= sent
+        if self.weights is not None:
+            tables *= self.weights
         return scores, self._per_edge(tables)
+
+
+def _exponentials(logs):
+    """Return exp of each row divided by its largest entry."""
+    return np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
 
 
 class MeanFieldNetwork(GraphNetwork):

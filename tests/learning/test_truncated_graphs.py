@@ -58,6 +58,19 @@ def test_mean_field_is_that_of_plain_loops():
     np.testing.assert_allclose(found, logs - logsumexp(logs, axis=1, keepdims=True), atol=1e-12)
 
 
+def test_huge_weights_use_logarithms():
+    scores, tables = model_arrays()
+    found = MessageNetwork(scores, EDGES, 500 * tables, 3, 0.2)
+    assert found.weights is None
+    expected = naive_beliefs(scores, 500 * tables, 3, 0.2)
+    np.testing.assert_allclose(found.log_beliefs(), expected, atol=1e-9)
+    plain, logs = (MessageNetwork(scores, EDGES, tables, 3, 0.2) for _ in range(2))
+    logs.weights = None
+    slope = np.random.default_rng(0).normal(size=scores.shape)
+    for a, b in zip(plain.gradient(plain.run(), slope), logs.gradient(logs.run(), slope)):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", [MessageNetwork, MeanFieldNetwork])
 def test_gradient_of_the_network_by_finite_differences(kind):
     scores, tables = model_arrays()
