@@ -17,7 +17,7 @@ from skcrbm.estimators._chain_answers import ChainAnswers
 from skcrbm.estimators._structured import (
     STRUCTURED_SOLVERS,
     check_hinge,
-    fit_by_frank_wolfe,
+    fit_dual,
     require_labels_of,
     require_stochastic,
     structured_plan,
@@ -32,7 +32,6 @@ from skcrbm.learning.chains import SequenceBatch, clamped
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
-    FrankWolfe,
     LossPlateau,
     Solver,
     solver_constraint,
@@ -92,12 +91,13 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         loss, which needs complete labels and an L2 penalty, and gives no probabilities (see
         `MaxMargin`).
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
-        solvers take steps on mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs".
+        "cutting_planes" solves the same problem as "frank_wolfe". Stochastic solvers take steps on
+        mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
         ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
-        stochastic solver.
+        Maximum number of iterations of L-BFGS or "cutting_planes", of passes of "frank_wolfe", or
+        of epochs of a stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out sequences and keeps the epoch with the
         best validation score, see `EarlyStopping`. False stops when the training loss no longer
@@ -124,7 +124,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         "map" predicts the most probable label sequence. "marginal" predicts the most probable class
         of each position, which maximises the expected number of correct labels.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous fit.
+        Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
+        variables of the previous fit by "frank_wolfe", if its labels were the same.
     n_jobs : int, default=None
         Number of threads, which share the sequences. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -154,8 +155,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     loss_curve_ : list of float
         Objective of each iteration of L-BFGS, or training loss of each epoch or pass.
     objective_, duality_gap_ : float
-        Objective of the model after "frank_wolfe", and its distance to a lower bound of the
-        objective of all models.
+        Objective of the model after "frank_wolfe" or "cutting_planes", and its distance to a lower
+        bound of the objective of all models.
     n_iter_ : int
         Number of iterations, passes or epochs.
     n_features_in_ : int
@@ -179,7 +180,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     """
 
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng", "_hinge")
+    _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge")
 
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -279,9 +280,9 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             forget(self, self._state)
         sequences = self._training_sequences(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
-        if isinstance(structured_solver(self), FrankWolfe):
+        if structured_solver(self).dual:
             model, objective = self._problem(sequences, resume)
-            fit_by_frank_wolfe(self, model, sequences, objective, rng, (X, y, sample_weight))
+            fit_dual(self, model, sequences, objective, rng, (X, y, sample_weight))
             return self
         plan, alpha = self._plan(sequences, rng, resume)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)

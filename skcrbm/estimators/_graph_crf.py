@@ -18,7 +18,7 @@ from skcrbm.estimators._graph_answers import GraphAnswers
 from skcrbm.estimators._structured import (
     STRUCTURED_SOLVERS,
     check_hinge,
-    fit_by_frank_wolfe,
+    fit_dual,
     require_labels_of,
     require_stochastic,
     structured_plan,
@@ -32,7 +32,6 @@ from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, war
 from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
-    FrankWolfe,
     LossPlateau,
     Solver,
     solver_constraint,
@@ -105,12 +104,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         pairs may be asymmetric. If False, they are symmetric.
     solver : str or object, default="auto"
         Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
-        samples labels, else "lbfgs". Stochastic
-        solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object such as
-        ``Adam(learning_rate=0.01, batch_size=16)``.
+        samples labels, else "lbfgs". "cutting_planes" solves the same problem as "frank_wolfe".
+        Stochastic solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object
+        such as ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
-        stochastic solver.
+        Maximum number of iterations of L-BFGS or "cutting_planes", of passes of "frank_wolfe", or
+        of epochs of a stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out graphs and keeps the epoch with the best
         validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
@@ -124,7 +123,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         "marginal" predicts the most probable class of each node, which maximises the expected
         number of correct labels.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous fit.
+        Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
+        variables of the previous fit by "frank_wolfe", if its labels were the same.
     n_jobs : int, default=None
         Number of threads, which share the graphs. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -150,8 +150,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Objective and share of graphs whose inference converged, for each iteration or epoch. In
         max-margin training it is the share of graphs whose search has proven its labels.
     objective_, duality_gap_ : float
-        Objective of the model after "frank_wolfe", and its distance to a lower bound of the
-        objective of all models.
+        Objective of the model after "frank_wolfe" or "cutting_planes", and its distance to a lower
+        bound of the objective of all models.
     certified_ : bool
         True if all searches of "frank_wolfe" are exact, so that `duality_gap_` is true.
     n_iter_ : int
@@ -181,7 +181,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
     convergence_curve_: list[float]
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng", "_hinge", "_truncated")
+    _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge", "_truncated")
 
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -283,9 +283,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             forget(self, self._state)
         graphs = self._training_graphs(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
-        if isinstance(structured_solver(self), FrankWolfe):
+        if structured_solver(self).dual:
             model, objective = self._problem(graphs, resume)
-            fit_by_frank_wolfe(self, model, graphs, objective, rng, (X, y, sample_weight))
+            fit_dual(self, model, graphs, objective, rng, (X, y, sample_weight))
             return self
         plan, alpha = self._plan(graphs, rng, resume)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)

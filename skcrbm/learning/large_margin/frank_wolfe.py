@@ -84,6 +84,14 @@ class DualBlocks(ABC):
         """Visit each example once, in random order."""
 
     @abstractmethod
+    def state(self) -> Any:
+        """Return the dual variables, from which a later fit may start."""
+
+    @abstractmethod
+    def restore(self, state: Any) -> None:
+        """Start from dual variables of an earlier fit, if its examples had the same labels."""
+
+    @abstractmethod
     def labels(self) -> Any:
         """Yield parts of the batch, with labels (T,) and the dual variable (n,) of each example."""
 
@@ -169,6 +177,21 @@ class Blocks(DualBlocks):
                 loss += weight * violated
                 gap += weight * (violated - expected)
         return Visited(loss / self.weight, gap / self.weight)
+
+    def state(self):
+        """Return the labels and dual variables of each example; see `DualBlocks`."""
+        return self.found, self.mass
+
+    def restore(self, state):
+        """Start from earlier dual variables; see `DualBlocks`."""
+        found, mass = state
+        if [len(group) for group in found] != [len(group) for group in self.examples]:
+            return
+        old = (labels[0] for group in found for labels in group)
+        new = (one.path for group in self.examples for one in group)
+        if all(map(np.array_equal, old, new)):
+            self.found, self.mass = [list(g) for g in found], [[m.copy() for m in g] for g in mass]
+            self.rebuild()
 
     def _pieces(self):
         return self.pieces
@@ -297,6 +320,17 @@ class ChainBlocks(DualBlocks):
             )
         weight = self.batch.weight / self.weight
         return Visited(float(losses @ weight), float(gaps @ weight))
+
+    def state(self):
+        """Return the labels of the sequences and the atoms; see `DualBlocks`."""
+        return self.batch.start, self.batch.path, self.atoms
+
+    def restore(self, state):
+        """Start from earlier dual variables; see `DualBlocks`."""
+        start, path, atoms = state
+        if np.array_equal(start, self.batch.start) and np.array_equal(path, self.batch.path):
+            self.atoms = Atoms(*(part.copy() for part in atoms))
+            self.rebuild()
 
     def labels(self):
         """Yield the whole batch with each atom; see `DualBlocks`."""
