@@ -104,6 +104,7 @@ LEARNERS = {
         learning="backprop",
         inference=SumProduct(max_iter=15, damping=0.2),
         decode="marginal",
+        max_iter=100,
     ),
     "max margin": GraphCRF(
         alpha=0.01, directed=True, learning="max_margin", max_iter=60, random_state=0

@@ -55,6 +55,8 @@ from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_sample_weight
 
 # If inference did not converge, a warning mentions these consequences.
+# Standard deviation of the initial coefficients of latent states.
+_SPREAD = 0.1
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 
@@ -99,6 +101,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
         "tree_reweighted" or "mean_field", which are approximate; or a configured object such as
         ``SumProduct(damping=0.5, max_iter=200)``.
+    n_latent_states : int, default=1
+        Number of latent states of each class, which are not observed. The model gives a weight to
+        each latent state of a node and to each pair of latent states of neighbours, and sums over
+        the latent states of the labels. So a class may have several parts that look different or
+        have different neighbours. It needs ``learning="mle"``. Training starts at random weights,
+        and may end at a local optimum.
     directed : bool, default=False
         If True, the first and the second node of an edge play different parts, and the matrices of
         pairs may be asymmetric. If False, they are symmetric.
@@ -116,10 +124,11 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     features : {"observed", "all"}, default="observed"
         Coefficients that are learned for sparse nodes and dicts: "observed" learns a coefficient
         for each pair of a feature and a class that occur together in training, "all" for each pair
-        of a feature and a class.
+        of a feature and a class. With latent states, all coefficients are learned.
     decode : {"map", "marginal"}, default="map"
         "map" predicts the most probable labels of the whole graph, exactly for forests, for narrow
-        graphs and with ``inference="exact"``, otherwise by max-product with local search.
+        graphs and with ``inference="exact"``, otherwise by max-product with local search. With
+        latent states, it predicts the labels of the most probable latent states.
         "marginal" predicts the most probable class of each node, which maximises the expected
         number of correct labels.
     warm_start : bool, default=False
@@ -137,7 +146,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     classes_ : ndarray (n_classes,)
         Sorted classes.
     coef_ : ndarray or CSR matrix (n_classes, n_features)
-        Coefficients of the features of nodes.
+        Coefficients of the features of nodes. With L latent states, the arrays of weights have
+        ``n_classes * L`` entries in place of n_classes; entry ``c * L + l`` belongs to latent state
+        l of class c.
     intercept_ : ndarray (n_classes,)
         Weight of each class.
     pair_intercept_ : ndarray (n_classes, n_classes)
@@ -190,6 +201,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         "inference": method_constraint(
             methods_for(CategoricalGraphEnergy, Likelihood.conditional_answers)
         ),
+        "n_latent_states": [Integer(1)],
         "directed": ["boolean"],
         "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
         "max_iter": [Integer(1)],
@@ -209,6 +221,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         l1_ratio: float = 0.0,
         learning: str | LearningRule = "mle",
         inference: str | InferenceMethod = "sum_product",
+        n_latent_states: int = 1,
         directed: bool = False,
         solver: str | Solver = "auto",
         max_iter: int = 300,
@@ -224,6 +237,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         self.l1_ratio = l1_ratio
         self.learning = learning
         self.inference = inference
+        self.n_latent_states = n_latent_states
         self.directed = directed
         self.solver = solver
         self.max_iter = max_iter
@@ -284,7 +298,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         graphs = self._training_graphs(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
         if structured_solver(self).dual:
-            model, objective = self._problem(graphs, resume)
+            model, objective = self._problem(graphs, rng, resume)
             fit_dual(self, model, graphs, objective, rng, (X, y, sample_weight))
             return self
         plan, alpha = self._plan(graphs, rng, resume)
@@ -373,16 +387,26 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
     def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
         """Return the `Plan` of a fit, and alpha."""
-        model, objective = self._problem(graphs, resume, partial)
+        model, objective = self._problem(graphs, rng, resume, partial)
         return structured_plan(self, model, graphs, objective, rng, resume, partial)
 
-    def _problem(self, graphs, resume, partial=False) -> tuple[GraphModel, Any]:
+    def _problem(self, graphs, rng, resume, partial=False) -> tuple[GraphModel, Any]:
         """Return the model from which a fit starts, and its objective."""
         rule = resolve_rule(self.learning, "graph")
         self._hinge = check_hinge(self)
         self._truncated = rule.name == "backprop"
         require_labels_of(rule, graphs.path)
-        model = self._model if resume else self._first_model(graphs, partial)
+        latent = self.n_latent_states
+        if latent > 1 and rule.name != "mle":
+            raise ValueError(
+                f"n_latent_states={latent} needs learning='mle'; got learning={rule.name!r}"
+            )
+        model = self._model if resume else self._first_model(graphs, rng, partial)
+        if model.n_latent != latent:
+            raise ValueError(
+                f"n_latent_states={latent} differs from the fitted model, which was fitted with "
+                f"n_latent_states={model.n_latent}; set warm_start=False to start again"
+            )
         if model.directed != self.directed:
             raise ValueError(
                 f"directed={self.directed} differs from the fitted model, which was fitted with "
@@ -391,10 +415,16 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         trained = True, True, True, bool(graphs.arrays.Z.shape[1])
         return model, rule.graph(trained, self._method(), self.n_jobs)
 
-    def _first_model(self, graphs, partial) -> GraphModel:
-        """Return a model whose parameters are all 0, from which a first fit starts."""
-        k = len(self.classes_)
-        columns = columns_for(graphs.X, graphs.path, k, "all" if partial else self.features)
+    def _first_model(self, graphs, rng, partial) -> GraphModel:
+        """Return the model from which a first fit starts.
+
+        All parameters are 0, except that the coefficients of latent states are small random
+        numbers: equal latent states would stay equal.
+        """
+        latent = self.n_latent_states
+        k = len(self.classes_) * latent
+        features = "all" if partial or latent > 1 else self.features
+        columns = columns_for(graphs.X, graphs.path, k, features)
         n_edge_features = graphs.arrays.Z.shape[1]
         params = GraphParams(
             np.zeros(columns.shape),
@@ -402,7 +432,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             np.zeros((k, k)),
             np.zeros((n_edge_features, k, k)),
         )
-        return GraphModel(params, columns, self.directed)
+        if latent > 1:
+            params = params._replace(
+                coef=rng.normal(0, _SPREAD, params.coef.shape),
+                intercept=rng.normal(0, _SPREAD, k),
+            )
+        return GraphModel(params, columns, self.directed, latent)
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
         p = model.params
