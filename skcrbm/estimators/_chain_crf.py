@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from numbers import Real
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
 from skcrbm.estimators._structured import (
-    STRUCTURED_SOLVERS,
+    STRUCTURED_CONSTRAINTS,
     check_hinge,
     fit_dual,
+    fit_next_epoch,
+    fit_plan,
     require_labels_of,
     require_stochastic,
     structured_plan,
@@ -29,13 +30,11 @@ from skcrbm.inference.chains import (
 )
 from skcrbm.learning.chain_model import ChainModel, ChainParams, columns_for
 from skcrbm.learning.chains import SequenceBatch, clamped
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
+from skcrbm.learning.fit import Plan, resumed_generator
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
     LossPlateau,
     Solver,
-    solver_constraint,
-    stopping_constraint,
 )
 from skcrbm.targets.sequences import (
     MISSING,
@@ -46,7 +45,6 @@ from skcrbm.targets.sequences import (
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
-    EpochCallbacks,
     all_or_nothing,
     forget,
     with_callbacks,
@@ -183,22 +181,12 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge")
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        **STRUCTURED_CONSTRAINTS,
         "learning": rule_constraint("chain", "PseudoLikelihood()"),
-        "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
-        "max_iter": [Integer(1)],
-        "early_stopping": stopping_constraint(auto=False),
-        "features": [StrOptions({"observed", "all"})],
         "transition_features": ["boolean"],
         "order": [Integer(1, 2)],
         "fit_intercept": ["boolean"],
         "forbidden": [list, tuple, set, None],
-        "decode": [StrOptions({"map", "marginal"})],
-        "warm_start": ["boolean"],
-        "n_jobs": [Integer(), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -285,17 +273,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             fit_dual(self, model, sequences, objective, rng, (X, y, sample_weight))
             return self
         plan, alpha = self._plan(sequences, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        fitted = fit(
-            plan,
-            rng,
-            self._progress if resume else None,
-            callbacks,
-            lambda model, epoch: self._model_attributes(model, alpha),
-        )
-        vars(self).update(self._model_attributes(fitted.model, alpha))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        callbacks.end()
+        attributes = partial(self._model_attributes, alpha=alpha)
+        fit_plan(self, plan, rng, resume, (X, y, sample_weight), attributes)
         return self
 
     @all_or_nothing
@@ -336,11 +315,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             )
         rng = resumed_generator(self, resume, self.random_state)
         plan, alpha = self._plan(sequences, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
-        curve = getattr(self, "loss_curve_", [])
-        vars(self).update(self._model_attributes(fitted.model, alpha))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        self.loss_curve_ = curve + self.loss_curve_
+        attributes = partial(self._model_attributes, alpha=alpha)
+        fit_next_epoch(self, plan, rng, resume, attributes)
         return self
 
     def _training_sequences(self, X, y, sample_weight, resume, classes=None) -> SequenceBatch:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from numbers import Real
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.estimators._graph_answers import GraphAnswers
 from skcrbm.estimators._structured import (
-    STRUCTURED_SOLVERS,
+    STRUCTURED_CONSTRAINTS,
     check_hinge,
     fit_dual,
+    fit_next_epoch,
+    fit_plan,
     require_labels_of,
     require_stochastic,
     structured_plan,
@@ -28,14 +29,12 @@ from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import methods_for
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.chain_model import columns_for
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
+from skcrbm.learning.fit import Plan, resumed_generator, warn_of_convergence
 from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
     LossPlateau,
     Solver,
-    solver_constraint,
-    stopping_constraint,
 )
 from skcrbm.targets.graphs import GraphRows
 from skcrbm.targets.sequences import (
@@ -46,7 +45,6 @@ from skcrbm.targets.sequences import (
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
-    EpochCallbacks,
     all_or_nothing,
     forget,
     with_callbacks,
@@ -195,23 +193,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge", "_truncated")
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        **STRUCTURED_CONSTRAINTS,
         "learning": rule_constraint("graph", "PseudoLikelihood()"),
         "inference": method_constraint(
             methods_for(CategoricalGraphEnergy, Likelihood.conditional_answers)
         ),
         "n_latent_states": [Integer(1)],
         "directed": ["boolean"],
-        "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
-        "max_iter": [Integer(1)],
-        "early_stopping": stopping_constraint(auto=False),
-        "features": [StrOptions({"observed", "all"})],
-        "decode": [StrOptions({"map", "marginal"})],
-        "warm_start": ["boolean"],
-        "n_jobs": [Integer(), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -302,19 +290,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             fit_dual(self, model, graphs, objective, rng, (X, y, sample_weight))
             return self
         plan, alpha = self._plan(graphs, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        fitted = fit(
-            plan,
-            rng,
-            self._progress if resume else None,
-            callbacks,
-            lambda model, epoch: self._model_attributes(model, alpha),
-        )
-        vars(self).update(self._model_attributes(fitted.model, alpha))
-        vars(self).update({**fitted.attributes, "_rng": rng})
+        attributes = partial(self._model_attributes, alpha=alpha)
+        fit_plan(self, plan, rng, resume, (X, y, sample_weight), attributes)
         if not self._hinge:
             warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
-        callbacks.end()
         return self
 
     @all_or_nothing
@@ -354,11 +333,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             )
         rng = resumed_generator(self, resume, self.random_state)
         plan, alpha = self._plan(graphs, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
-        curve = getattr(self, "loss_curve_", [])
-        vars(self).update(self._model_attributes(fitted.model, alpha))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        self.loss_curve_ = curve + self.loss_curve_
+        attributes = partial(self._model_attributes, alpha=alpha)
+        fit_next_epoch(self, plan, rng, resume, attributes)
         return self
 
     def _training_graphs(self, X, y, sample_weight, resume, classes=None) -> GraphBatch:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.learning.data import Design
-from skcrbm.learning.fit import Plan
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves
 from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, dual_blocks, fit_frank_wolfe
 from skcrbm.learning.large_margin.structured_hinge import HingeObjective
 from skcrbm.learning.large_margin.structured_planes import StructuredPlanes, fit_planes
@@ -24,6 +27,8 @@ from skcrbm.learning.solvers import (
     refuse_held_out_rows,
     resolve_solver,
     resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
 )
 from skcrbm.learning.structured import (
     StructureSource,
@@ -34,12 +39,27 @@ from skcrbm.learning.structured import (
 from skcrbm.targets.sequences import MISSING, codes_of, flatten
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import EpochCallbacks, pass_hooks, warn_of_early_end
-from skcrbm.utils.options import is_auto, option_name
+from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.validation import check_sample_weight
 from skcrbm.utils.warnings import warn_user
 
 #: Names of the solvers of `ChainCRF` and `GraphCRF`.
 STRUCTURED_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe", "cutting_planes")
+
+#: Constraints of the hyperparameters that `ChainCRF` and `GraphCRF` share.
+STRUCTURED_CONSTRAINTS: dict[str, Any] = {
+    "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+    "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+    "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
+    "max_iter": [Integer(1)],
+    "early_stopping": stopping_constraint(auto=False),
+    "features": [StrOptions({"observed", "all"})],
+    "decode": [StrOptions({"map", "marginal"})],
+    "warm_start": ["boolean"],
+    "n_jobs": [Integer(), None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 # Names of the learning rules that draw states from the model.
 _SAMPLED = ("cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
@@ -275,6 +295,42 @@ def _margin_path(model, rest, objective, rng):
     return train
 
 
+# --------------------------------------------------------------------- training by a plan
+
+
+def fit_plan(
+    estimator: Any,
+    plan: Plan,
+    rng: np.random.RandomState,
+    resume: bool,
+    data: tuple,
+    attributes: Callable[[Any], dict],
+) -> None:
+    """Train an estimator as the plan describes, and set its attributes.
+
+    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. ``attributes(model)``
+    returns the fitted attributes of a model.
+    """
+    callbacks = EpochCallbacks(estimator, plan.n_epochs, *data)
+    progress = estimator._progress if resume else None
+    fitted = fit(plan, rng, progress, callbacks, lambda model, epoch: attributes(model))
+    vars(estimator).update({**attributes(fitted.model), **fitted.attributes, "_rng": rng})
+    callbacks.end()
+
+
+def fit_next_epoch(
+    estimator: Any,
+    plan: Plan,
+    rng: np.random.RandomState,
+    resume: bool,
+    attributes: Callable[[Any], dict],
+) -> None:
+    """Train an estimator for one epoch in `partial_fit`, and extend its curves."""
+    fitted = fit_one_epoch(plan, rng, estimator._progress if resume else None)
+    curves = joined_curves(estimator, fitted.curves)
+    vars(estimator).update({**attributes(fitted.model), **fitted.attributes, **curves, "_rng": rng})
+
+
 # --------------------------------------------------------------------- dual solvers
 
 
@@ -315,14 +371,15 @@ def fit_dual(
     callbacks = EpochCallbacks(estimator, estimator.max_iter, X, y, sample_weight, unit)
     options: dict[str, Any] = {"tol": solver.tol, "max_iter": estimator.max_iter}
     with pass_hooks(estimator, unit, callbacks, attributes, summary) as hooks:
+        options.update(hooks)
         if planes:
             problem = StructuredPlanes(model, batch, objective, alpha)
-            fitted, dual = fit_planes(problem, **options, **hooks), None
+            fitted, dual = fit_planes(problem, **options), None
         else:
             blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
             if getattr(estimator, "_dual", None) is not None:
                 blocks.restore(estimator._dual)
-            fitted = fit_frank_wolfe(blocks, rng=rng, **options, **hooks)
+            fitted = fit_frank_wolfe(blocks, rng=rng, **options)
             dual = blocks.state() if estimator.warm_start else None
     vars(estimator).update({**attributes(fitted), "_rng": rng, "_dual": dual})
     _warn_of_gap(fitted, estimator.max_iter, unit, solver)

@@ -102,6 +102,7 @@ class MessageNetwork(GraphNetwork):
         for _ in range(self.n_iter):
             steps.append(messages)
             sent = self._sent(messages)
+            new: Any
             if self.weights is None:
                 new = logsumexp(self.tables + sent[:, :, None], axis=1)
             else:
