@@ -22,7 +22,7 @@ from skcrbm.estimators._structured import (
 from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, evidence_of, kind_of_graphs
+from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs
 from skcrbm.learning.truncated_graphs import network_of
 from skcrbm.targets.graphs import GraphRows
 from skcrbm.targets.sequences import GRAPH, MISSING, codes_of, flat_labels, split_rows
@@ -146,7 +146,7 @@ class GraphAnswers(BaseEstimator):
 
         def answer(c):
             piece = batch.take(np.array([c]))
-            energy, clamp = self._model.energy(piece), _clamp(piece.path)
+            energy, clamp, _ = Posed.of(self._model, piece)
             try:
                 states, scores = k_best_states(
                     energy if clamp is None else energy.condition(clamp), k
@@ -389,8 +389,3 @@ class GraphAnswers(BaseEstimator):
             pieces = batch.pieces(self._model.n_entries)
             found = list(ordered_map(answer, pieces, self.n_jobs))
         return np.concatenate(found).reshape(-1, *shape)
-
-
-def _clamp(path):
-    """Return the argument `clamp` of `infer` for known labels `path`, or None if none is known."""
-    return evidence_of(path) if (path != MISSING).any() else None

@@ -52,9 +52,9 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_sample_weight
 
-# If inference did not converge, a warning mentions these consequences.
 # Standard deviation of the initial coefficients of latent states.
 _SPREAD = 0.1
+# If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 

@@ -38,7 +38,7 @@ def problem(rule, n_classes, cycles=False, weight=None):
     X, y = graphs(n_classes, cycles=cycles)
     estimator = GraphCRF(learning=rule, inference="exact", directed=True, random_state=0)
     batch = estimator._training_graphs(X, y, weight, False)
-    model, objective = estimator._problem(batch, False)
+    model, objective = estimator._problem(batch, np.random.RandomState(0), False)
     rng = np.random.default_rng(1)
     params = GraphParams(*(rng.normal(0, 0.6, part.shape) for part in model.params))
     return model._replace(params=params), batch, objective
