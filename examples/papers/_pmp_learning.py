@@ -89,10 +89,10 @@ def row_of(model, learner, X, seed, seconds, sweeps, n_rows):
     return {"learner": learner, "seed": seed, "seconds": f"{seconds:.1f}", **scores}
 
 
-def digits_ising(learner, seed, average):
+def digits_ising(learner, seed, average, n_steps=500):
     """Fit an Ising model of the 8 x 8 digits; return its row."""
     X = small_digits()
-    model, seconds = fit_ising(X, learner, 50, seed, n_steps=500, rate=0.01, average=average)
+    model, seconds = fit_ising(X, learner, 50, seed, n_steps=n_steps, rate=0.01, average=average)
     return row_of(model, learner, X, seed, seconds, (10, 50, 100), len(X))
 
 
@@ -137,12 +137,12 @@ def digits_best(n_sweeps, damping):
     return {**row, "seconds": f"{seconds:.1f}"}
 
 
-def digits_rbm(learner, seed, average):
-    """Fit an RBM of 64 hidden units to the 8 x 8 digits, 600 steps; return its row."""
+def digits_rbm(learner, seed, average, n_steps=600):
+    """Fit an RBM of 64 hidden units to the 8 x 8 digits; return its row."""
     X = small_digits()
     rule = learning_rule(learner, 50, 100)
     solver = Adam(learning_rate=0.01, batch_size=100, average=average)
-    model, seconds = fit_rbm(X, rule, seed, n_hidden=64, n_steps=600, solver=solver)
+    model, seconds = fit_rbm(X, rule, seed, n_hidden=64, n_steps=n_steps, solver=solver)
     return row_of(model, learner, X, seed, seconds, (10, 50, 100), len(X))
 
 

@@ -445,6 +445,10 @@ class BPChainLearning(_SampledRule):
     Each variable of a state is drawn from its belief given the variables drawn before.
     ``learning="weighted_bp_chain"`` stands for ``BPChainLearning(weighted=True)``.
 
+    On a graph with loops, samples by the chain are biased. The parameters learned from samples
+    without weights compensate for the bias: they describe the samples of the chain, and not the
+    Gibbs distribution. Draw from such a model with its method `sample`, which uses the chain.
+
     Parameters
     ----------
     sampler : str or object, default="bp_chain"
