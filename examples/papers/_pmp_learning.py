@@ -89,10 +89,22 @@ def row_of(model, learner, X, seed, seconds, sweeps, n_rows):
     return {"learner": learner, "seed": seed, "seconds": f"{seconds:.1f}", **scores}
 
 
-def digits_ising(learner, seed, average, n_steps=500):
+def try_learner(learner):
+    """Fit an Ising model and an RBM of few small digits in two steps, to compile the kernels."""
+    X = small_digits()[:100]
+    model, _ = fit_ising(X, learner, 2, 0, n_steps=2, rate=0.01, average=False)
+    scores_of_model(model.energy_, learner, X, (2,), 0)
+    if not learner.startswith("gwg"):
+        solver = Adam(learning_rate=0.01, batch_size=50)
+        rule = learning_rule(learner, 2, 50)
+        model, _ = fit_rbm(X, rule, 0, n_hidden=8, n_steps=2, solver=solver)
+        scores_of_model(model.energy_, learner, X, (2,), 0)
+
+
+def digits_ising(learner, seed, average):
     """Fit an Ising model of the 8 x 8 digits; return its row."""
     X = small_digits()
-    model, seconds = fit_ising(X, learner, 50, seed, n_steps=n_steps, rate=0.01, average=average)
+    model, seconds = fit_ising(X, learner, 50, seed, n_steps=500, rate=0.01, average=average)
     return row_of(model, learner, X, seed, seconds, (10, 50, 100), len(X))
 
 
@@ -137,12 +149,12 @@ def digits_best(n_sweeps, damping):
     return {**row, "seconds": f"{seconds:.1f}"}
 
 
-def digits_rbm(learner, seed, average, n_steps=600):
-    """Fit an RBM of 64 hidden units to the 8 x 8 digits; return its row."""
+def digits_rbm(learner, seed, average):
+    """Fit an RBM of 64 hidden units to the 8 x 8 digits, 600 steps; return its row."""
     X = small_digits()
     rule = learning_rule(learner, 50, 100)
     solver = Adam(learning_rate=0.01, batch_size=100, average=average)
-    model, seconds = fit_rbm(X, rule, seed, n_hidden=64, n_steps=n_steps, solver=solver)
+    model, seconds = fit_rbm(X, rule, seed, n_hidden=64, n_steps=600, solver=solver)
     return row_of(model, learner, X, seed, seconds, (10, 50, 100), len(X))
 
 

@@ -153,13 +153,6 @@ def reference_cells(name, data, n_rows):
         )
 
 
-def compile_learner(learner):
-    """Compile the kernels of a learner by a few steps on small problems."""
-    limited(partial(learning.digits_ising, learner, 0, False, 2))
-    if not learner.startswith("gwg"):
-        limited(partial(learning.digits_rbm, learner, 0, False, 2))
-
-
 def limited(work):
     """Work in a single thread, so that seconds are comparable."""
     with threadpool_limits(1):
@@ -168,7 +161,10 @@ def limited(work):
 
 #: Calls that compile the kernels.
 FIRST = [
-    *(partial(compile_learner, name) for name in ("pmp", "gibbs reset", "gibbs pcd", "gwg reset")),
+    *(
+        partial(limited, partial(learning.try_learner, name))
+        for name in ("pmp", "gibbs reset", "gibbs pcd", "gwg reset")
+    ),
     partial(limited, partial(deconvolve, 2, 2, 0.5, 0)),
 ]
 
