@@ -442,12 +442,9 @@ class PMPLearning(_SampledRule):
 class BPChainLearning(_SampledRule):
     """Learning from states drawn by chained belief propagation [1]_ (``learning="bp_chain"``).
 
-    Each variable of a state is drawn from its belief given the variables drawn before.
-    ``learning="weighted_bp_chain"`` stands for ``BPChainLearning(weighted=True)``.
-
-    On a graph with loops, samples by the chain are biased. The parameters learned from samples
-    without weights compensate for the bias: they describe the samples of the chain, and not the
-    Gibbs distribution. Draw from such a model with its method `sample`, which uses the chain.
+    Each variable of a state is drawn from its belief given the variables drawn before. On a graph
+    with loops these states are biased, and parameters that are learned from them describe the chain
+    and not the Gibbs distribution. "weighted_bp_chain" is ``BPChainLearning(weighted=True)``.
 
     Parameters
     ----------
