@@ -177,8 +177,7 @@ class BPChainLearning(_SampledRule):
 
     References
     ----------
-    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief propagation.
-       PGM.
+    .. [1] Ding, Xue (2020). Contrastive divergence learning with chained belief propagation. PGM.
 
     Examples
     --------
