@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.image_model import ImageModel, ImageStructure, pair_steps
 from skcrbm.energies.pairwise_classes import pairwise_classes
-from skcrbm.estimators._structured import require_stochastic
+from skcrbm.estimators._structured import fit_next_epoch, fit_plan, require_stochastic
 from skcrbm.learning.data import Design
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves, resumed_generator
+from skcrbm.learning.fit import Plan, resumed_generator
 from skcrbm.learning.images import (
     MISSING,
     ImageBatch,
@@ -46,7 +46,6 @@ from skcrbm.targets.pixels import (
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
-    EpochCallbacks,
     all_or_nothing,
     forget,
     skip_empty_batches,
@@ -255,17 +254,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         images = self._training_images(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
         plan = self._plan(images, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        fitted = fit(
-            plan,
-            rng,
-            self._progress if resume else None,
-            callbacks,
-            lambda model, epoch: self._model_attributes(model),
-        )
-        vars(self).update(self._model_attributes(fitted.model))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        callbacks.end()
+        fit_plan(self, plan, rng, resume, (X, y, sample_weight), self._model_attributes)
         return self
 
     @skip_empty_batches
@@ -301,10 +290,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         images = self._training_images(X, y, sample_weight, resume, classes)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(images, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
-        curves = joined_curves(self, fitted.curves)
-        vars(self).update(self._model_attributes(fitted.model))
-        vars(self).update({**fitted.attributes, **curves, "_rng": rng})
+        fit_next_epoch(self, plan, rng, resume, self._model_attributes)
         return self
 
     def _training_images(self, X, y, sample_weight, resume, classes=None) -> ImageBatch:

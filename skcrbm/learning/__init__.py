@@ -7,20 +7,19 @@ the package, an estimator describes its training in a `Plan` and passes the plan
 
 from skcrbm.learning.large_margin.max_margin import MaxMargin
 from skcrbm.learning.rules import (
-    BPChainLearning,
-    BPLearning,
     CDPercLoss,
     ContrastiveDivergence,
     Likelihood,
     PersistentContrastiveDivergence,
-    PMPLearning,
     PseudoLikelihood,
 )
+from skcrbm.learning.sampled_rules import BPChainLearning, BPLearning, PMPLearning
 from skcrbm.learning.solvers import (
     LBFGS,
     SGD,
     Adam,
     AveragedSGD,
+    CuttingPlanes,
     EarlyStopping,
     FrankWolfe,
     LossPlateau,
@@ -36,6 +35,7 @@ __all__ = [
     "Backpropagation",
     "CDPercLoss",
     "ContrastiveDivergence",
+    "CuttingPlanes",
     "EarlyStopping",
     "FrankWolfe",
     "LBFGS",
