@@ -31,7 +31,7 @@ from skcrbm.energies._factors import (
 )
 from skcrbm.energies._libdai import read_libdai
 from skcrbm.energies._uai import read_uai, write_uai
-from skcrbm.energies.base import QUERIES, BaseEnergy, Block
+from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     FORBIDDEN_LOG_ODDS,
@@ -111,7 +111,6 @@ class FactorGraphEnergy(BaseEnergy):
 
     _saved = ("graph", "field", "log_potentials", "tables", "_finite")
 
-    queries = QUERIES - {"marginal_map"}
     #: Constant part of the score that all models share. The attribute `offset` includes it.
     constant: float = 0.0
     _centred = False

@@ -101,14 +101,15 @@ def min_fill(
     scopes: Iterable[Sequence[int]],
     variables: Iterable[int],
     counts: Sequence[int] | None = None,
+    last: Iterable[int] = (),
 ) -> Elimination:
     """Return the min-fill elimination order of a graph.
 
     Eliminating a variable connects all pairs of its neighbours. The heuristic always eliminates
     the variable that adds the fewest new edges. It breaks ties by the fewer neighbours, then by the
     smaller index. `scopes` holds the variables of each factor, and `counts` holds the number of
-    states of each variable, two by default. The search stops early if a table would not fit into
-    memory.
+    states of each variable, two by default. The variables in `last` are eliminated after all other
+    variables. The search stops early if a table would not fit into memory.
     """
     joined = {int(v): set() for v in variables}
     work = 0
@@ -133,14 +134,20 @@ def min_fill(
 
     # A variable with at most one neighbour adds no edge, so it is always eliminated first. The new
     # edges of other variables are counted only if no such variable is left (never on a tree).
-    leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2]
+    late = joined.keys() & set(last)
+    n_early = len(joined) - len(late)
+    leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2 and v not in late]
     heapq.heapify(leaves)
-    stale, current, heap = set(joined), {}, []
+    stale, current, heap = joined.keys() - late, {}, []
     order, neighbours = [], []
     while joined:
+        if late and len(order) == n_early:
+            stale, late = late, set()
+            leaves = [(len(joined[v]), v) for v in stale if len(joined[v]) < 2]
+            heapq.heapify(leaves)
         v = _next_leaf(leaves, joined)
         if v is None:
-            for u in stale & joined.keys():
+            for u in (stale & joined.keys()) - late:
                 work += len(joined[u]) ** 2 + 1
                 if work > _MAX_WORK:
                     near = min(joined.values(), key=len) if not order else joined[u]
@@ -169,7 +176,7 @@ def min_fill(
                 stale |= joined[u]
                 joined[u] |= new
         for u in near:
-            if len(joined[u]) < 2:
+            if len(joined[u]) < 2 and u not in late:
                 heapq.heappush(leaves, (len(joined[u]), u))
     return Elimination(order, neighbours, True)
 
