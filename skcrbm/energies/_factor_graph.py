@@ -113,6 +113,7 @@ class FactorGraphEnergy(BaseEnergy):
 
     #: Constant part of the score that all models share. The attribute `offset` includes it.
     constant: float = 0.0
+    _constants = ("constant",)
     _centred = False
     _categorical = False
 
@@ -452,8 +453,8 @@ class FactorGraphEnergy(BaseEnergy):
         Fields, log-potentials of -inf, and OR and AND factors do not change.
         """
         flat = self.log_potentials
-        scaled = np.where(flat == -np.inf, flat, np.nan_to_num(flat) * self.dtype.type(beta))
-        return self.with_log_potentials(scaled.astype(self.dtype))
+        scaled = np.multiply(flat, self.dtype.type(beta), out=flat.copy(), where=flat > -np.inf)
+        return self.with_log_potentials(scaled)
 
     @property
     def is_pairwise(self) -> bool:

@@ -63,7 +63,7 @@ class Exact(InferenceMethod):
     map_variables : array-like of int, default=None
         Indices of the variables over which "marginal_map" of a `FactorGraphEnergy` maximises, such
         as the variables that `skcrbm.energies.read_uai_query` reads. Clamped variables may be among
-        them. Only for this query.
+        them. Other queries do not read this option.
 
     Raises
     ------
@@ -125,14 +125,12 @@ class Exact(InferenceMethod):
 
     def solve(self, energy: BaseEnergy, query: Query) -> dict[str, Any]:
         """Compute the answers; a ValueError is raised if `map_variables` does not apply."""
-        if self.map_variables is not None:
-            if not isinstance(energy, FactorGraphEnergy):
-                raise ValueError(
-                    "map_variables must be None for an energy that is not a FactorGraphEnergy; got "
-                    f"{type(energy).__name__}"
-                )
-            if "marginal_map" not in query.returns:
-                raise ValueError("map_variables must be None if returns has no 'marginal_map'")
+        asked = "marginal_map" in query.returns and self.map_variables is not None
+        if asked and not isinstance(energy, FactorGraphEnergy):
+            raise ValueError(
+                "map_variables must be None for 'marginal_map' of an energy that is not a "
+                f"FactorGraphEnergy; got {type(energy).__name__}"
+            )
         return super().solve(energy, query)
 
 
