@@ -44,7 +44,7 @@ class Tempered:
         >>> for beta in (0.0, 1.0, 5.0):
         ...     print(infer(energy.tempered(beta), "exact").marginals.round(3))
         [[0.5 0.5]]
-        [[0.599 0.545]]
+        [[0.599 0.546]]
         [[0.881 0.876]]
         """
         value = np.float64(beta)

@@ -133,6 +133,7 @@ FEWER_DRAWS = {
     "gibbs": {"max_iter": 20, "burn_in": 5, "n_chains": 4},
     "gibbs_with_gradients": {"max_iter": 10, "burn_in": 2, "n_chains": 4},
     "ais": {"n_chains": 10, "n_betas": 10},
+    "perturb_and_max_product": {"max_iter": 20},
 }
 
 
