@@ -17,7 +17,6 @@ from skcrbm.inference.factor_graph._samplers import Chain, sample_in_chain
 from skcrbm.inference.factor_graph._state_graph import StateGraph, forest_order
 from skcrbm.inference.factor_graph.states import CLIMB_ROUNDS, MOST_REACH
 from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
-from skcrbm.kernels.categorical_chain import chain_of_logs, chain_of_weights
 from skcrbm.kernels.categorical_logs import improve, pass_logs
 from skcrbm.kernels.categorical_weights import pass_weights
 from skcrbm.kernels.scalar import MAX, SUM
@@ -38,17 +37,26 @@ def solve_bp_chain(method, energy, query):
     return sample_in_chain(method, energy, query, _StateChain)
 
 
-class _Start(NamedTuple):
-    """Messages of R models, from which their samples start."""
+class _Lanes(NamedTuple):
+    """Messages of B models or samples."""
 
-    rows: np.ndarray  # (R,) indices of the models in the batch
     models: CategoricalModels
-    beliefs: np.ndarray  # (R, S)
+    beliefs: np.ndarray  # (B, S) probabilities or, if `in_logs`, log-probabilities
+    good: np.ndarray  # (B,) False if weights underflowed
     in_logs: bool
+
+    def copies(self, index):
+        """Return copies of some models, which may be repeated."""
+        models = CategoricalModels(*(array[index] for array in self.models))
+        return _Lanes(models, self.beliefs[index], self.good[index], self.in_logs)
 
 
 class _StateChain(Chain):
-    """Draws samples of a `CategoricalGraphEnergy`."""
+    """Draws samples of a `CategoricalGraphEnergy`.
+
+    A step passes the messages of all samples of a block, draws a variable of each sample, and
+    clamps it.
+    """
 
     def __init__(self, method, energy, before, order, shape):
         super().__init__(method, energy, before, order, shape)
@@ -78,78 +86,130 @@ class _StateChain(Chain):
             for some in row_chunks(len(rows), at_once):
                 chunks = [rows[some][part] for part in row_chunks(len(rows[some]), size)]
                 blocks = [
-                    (start, np.arange(part.start, part.stop))
-                    for start in ordered_map(begin, chunks, n_jobs)
-                    for part in row_chunks(len(start.rows) * n_samples, max(size, _MIN_BLOCK))
+                    (start, chunk, np.arange(part.start, part.stop))
+                    for start, chunk in zip(ordered_map(begin, chunks, n_jobs), chunks)
+                    for part in row_chunks(len(chunk) * n_samples, max(size, _MIN_BLOCK))
                 ]
                 for _ in ordered_map(self._draw, blocks, n_jobs):
                     pass
 
     def _begin(self, rows, in_logs):
-        """Pass the messages of the models `rows` before the first variable is drawn."""
-        graph, own = self.graph, self.graph.own[rows]
-        n = len(rows)
-        empty = np.zeros((n, graph.n_messages))
-        models = CategoricalModels(kernel_array(~self.energy.free[rows]), own, empty, empty.copy())
-        found = CategoricalAnswers(
-            np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool), np.empty((n, 0)),
-            np.zeros(own.shape),
+        """Return the messages of the models `rows` before the first variable is drawn."""
+        own = self.graph.own[rows]
+        n, one = len(rows), 0.0 if in_logs else 1.0
+        message = np.full((n, self.graph.n_messages), one)
+        models = CategoricalModels(
+            kernel_array(~self.energy.free[rows]), own if in_logs else np.exp(own), message,
+            np.zeros(message.shape),
         )  # fmt: skip
-        options = CategoricalOptions(self.n_iter[0], 0.0, 0.0, float(self.method.damping), SUM)
+        lanes = _Lanes(models, np.zeros(own.shape), np.ones(n, bool), in_logs)
+        self._sweep(lanes, self.n_iter[0])
+        return lanes
+
+    def _sweep(self, lanes, n_iter):
+        """Pass messages `n_iter` times, beginning with a forward sweep."""
+        n, graph, found = len(lanes.good), self.graph, lanes.beliefs
+        # A tolerance of 0 is never reached, so that the number of sweeps is fixed.
+        options = CategoricalOptions(n_iter, 0.0, 0.0, float(self.method.damping), SUM)
+        answers = CategoricalAnswers(
+            np.zeros(n, np.int64), np.zeros(n, bool), np.ones(n, bool), np.empty((n, 0)), found
+        )
         start = np.empty((0, 0))
-        if in_logs:
+        if lanes.in_logs:
             states = np.zeros((n, self.energy.n_variables), np.int64), np.zeros(n)
-            rho = np.ones(len(self.logs.kind))
             pass_logs(
-                self.logs, self.exponentials, rho, graph.variables, models, start, options, found,
-                states, graph.work(),
+                self.logs, self.exponentials, np.ones(len(self.logs.kind)), graph.variables,
+                lanes.models, start, options, answers, states, graph.work(),
             )  # fmt: skip
         else:
-            models = models._replace(own=np.exp(own), message=np.ones(empty.shape))
-            pass_weights(self.weights, graph.variables, models, start, options, found, graph.work())
-        return _Start(rows, models, found.belief, in_logs)
+            pass_weights(
+                self.weights, graph.variables, lanes.models, start, options, answers, graph.work()
+            )
+            lanes.good[...] &= answers.good
 
     def _draw(self, block):
-        """Draw the samples `lane` of the models of a `_Start`.
+        """Draw the samples of a block (start, rows, lane).
 
-        The samples of each model follow each other.
+        `start` has the messages of the models `rows` before the first variable is drawn. `lane` are
+        the indices of the samples, where the samples of each model follow each other.
         """
-        start, lane = block
+        start, rows, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])
-        models = start.rows[which]
+        models = rows[which]
+        lanes = start.copies(which)
         u = self.uniforms(models, sample)
         states = np.zeros((len(lane), self.energy.n_variables), np.int64)
         if self.energy.evidence is not None:
             states[...] = np.nan_to_num(self.energy.evidence[models])
-        log_prob = np.zeros(len(lane))
-        cold = self.method.warm_iter is None
-        sweeps = cold, self.n_iter[1], float(self.method.damping)
-        order, n_steps = self.order[start.rows], self.n_steps[start.rows]
-        arguments = order, n_steps, sweeps
-        if start.in_logs:
-            chain_of_logs(
-                self.logs, self.exponentials, start.models, start.beliefs, which, *arguments, u,
-                states, log_prob, self.graph.work(),
-            )  # fmt: skip
-        else:
-            good = np.zeros(len(lane), bool)
-            chain_of_weights(
-                self.weights, start.models, start.beliefs, which, *arguments, u, states, log_prob,
-                good, self.graph.work(),
-            )  # fmt: skip
-            if not good.all():
-                self._draw_in_logs(start, lane[~good])
-                states, log_prob = states[good], log_prob[good]
-                models, sample = models[good], sample[good]
-        self.states[models, sample] = states
-        self.log_prob[models, sample] = log_prob
+        log_prob, every = np.zeros(len(lane)), np.arange(len(lane))
+        for step in range(self.n_steps[models].max(initial=0)):
+            if step:
+                if self.method.warm_iter is None:
+                    lanes.models.message[...] = 0.0 if lanes.in_logs else 1.0
+                self._sweep(lanes, self.n_iter[1])
+            # If a model has fewer free variables than others, the remaining steps draw clamped
+            # variables, which keep their values with probability 1.
+            variable = self.order[models, step]
+            place, chance = self._chances(lanes, variable)
+            state = _drawn(chance, u[every, variable])
+            states[every, variable] = state
+            with np.errstate(divide="ignore"):
+                log_prob += np.log(chance[every, state])
+            self._clamp(lanes, variable, place, state)
+        redraw = ~lanes.good
+        if redraw.any():
+            used, again = np.unique(which[redraw], return_inverse=True)
+            again = again.reshape(-1) * self.states.shape[1] + sample[redraw]
+            self._draw((self._begin(rows[used], True), rows[used], again))
+        good = lanes.good
+        self.states[models[good], sample[good]] = states[good]
+        self.log_prob[models[good], sample[good]] = log_prob[good]
 
-    def _draw_in_logs(self, start, lane):
-        """Draw samples again whose weights underflowed; see `_draw`."""
-        number, sample = np.divmod(lane, self.states.shape[1])
-        used, place = np.unique(number, return_inverse=True)
-        again = self._begin(start.rows[used], True)
-        self._draw((again, place.reshape(-1) * self.states.shape[1] + sample))
+    def _chances(self, lanes, variable):
+        """Return the probabilities (B, K) of the states of a variable of each sample.
+
+        The first result (B, K) are the places of the states in the beliefs; the places of states
+        that a variable does not have are -1.
+        """
+        first, k = self._first_states[variable], self.energy.n_states[variable]
+        levels = np.arange(self.energy.n_levels)
+        place = np.where(levels < k[:, None], first[:, None] + levels, -1)
+        beliefs = np.take_along_axis(lanes.beliefs, place, axis=1)
+        chance = np.exp(beliefs) if lanes.in_logs else beliefs
+        return place, np.where(place >= 0, chance, 0.0)
+
+    @property
+    def _first_states(self):
+        """First state (n,) of each variable in arrays of all states."""
+        counts = self.energy.n_states
+        return np.cumsum(counts) - counts
+
+    def _clamp(self, lanes, variable, place, state):
+        """Clamp a variable of each sample to a state, and reset the messages to the variable."""
+        zero, one = (-np.inf, 0.0) if lanes.in_logs else (0.0, 1.0)
+        models, every = lanes.models, np.arange(len(variable))
+        row, level = np.nonzero(place >= 0)
+        weight = np.where(level == state[row], one, zero)
+        models.own[row, place[row, level]] = weight
+        lanes.beliefs[row, place[row, level]] = weight
+        models.held[every, variable] = True
+        edge_start, message_start = self.logs.edge_start, self.logs.message_start
+        for v in np.unique(variable):
+            part = slice(message_start[edge_start[v]], message_start[edge_start[v + 1]])
+            models.message[variable == v, part] = one
+
+
+def _drawn(chance, u):
+    """Draw a state of each of B samples with probabilities (B, K), by uniform numbers (B,).
+
+    The states share the interval [0, 1) in descending order, so that state 1 of two states is drawn
+    if u is less than its probability. A state of probability 0 is never drawn, unless all
+    probabilities are 0.
+    """
+    tails = np.cumsum(chance[:, ::-1], axis=1)
+    reversed_state = (u[:, None] >= tails).sum(axis=1)
+    last = chance.shape[1] - 1 - (chance > 0).argmax(axis=1)  # the lowest possible state, reversed
+    return chance.shape[1] - 1 - np.minimum(reversed_state, last)
 
 
 def _is_forest(graph):
