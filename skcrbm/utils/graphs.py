@@ -132,7 +132,7 @@ def min_fill(
             return len(near) + 1.0
         return log2(counts[v]) + sum(log2(counts[u]) for u in near)
 
-    # A variable with at most one neighbour adds no edge, so it is always eliminated first. Then come
+    # A variable with at most one neighbour adds no edge, so it is eliminated first. Then come
     # variables with two neighbours that are joined. The new edges of other variables are counted
     # only if no such variable is left (never on a tree, nor on a tree of triangles).
     late = joined.keys() & set(last)
