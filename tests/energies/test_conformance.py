@@ -235,6 +235,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
         conformance.check_statistics,
         conformance.check_evidence,
         conformance.check_scaled,
+        conformance.check_tempered,
         conformance.check_samples,
         conformance.check_tilted,
     ],

@@ -133,6 +133,7 @@ FEWER_DRAWS = {
     "gibbs": {"max_iter": 20, "burn_in": 5, "n_chains": 4},
     "gibbs_with_gradients": {"max_iter": 10, "burn_in": 2, "n_chains": 4},
     "ais": {"n_chains": 10, "n_betas": 10},
+    "perturb_and_max_product": {"max_iter": 20},
 }
 
 
@@ -341,12 +342,29 @@ def check_scaled(case):
                 np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
+def check_tempered(case):
+    """The whole score is multiplied; zeros and evidence stay."""
+    energy = case.make(11, 2, 1.0, np.float64)
+    for given in evidences(case, energy)[::3]:
+        for beta in (0.0, 0.3, 1.0, 2.5):
+            other = given.tempered(beta)
+            assert type(other) is type(energy)
+            for n in range(energy.n_models):
+                exact = Enumeration(case, given, n)
+                with np.errstate(invalid="ignore"):
+                    expected = np.where(exact.scores == -np.inf, -np.inf, beta * exact.scores)
+                found = other.rows(np.full(len(exact.states), n)).score(exact.states)
+                np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="beta must be a finite number"):
+        energy.tempered(-1.0)
+
+
 def check_exact(case, dtype=np.float64, scale=1.0):
     """All answers of "exact", under every evidence, each alone and together with the others."""
     energy = case.make(6, 3, scale, dtype)
     tolerance = tolerances(dtype)
     weight = np.array([1.0, 0.0, 2.5])
-    queries = energy.queries
+    queries = METHODS.get("exact")().supports(energy)
     for given in evidences(case, energy):
         exact = [Enumeration(case, given, n) for n in range(given.n_models)]
         together = ["marginals", "statistics", "log_partition"]
@@ -512,6 +530,7 @@ def check_energy(case, monkeypatch):
     check_evidence(case)
     check_tilted(case)
     check_scaled(case)
+    check_tempered(case)
     for dtype in (np.float32, np.float64):
         check_exact(case, dtype)
         check_methods(case, dtype)
