@@ -360,6 +360,7 @@ def test_sparse_and_pandas(data):
     np.testing.assert_array_equal(named.predict(frame), dense.predict(X))
 
 
+@pytest.mark.deep  # compiles the kernels for float32
 def test_float32(data):
     X, y = data
     model = quick().fit(X.astype(np.float32), y)

@@ -32,7 +32,7 @@ def held_in(energy):
 @pytest.mark.parametrize("scale", [1.0, 100.0, 1000.0])
 @pytest.mark.parametrize("zeros", [0.0, 0.1])
 def test_trees(method, held, scale, zeros):
-    for seed in (0, 3, 5):
+    for seed in (0, 3, 5) if scale == 1.0 else (3,):
         energy = tree(seed, zeros, scale)
         if held:
             energy = energy.condition(held_in(energy))
@@ -195,6 +195,7 @@ def test_threads_rows_and_start(method):
     assert from_beliefs.converged.mean() >= one.converged.mean() - 1e-9
 
 
+@pytest.mark.deep  # compiles the kernels for float32
 def test_float32():
     energy = random_graph(1, n_models=2)
     single = FactorGraphEnergy(
