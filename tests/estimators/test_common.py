@@ -79,11 +79,11 @@ def test_tags_are_honest(estimator):
 
 # Slow, and near to the default configuration.
 DEEP = {
-    "sum_product": CRBMClassifier(inference="sum_product", n_hidden=4, max_iter=20),
+    "sum_product": CRBMClassifier(
+        inference="sum_product", decode="label_set", n_hidden=4, max_iter=20
+    ),
     "mean_field": CRBMClassifier(inference="mean_field", n_hidden=4, max_iter=20),
-    "label_set": CRBMClassifier(decode="label_set", n_hidden=4, max_iter=20),
-    "no_hidden": CRBMClassifier(n_hidden=0, max_iter=20),
-    "sgd": CRBMClassifier(solver=SGD(learning_rate=0.02, momentum=0.9), max_iter=40),
+    "sgd": CRBMClassifier(n_hidden=0, solver=SGD(learning_rate=0.02, momentum=0.9), max_iter=40),
 }
 OTHERS = {
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),

@@ -33,7 +33,7 @@ def scattered(arrays, rng):
     return copies
 
 
-def assert_same_bits(call, arrays, n_times=60):
+def assert_same_bits(call, arrays, n_times=30):
     rng = np.random.RandomState(0)
     outcomes = set()
     for _ in range(n_times):

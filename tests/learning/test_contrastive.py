@@ -278,6 +278,10 @@ def test_contrastive_differences_do_not_stop_the_training():
 # ------------------------------------------------------------------------------ decoding
 
 
+def quick(decode, n_hidden, **options):
+    return CRBMClassifier(n_hidden=n_hidden, decode=decode, random_state=0, **options)
+
+
 @pytest.mark.parametrize("rule_name", ["map", "marginal_map"])
 def test_decode_many_outputs(rule_name):
     """More than can be enumerated on the visible side: message passing with restarts."""
@@ -298,7 +302,7 @@ def test_decode_to_the_most_probable_state(rule_name, exact, monkeypatch):
     if not exact:
         monkeypatch.setattr("skcrbm.decoding.best_states.AUTO_EXACT_UNITS", 0)
     X, Y = data(200)
-    model = CRBMClassifier(3, alpha=0.01, max_iter=50, decode=rule_name, random_state=0).fit(X, Y)
+    model = quick(rule_name, 3, alpha=0.01, max_iter=50).fit(X, Y)
     known = np.full((60, 5), np.nan)
     known[:, 1] = Y[:60, 1]
     for y_known in (None, known):
