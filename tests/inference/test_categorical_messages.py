@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from reference.categorical import Enumerated, random_graph, with_logic
+from reference.dtypes import float32_test
 
 from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
@@ -195,7 +196,7 @@ def test_threads_rows_and_start(method):
     assert from_beliefs.converged.mean() >= one.converged.mean() - 1e-9
 
 
-@pytest.mark.deep  # compiles the kernels for float32
+@float32_test
 def test_float32():
     energy = random_graph(1, n_models=2)
     single = FactorGraphEnergy(

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference.dtypes import DTYPES
+from reference.dtypes import DTYPES, float32_test
 from reference.layered_models import NETS, TINY, make_model
 from reference.naive_layered import NaiveLayered
 from scipy.special import softmax
@@ -199,7 +199,7 @@ def test_mean_field_has_no_schedule():
     np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.deep  # compiles the kernels for float32
+@float32_test
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("net", ["dense", "conv"])
 def test_float32(net, method):

@@ -5,7 +5,7 @@ Bounds on samples are five standard errors.
 
 import numpy as np
 import pytest
-from reference.dtypes import DTYPES
+from reference.dtypes import DTYPES, float32_test
 from reference.naive_perturbed import (
     all_states,
     distribution_of_maxima,
@@ -359,7 +359,7 @@ def test_threads_and_batches(kind):
     np.testing.assert_array_equal(alone, sample(energy, method, n_samples=50, n_jobs=2))
 
 
-@pytest.mark.deep  # compiles the kernels for float32
+@float32_test
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_float32(kind):
     energy, single = ENERGIES[kind](), ENERGIES[kind](dtype=np.float32)
