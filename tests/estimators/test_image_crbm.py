@@ -16,7 +16,7 @@ from skcrbm.datasets import flip_pixels, occlude_patch
 from skcrbm.learning import AveragedSGD
 from skcrbm.metrics import masked_score, masked_scorer
 
-SMALL = {"n_hidden": 3, "max_iter": 2, "random_state": 0}
+SMALL = {"n_hidden": 3, "alpha": 0.01, "max_iter": 2, "random_state": 0}
 CLEAN = (load_digits().images[:150, :, 1:7] >= 8).astype(int)  # (150, 8, 6)
 NOISY = flip_pixels(CLEAN, 0.1, random_state=0)
 GAPS = np.where(np.random.RandomState(0).random_sample(CLEAN.shape) < 0.1, np.nan, CLEAN)
