@@ -26,7 +26,7 @@ def make_data(n=60):
 @pytest.fixture(scope="module", params=["crbm", "mssvm", "mssvm_max"])
 def fitted(request):
     X, Y = make_data()
-    options = {"n_hidden": 3, "max_iter": 40, "random_state": 0}
+    options = {"n_hidden": 3, "alpha": 0.02, "max_iter": 40, "random_state": 0}
     model = {
         "crbm": CRBMClassifier(**options),
         "mssvm": MSSVMCRBM(**options, inference="exact"),

@@ -486,12 +486,11 @@ def check_nothing_unfilled(case, monkeypatch):
     energy = case.make(10, 3, 1.0, np.float64)
     cases = few_evidences(case, energy)
     poison_modules(monkeypatch.setattr)
-    for given in cases:
+    for given, sizes in zip(cases, [(1, 2), (1, 2), (1,), (1,)], strict=True):
         for name, method in methods_for(given):
             answers = sorted(method.supports(given))
-            for returns in itertools.chain(
-                itertools.combinations(answers, 1), itertools.combinations(answers, 2)
-            ):
+            together = [itertools.combinations(answers, n) for n in sizes]
+            for returns in itertools.chain(*together):
                 if {"map", "marginal_map"} <= set(returns):
                     continue
                 result = infer(given, method, returns=returns)
