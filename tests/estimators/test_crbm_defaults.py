@@ -370,6 +370,10 @@ def test_stochastic_training_takes_the_penalty_of_the_convex_model():
     assert model.alpha_ == pytest.approx(max(convex.alpha_, 1 / len(X)))
     assert set(model.alpha_path_["n_hidden"]) == {0}
     assert model.n_hidden_ == 2
+    classes = Y[:, :2].sum(axis=1)
+    convex = default(n_hidden=0).fit(X, classes)
+    by_adam = default(n_hidden=2, solver="adam", max_iter=2).fit(X, classes)
+    assert by_adam.alpha_ == pytest.approx(max(convex.alpha_, 1 / len(X)))
     moved = default(n_hidden=2, learning="cd", max_iter=2).fit(1000 * X + 5, Y)
     np.testing.assert_allclose(moved.predict_proba(1000 * X + 5), model.predict_proba(X), atol=0.02)
 
