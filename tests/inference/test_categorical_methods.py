@@ -32,12 +32,13 @@ def two_states(seed):
 
 
 def evidences(energy):
-    """No evidence, two variables held at their last value, and other variables in each row."""
+    """No evidence, each value of two variables held, and other variables in each row."""
     yield energy
     for v in (0, 3):
-        held = np.full((energy.n_models, energy.n_variables), np.nan)
-        held[:, v] = energy.n_states[v] - 1
-        yield energy.condition(held)
+        for k in range(energy.n_states[v]):
+            held = np.full((energy.n_models, energy.n_variables), np.nan)
+            held[:, v] = k
+            yield energy.condition(held)
     rng = np.random.default_rng(0)
     for share in (0.5, 1.0):
         held = rng.integers(energy.n_states, size=(energy.n_models, energy.n_variables))
