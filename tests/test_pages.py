@@ -58,15 +58,15 @@ def test_code_and_what_it_prints_are_found():
         assert any(printed for _, printed in blocks(PAGES[name])), name
 
 
-# Pages that the README's command tests; the others are slow together.
-FIRST_PAGES = ("README.md", "doc/getting_started.md", "doc/index.md")
+# The other pages are slow together, and run with the deep tests.
+FIRST_PAGE = "README.md"
 
 
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in FIRST_PAGES else pytest.mark.deep)
+        pytest.param(name, marks=() if name == FIRST_PAGE else pytest.mark.deep)
         for name, page in PAGES.items()
         if blocks(page)
     ],

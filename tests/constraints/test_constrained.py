@@ -264,7 +264,7 @@ def test_counts_of_many_labels():
 
 def test_the_best_vectors_of_a_joint_model():
     X, Y = make_structured_labels(80, n_labels=5, random_state=0)
-    joint = CRBMClassifier(n_hidden=2, max_iter=3, random_state=0).fit(X, Y)
+    joint = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=3, random_state=0).fit(X, Y)
     model = Constrained(FrozenEstimator(joint), [Between(range(5), 1, 4)]).fit(X, Y)
     labels, proba = model.predict_topk(X[:4], 40)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
