@@ -366,8 +366,9 @@ class CRBMClassifier(RBMClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
+            weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns
         -------
@@ -408,7 +409,7 @@ class CRBMClassifier(RBMClassifier):
             interrupted |= self._warn_of_strong_couplings(rows)
         if option_name(self.decode) == "threshold":
             folds = bind(self._fold_settings, rows)
-            update_thresholds(self, folds, rows.weight, rng, interrupted)
+            update_thresholds(self, folds, rows.weight, rng, interrupted, rows.origin)
         callbacks.end()
         return self
 
@@ -502,7 +503,7 @@ class CRBMClassifier(RBMClassifier):
                 crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, **scales)
             )
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight)
+        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
 
         # Search the penalty, unless it is a number or an earlier fit has found it.
         adapted = partial and is_auto(self.alpha) and is_auto(self.solver)
@@ -515,9 +516,7 @@ class CRBMClassifier(RBMClassifier):
         )
         points = []
         if full_batch:
-            penalty_of = make_penalty(
-                settings, rows.visible, rows.weight, every_intercept=is_auto(self.alpha)
-            )
+            penalty_of = make_penalty(settings, *rows[1:], every_intercept=is_auto(self.alpha))
             if search and columns is not None:
                 alpha, model, points = search_penalty(
                     settings, penalty_of, model, source.all, columns.variance
@@ -571,7 +570,7 @@ class CRBMClassifier(RBMClassifier):
         if rule.needs_complete:
             require_complete(
                 rows.visible,
-                f"learning={rule.name!r} needs complete labels; learning='mle' does not",
+                f"learning={rule.name!r} needs complete labels and equal weights; 'mle' does not",
             )
         if rule.draws and self._targets.one_hot:
             raise ValueError(

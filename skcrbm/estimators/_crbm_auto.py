@@ -30,6 +30,7 @@ from skcrbm.learning.solvers import (
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double
 from skcrbm.utils.fitting import LiveLine, say
+from skcrbm.utils.label_weights import count_rows_of, split_rows
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
@@ -137,25 +138,32 @@ class PenaltySettings(NamedTuple):
 
 
 def make_penalty(
-    settings: PenaltySettings, visible: np.ndarray, weight: np.ndarray, *, every_intercept: bool
+    settings: PenaltySettings,
+    visible: np.ndarray,
+    weight: np.ndarray,
+    origin: np.ndarray | None = None,
+    *,
+    every_intercept: bool,
 ) -> Callable[[float], L2]:
     """Return the function ``penalty(alpha)``, which makes the `L2` penalty for fits by L-BFGS.
 
     The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). If
     `every_intercept` is True, it pulls all intercepts. Otherwise it pulls only the intercepts of
-    labels that are 0 in all rows or 1 in all rows, because these would become infinite.
+    labels that are 0 in all rows or 1 in all rows, because these would become infinite. `origin`
+    (N,) is the number of the row of which a row is a copy.
     """
+    count = count_rows_of(origin, len(visible))
     # `every_intercept` is True in a search for alpha. Only the ratios of the weights may then have
     # an effect, so n_rows does not depend on the weights. Otherwise a row of weight 2 counts as two
     # rows, so n_rows is the sum of the weights.
-    n_rows = len(visible) if every_intercept else float(weight.sum())
+    n_rows = count if every_intercept else float(weight.sum())
     weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)
     on_weights = weak if isinstance(settings.alpha_hidden, str) else settings.alpha_hidden
     on_hidden = weak if every_intercept else 0.0
-    centre = smoothed_log_odds(visible, weight, settings.categorical)
+    centre = smoothed_log_odds(visible, weight, settings.categorical, count)
 
     def penalty(alpha):
         return crbm_penalty(alpha, on_weights, pull, on_hidden, centre)
@@ -181,7 +189,7 @@ def search_penalty(
     """
     variance = variance if variance > 0 else 1.0
     n_rows, n_visible = batch.visible.shape
-    if n_rows < MIN_SEARCH_ROWS:
+    if count_rows_of(batch.origin, n_rows) < MIN_SEARCH_ROWS:
         return _FEW_ROWS_ALPHA * variance, model, []
     found = None
     n_sampled = max(_LEAST_SAMPLED, _CONVEX_ENTRIES // n_rows)
@@ -193,7 +201,7 @@ def search_penalty(
     n_convex, n_hidden = (
         int(np.clip(rows // n_rows, 1, _N_FOLDS)) for rows in (_CONVEX_ROWS, _HIDDEN_ROWS)
     )
-    folds = list(splitter.split(batch.visible, batch.visible))[:n_convex]
+    folds = split_rows(lambda y: splitter.split(y, y), batch.visible, batch.origin)[:n_convex]
     exact = resolve_method("exact")
     path = PenaltyPath(
         objective=Likelihood().conditional(exact, settings.n_jobs),
@@ -221,7 +229,9 @@ def _search_on_sample(settings, model, batch, variance, n_outputs):
     """
     n_visible = batch.visible.shape[1]
     sample, batch = _sampled_outputs(_without_hidden(model), batch, n_outputs)
-    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)
+    penalty = make_penalty(
+        settings, batch.visible, batch.weight, batch.origin, every_intercept=True
+    )
     alpha, _, points = search_penalty(settings, penalty, sample, batch, variance)
     ratio = n_visible / n_outputs
     points = [
@@ -265,7 +275,9 @@ def search_convex_penalty(
         n_outputs = n_visible
     model, batch = _sampled_outputs(model, batch, n_outputs)
     batch = replace(batch, X=in_double(batch.X))
-    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)
+    penalty = make_penalty(
+        settings, batch.visible, batch.weight, batch.origin, every_intercept=True
+    )
     alpha, _, points = search_penalty(settings, penalty, model, batch, variance, with_hidden=False)
     return max(alpha, 1 / max(n_rows, MIN_SEARCH_ROWS)), points
 
