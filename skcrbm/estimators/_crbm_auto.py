@@ -15,6 +15,7 @@ from skcrbm.energies.rbm import ConditionalRBM
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
+from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.lbfgs import fit_rows, n_states
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2, crbm_penalty
@@ -135,6 +136,7 @@ class PenaltySettings(NamedTuple):
     max_iter: int | None  # maximum number of iterations of a fit
     n_jobs: int | None
     verbose: int
+    likelihood: Likelihood = Likelihood()  # rule of the fits on folds
 
 
 def make_penalty(
@@ -204,7 +206,7 @@ def search_penalty(
     folds = split_rows(lambda y: splitter.split(y, y), batch.visible, batch.origin)[:n_convex]
     exact = resolve_method("exact")
     path = PenaltyPath(
-        objective=Likelihood().conditional(exact, settings.n_jobs),
+        objective=settings.likelihood.conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
         # `with_hidden` is False for stochastic training. There `max_iter` is a number of epochs,
@@ -228,7 +230,8 @@ def _search_on_sample(settings, model, batch, variance, n_outputs):
     outputs, so that they estimate the sums over all outputs.
     """
     n_visible = batch.visible.shape[1]
-    sample, batch = _sampled_outputs(_without_hidden(model), batch, n_outputs)
+    convex = _without_hidden(model)
+    settings, sample, batch = _sampled_outputs(settings, convex, batch, n_outputs)
     penalty = make_penalty(
         settings, batch.visible, batch.weight, batch.origin, every_intercept=True
     )
@@ -241,8 +244,8 @@ def _search_on_sample(settings, model, batch, variance, n_outputs):
     return PathResult(alpha, model, points)
 
 
-def _sampled_outputs(model, batch, n_outputs):
-    """Return the model and the batch for a random sample of the outputs.
+def _sampled_outputs(settings, model, batch, n_outputs):
+    """Return the settings, the model and the batch for a random sample of the outputs.
 
     Outputs with a constant value are chosen only if there are too few other outputs.
     """
@@ -255,7 +258,10 @@ def _sampled_outputs(model, batch, n_outputs):
         visible_coef=p.visible_coef[chosen],
         visible_intercept=p.visible_intercept[chosen],
     )
-    return model._replace(params=params), replace(batch, visible=batch.visible[:, chosen])
+    if isinstance(settings.likelihood, NoisyLikelihood):
+        settings = settings._replace(likelihood=settings.likelihood.of_outputs(chosen))
+    batch = replace(batch, visible=batch.visible[:, chosen])
+    return settings, model._replace(params=params), batch
 
 
 def search_convex_penalty(
@@ -273,7 +279,7 @@ def search_convex_penalty(
     n_outputs = min(n_visible, max(_LEAST_OUTPUTS, min(_MOST_OUTPUTS, affordable)))
     if settings.categorical:
         n_outputs = n_visible
-    model, batch = _sampled_outputs(model, batch, n_outputs)
+    settings, model, batch = _sampled_outputs(settings, model, batch, n_outputs)
     batch = replace(batch, X=in_double(batch.X))
     penalty = make_penalty(
         settings, batch.visible, batch.weight, batch.origin, every_intercept=True
@@ -462,7 +468,13 @@ class _Search:
                 fit_rows(model, train, path.objective, penalty, max_iter, self.effort.share)
             )
             losses += [
-                row_scores(fitted[-1], block.computed(), path.inference, path.n_jobs)
+                row_scores(
+                    fitted[-1],
+                    block.computed(),
+                    path.inference,
+                    path.n_jobs,
+                    path.objective.noise,
+                )
                 for block in held_out.blocks()
             ]
         weight = np.concatenate([held_out.weight for _, held_out in self.folds])
