@@ -17,6 +17,7 @@ from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
 from skcrbm.utils.label_weights import label_weights, split_rows
 from skcrbm.utils.labels import ONE_VALUE, require_complete
+from skcrbm.utils.limits import MIN_SEARCH_ROWS
 
 # The search for a common flip rate starts at _RATES[_FIRST], and moves while the score improves.
 _RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4]
@@ -64,6 +65,12 @@ def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRul
 
 def _estimated_noise(estimator, rule, rows, rng):
     """Return the estimated flip rates; see the Notes of `NoisyLikelihood`."""
+    n_rows = np.count_nonzero(~np.isnan(rows.first.visible).all(axis=1))
+    if n_rows < MIN_SEARCH_ROWS:
+        raise ValueError(
+            f"flip_rates={rule.flip_rates!r} needs at least {MIN_SEARCH_ROWS} rows with an "
+            f"observed label, got {n_rows}; give the rates as numbers"
+        )
     search = _RateSearch(estimator, rows, rng)
     n_visible = rows.visible.shape[1]
     rate = search.best_common_rate()

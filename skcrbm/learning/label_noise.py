@@ -24,6 +24,7 @@ from skcrbm.utils.validation import as_real
 ESTIMATED = ("symmetric", "per_label", "per_value")
 # Smallest and largest flip rate. With a rate of 1/2 a label would say nothing.
 LEAST_RATE, MOST_RATE = 1e-4, 0.45
+FIRST_RATE = 0.1  # rate of labels before the estimation
 
 
 class LabelNoise(NamedTuple):
@@ -189,8 +190,12 @@ class NoisyLikelihood(Likelihood):
             ) from error
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model; the rates must be an array (V, 2)."""
-        noise = LabelNoise(np.asarray(self.flip_rates, np.float64))
+        """Return the objective of a conditional model; the rates should be an array (V, 2).
+
+        Rates that have not been estimated yet are 0.1.
+        """
+        rates = [[FIRST_RATE, FIRST_RATE]] if self.is_estimated else self.flip_rates
+        noise = LabelNoise(np.asarray(rates, np.float64))
         return Contrast(
             Corrected(noise, inference, n_jobs),
             Expected(inference, n_jobs),

@@ -159,6 +159,8 @@ def test_errors():
     ]:
         with pytest.raises(ValueError, match=f"flip_rates.*{text}"):
             model.set_params(learning=NoisyLikelihood(rates)).fit(XS, YS)
+    with pytest.raises(ValueError, match="at least 40 rows"):
+        model.set_params(learning=NoisyLikelihood()).fit(XS[:30], YS[:30])
     with pytest.raises(ValueError, match="cannot be estimated by partial_fit"):
         model.set_params(learning=NoisyLikelihood()).partial_fit(XS, YS)
     with pytest.raises(ValueError, match="two classes"):
