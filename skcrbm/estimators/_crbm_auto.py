@@ -15,6 +15,7 @@ from skcrbm.energies.rbm import ConditionalRBM
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
+from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.lbfgs import fit_rows, n_states
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2, crbm_penalty
@@ -30,6 +31,7 @@ from skcrbm.learning.solvers import (
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double
 from skcrbm.utils.fitting import LiveLine, say
+from skcrbm.utils.label_weights import count_rows_of, split_rows
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
@@ -135,28 +137,36 @@ class PenaltySettings(NamedTuple):
     max_iter: int | None  # maximum number of iterations of a fit
     n_jobs: int | None
     verbose: int
+    likelihood: Likelihood = Likelihood()  # rule of the fits on folds
 
 
 def make_penalty(
-    settings: PenaltySettings, visible: np.ndarray, weight: np.ndarray, *, every_intercept: bool
+    settings: PenaltySettings,
+    visible: np.ndarray,
+    weight: np.ndarray,
+    origin: np.ndarray | None = None,
+    *,
+    every_intercept: bool,
 ) -> Callable[[float], L2]:
     """Return the function ``penalty(alpha)``, which makes the `L2` penalty for fits by L-BFGS.
 
     The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). If
     `every_intercept` is True, it pulls all intercepts. Otherwise it pulls only the intercepts of
-    labels that are 0 in all rows or 1 in all rows, because these would become infinite.
+    labels that are 0 in all rows or 1 in all rows, because these would become infinite. `origin`
+    (N,) is the number of the row of which a row is a copy.
     """
+    count = count_rows_of(origin, len(visible))
     # `every_intercept` is True in a search for alpha. Only the ratios of the weights may then have
     # an effect, so n_rows does not depend on the weights. Otherwise a row of weight 2 counts as two
     # rows, so n_rows is the sum of the weights.
-    n_rows = len(visible) if every_intercept else float(weight.sum())
+    n_rows = count if every_intercept else float(weight.sum())
     weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)
     on_weights = weak if isinstance(settings.alpha_hidden, str) else settings.alpha_hidden
     on_hidden = weak if every_intercept else 0.0
-    centre = smoothed_log_odds(visible, weight, settings.categorical)
+    centre = smoothed_log_odds(visible, weight, settings.categorical, count)
 
     def penalty(alpha):
         return crbm_penalty(alpha, on_weights, pull, on_hidden, centre)
@@ -182,7 +192,7 @@ def search_penalty(
     """
     variance = variance if variance > 0 else 1.0
     n_rows, n_visible = batch.visible.shape
-    if n_rows < MIN_SEARCH_ROWS:
+    if count_rows_of(batch.origin, n_rows) < MIN_SEARCH_ROWS:
         return _FEW_ROWS_ALPHA * variance, model, []
     found = None
     n_sampled = max(_LEAST_SAMPLED, _CONVEX_ENTRIES // n_rows)
@@ -194,10 +204,10 @@ def search_penalty(
     n_convex, n_hidden = (
         int(np.clip(rows // n_rows, 1, _N_FOLDS)) for rows in (_CONVEX_ROWS, _HIDDEN_ROWS)
     )
-    folds = list(splitter.split(batch.visible, batch.visible))[:n_convex]
+    folds = split_rows(lambda y: splitter.split(y, y), batch.visible, batch.origin)[:n_convex]
     exact = resolve_method("exact")
     path = PenaltyPath(
-        objective=Likelihood().conditional(exact, settings.n_jobs),
+        objective=settings.likelihood.conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
         # `with_hidden` is False for stochastic training. There `max_iter` is a number of epochs,
@@ -221,8 +231,11 @@ def _search_on_sample(settings, model, batch, variance, n_outputs):
     outputs, so that they estimate the sums over all outputs.
     """
     n_visible = batch.visible.shape[1]
-    sample, batch = _sampled_outputs(_without_hidden(model), batch, n_outputs)
-    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)
+    convex = _without_hidden(model)
+    settings, sample, batch = _sampled_outputs(settings, convex, batch, n_outputs)
+    penalty = make_penalty(
+        settings, batch.visible, batch.weight, batch.origin, every_intercept=True
+    )
     alpha, _, points = search_penalty(settings, penalty, sample, batch, variance)
     ratio = n_visible / n_outputs
     points = [
@@ -232,8 +245,8 @@ def _search_on_sample(settings, model, batch, variance, n_outputs):
     return PathResult(alpha, model, points)
 
 
-def _sampled_outputs(model, batch, n_outputs):
-    """Return the model and the batch for a random sample of the outputs.
+def _sampled_outputs(settings, model, batch, n_outputs):
+    """Return the settings, the model and the batch for a random sample of the outputs.
 
     Outputs with a constant value are chosen only if there are too few other outputs.
     """
@@ -246,7 +259,10 @@ def _sampled_outputs(model, batch, n_outputs):
         visible_coef=p.visible_coef[chosen],
         visible_intercept=p.visible_intercept[chosen],
     )
-    return model._replace(params=params), replace(batch, visible=batch.visible[:, chosen])
+    if isinstance(settings.likelihood, NoisyLikelihood):
+        settings = settings._replace(likelihood=settings.likelihood.of_outputs(chosen))
+    batch = replace(batch, visible=batch.visible[:, chosen])
+    return settings, model._replace(params=params), batch
 
 
 def search_convex_penalty(
@@ -264,9 +280,11 @@ def search_convex_penalty(
     n_outputs = min(n_visible, max(_LEAST_OUTPUTS, min(_MOST_OUTPUTS, affordable)))
     if settings.categorical:
         n_outputs = n_visible
-    model, batch = _sampled_outputs(model, batch, n_outputs)
+    settings, model, batch = _sampled_outputs(settings, model, batch, n_outputs)
     batch = replace(batch, X=in_double(batch.X))
-    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)
+    penalty = make_penalty(
+        settings, batch.visible, batch.weight, batch.origin, every_intercept=True
+    )
     alpha, _, points = search_penalty(settings, penalty, model, batch, variance, with_hidden=False)
     return max(alpha, 1 / max(n_rows, MIN_SEARCH_ROWS)), points
 
@@ -451,7 +469,13 @@ class _Search:
                 fit_rows(model, train, path.objective, penalty, max_iter, self.effort.share)
             )
             losses += [
-                row_scores(fitted[-1], block.computed(), path.inference, path.n_jobs)
+                row_scores(
+                    fitted[-1],
+                    block.computed(),
+                    path.inference,
+                    path.n_jobs,
+                    path.objective.noise,
+                )
                 for block in held_out.blocks()
             ]
         weight = np.concatenate([held_out.weight for _, held_out in self.folds])

@@ -42,7 +42,8 @@ from skcrbm.utils.fitting import (
     all_or_nothing,
     with_callbacks,
 )
-from skcrbm.utils.labels import in_rows_of, label_sets_of, may_be_empty
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label
+from skcrbm.utils.labels import in_order_of, in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
@@ -204,8 +205,9 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix, or classes. Missing labels may be NaN if the estimator supports
             them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the estimator and the thresholds.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels if the estimator supports them, for the
+            estimator and the thresholds.
         **fit_params : dict
             Further arguments of the estimator's `fit`.
 
@@ -234,7 +236,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             "allow_empty_": True,
         }
         if targets.multilabel:
-            visible = targets.encode(y)[_positive(sample_weight, y)]
+            visible = _weighted_labels(targets, y, sample_weight)
             found["allow_empty_"] = may_be_empty(visible)
             found["label_sets_"] = label_sets_of(visible)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -256,7 +258,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
                 y,
                 unseen,
                 zero_division=_ZERO_DIVISION,
-                sample_weight=sample_weight,
+                sample_weight=in_order_of(sample_weight, targets.names, "sample_weight"),
                 allow_empty=found["allow_empty_"],
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -422,11 +424,15 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 
-def _positive(sample_weight, y):
-    """Return an index (a mask or a slice) that selects the rows of y with a positive weight."""
+def _weighted_labels(targets, y, sample_weight):
+    """Return the labels (n, L) of the rows of positive weight; labels of weight 0 are NaN."""
+    visible = targets.encode(y)
     if sample_weight is None:
-        return slice(None)
-    return check_sample_weight(sample_weight, y) > 0
+        return visible
+    if is_per_label(sample_weight):
+        weight = checked_label_weight(sample_weight, visible.shape, targets.names)
+        return np.where(weight > 0, visible, np.nan)[weight.any(axis=1)]
+    return visible[check_sample_weight(sample_weight, y) > 0]
 
 
 def _decodes_by(model, rule: DecodingRule) -> bool:

@@ -286,8 +286,9 @@ class MSSVMCRBM(RBMClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
+            weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns
         -------
@@ -325,7 +326,8 @@ class MSSVMCRBM(RBMClassifier):
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         if option_name(self.decode) == "threshold":
             folds = rows.X, rows.visible, {"class_weight": None}
-            update_thresholds(self, lambda: folds, rows.weight, rng, fitted.interrupted)
+            interrupted = fitted.interrupted
+            update_thresholds(self, lambda: folds, rows.weight, rng, interrupted, rows.origin)
         callbacks.end()
         return self
 
@@ -410,7 +412,7 @@ class MSSVMCRBM(RBMClassifier):
                 crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, scale)
             )
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight)
+        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
 
         alpha: Any = self.alpha
         if is_auto(self.alpha):

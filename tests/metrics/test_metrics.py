@@ -347,10 +347,15 @@ def test_wrong_input(name, y, kwargs, message):
         masked_score(name, y, **kwargs)
 
 
-@pytest.mark.parametrize("weight", [[1.0], [1.0, -1.0], [1.0, NAN], [[1.0], [1.0]]])
+@pytest.mark.parametrize("weight", [[1.0], [1.0, -1.0], [1.0, NAN]])
 def test_wrong_weight(weight):
     with pytest.raises(ValueError, match="sample_weight should hold 2 finite numbers"):
         masked_score("accuracy", [[0], [1]], y_pred=[[0], [1]], sample_weight=weight)
+
+
+def test_wrong_weights_of_labels():
+    with pytest.raises(ValueError, match=r"sample_weight must have the shape of y, \(2, 1\)"):
+        masked_score("accuracy", [[0], [1]], y_pred=[[0], [1]], sample_weight=[[1, 1], [1, 1]])
 
 
 def test_unknown_name():
