@@ -63,6 +63,18 @@ def test_other_searches_find_other_states():
     assert searched(Setting("drawn", "last", "drawn"))[0].log_weight.mean() < last.mean()
 
 
+def test_the_margin_is_the_number_of_wrong_outputs():
+    Setting = rule_settings.Setting
+    found, plain = searched(Setting(margin=True))
+    best = searched(Setting())[0]
+    # Labels are all off, so each output that is on is wrong.
+    wrong = found.unary[:, :5].sum(axis=1)
+    assert (found.log_weight - wrong <= best.log_weight + 1e-9).mean() > 0.9
+    assert found.unary[:, :5].sum() > best.unary[:, :5].sum()
+    assert (found.log_weight >= best.log_weight - 1e-9).mean() > 0.9
+    np.testing.assert_array_equal(best.log_weight, plain.log_weight)
+
+
 def test_the_scores_of_a_cell_are_the_errors_of_the_best_epoch():
     row = rule_settings.fit_and_score("noisy", "rate 0.15", SIZE)
     (X, Y), (X_val, Y_val), (X_test, Y_test) = small("noisy", SIZE)
