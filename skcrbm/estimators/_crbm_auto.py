@@ -1,6 +1,6 @@
 """Choose the solver (``solver="auto"``) and the penalty (``alpha="auto"``) of CRBMClassifier.
 
-ImageCRBM uses the search for the penalty as well.
+ImageCRBM and MSSVMCRBM use the search for the penalty as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.energies.rbm import ConditionalRBM
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
@@ -287,6 +287,28 @@ def search_convex_penalty(
     )
     alpha, _, points = search_penalty(settings, penalty, model, batch, variance, with_hidden=False)
     return max(alpha, 1 / max(n_rows, MIN_SEARCH_ROWS)), points
+
+
+def without_hidden_units(
+    settings: PenaltySettings, model: ConditionalRBM, batch: Batch, alpha: float
+) -> Callable[[Batch], ConditionalRBM]:
+    """Return a function that fits the most probable model without hidden units to a batch.
+
+    The fits start from `model`, whose hidden units are left out. The penalty `alpha` pulls the
+    intercepts towards the log-odds of the labels in `batch`, which has all training rows.
+    """
+    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)(alpha)
+    objective = Likelihood().conditional(resolve_method("exact"), settings.n_jobs)
+    start, dtype = _without_hidden(model), model.params.weights.dtype
+
+    def fit(batch):
+        batch = replace(batch, X=in_double(batch.X))
+        with one_blas_thread():
+            fitted = fit_rows(start, batch, objective, penalty, _CONVEX.first, _CONVEX.share)
+        params = (p.astype(dtype, copy=False) for p in fitted.params)
+        return fitted._replace(params=CRBMParams(*params))
+
+    return fit
 
 
 def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
