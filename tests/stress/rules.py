@@ -25,4 +25,4 @@ def run_case(rng, case):
 
 
 if __name__ == "__main__":
-    main("rules", run_case, 10_000, __doc__)
+    main("rules", run_case, 1_000, __doc__)
