@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import expit, log_expit
 
 from skcrbm.metrics import masked_score
 from skcrbm.targets.frames import label_frame
-from skcrbm.targets.kinds import Targets
+from skcrbm.targets.kinds import Targets, make_targets
 from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing
 from skcrbm.utils.labels import (
     indicator_with_nan,
@@ -61,6 +62,37 @@ def seems_multiclass(y: Any) -> bool:
     if not holds_classes(y):
         return False
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
+
+
+def make_label_targets(y: Any, name: str, advice: str, estimator: Any = None, classes: Any = None):
+    """Return the `Targets` of a y without columns of classes; see `make_targets`.
+
+    If the columns of y seem to contain classes, the error says that `name` needs another y, and
+    ends with `advice`.
+    """
+    try:
+        return make_targets(y, classes, estimator)
+    except ValueError as error:
+        if not seems_multiclass(y):
+            raise
+        columns = [{v for v in column if v is not None} for column in _columns(y, "y")]
+        numbers = all(isinstance(value, Number) for column in columns for value in column)
+        several = any(len(column) > 2 for column in columns)
+        if numbers or not several or isinstance(y, (list, tuple)):
+            # Numbers may also be codes of missing labels, two values may be the values of a label,
+            # and the rows of a list may be lists of labels. The error explains how to convert them.
+            message = f"{error}. If each column of y holds the classes of an output: {name} does "
+            message += "not support such a y"
+        else:
+            message = f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs), but each "
+            message += "column of y holds the classes of an output"
+        raise ValueError(f"{message}; {advice}") from error
+
+
+def make_wrapped_targets(y: Any, name: str, estimator: Any = None):
+    """Return the `Targets` of a y for estimators and functions that take another classifier."""
+    advice = "skcrbm.LabelGraphCRF by itself supports such a y"
+    return make_label_targets(y, name, advice, estimator)
 
 
 def _as_array(y, name):

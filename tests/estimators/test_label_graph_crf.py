@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,17 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skcrbm import CRBMClassifier, LabelGraphCRF
+from skcrbm import (
+    CRBMClassifier,
+    DecodedClassifier,
+    LabelGraphCRF,
+    LayeredGMClassifier,
+    LMBMClassifier,
+)
+from skcrbm.annotation import find_label_issues
+from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, ConformalRiskControl
+from skcrbm.constraints import Constrained, Implies
+from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.inference import SumProduct
 from skcrbm.pipeline import make_pipeline
 
@@ -371,8 +382,34 @@ def test_estimators_that_refuse_classes_name_this_one():
     X, y = chain_data(n=50)
     numbers = np.column_stack([codes(LabelGraphCRF(alpha=0.1).fit(X, y), y)]).astype(int)
     for given_y in (y, numbers, y.astype(str), numbers + 5):
-        with pytest.raises(ValueError, match="LabelGraphCRF"):
+        for model in (CRBMClassifier(), LMBMClassifier(), LayeredGMClassifier()):
+            message = rf"{type(model).__name__}.*LabelGraphCRF\(\)\.fit\(X, y\)"
+            with pytest.raises(ValueError, match=message):
+                model.fit(X, given_y)
+    for given_y in (y, pd.DataFrame(y)):  # no advice that would change the problem
+        with pytest.raises(ValueError, match=r"^CRBMClassifier needs a 0/1 indicator matrix y"):
             CRBMClassifier().fit(X, given_y)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_wrappers_refuse_columns_of_classes_by_one_error(numbers):
+    X, y = chain_data(n=60)
+    model = LabelGraphCRF(alpha=0.1)
+    if numbers:
+        y = np.column_stack([np.unique(column, return_inverse=True)[1] for column in y.T])
+    calls = {
+        "ConformalLabelSets": ConformalLabelSets(model).fit,
+        "ConformalRiskControl": ConformalRiskControl(model).fit,
+        "CalibratedMarginals": CalibratedMarginals(model).fit,
+        "find_label_issues": partial(find_label_issues, model),
+        "Constrained": Constrained(model, [Implies(0, 1)]).fit,
+        "OutOfBagLogOdds": OutOfBagLogOdds(model).fit,
+        "DecodedClassifier": DecodedClassifier(model).fit,
+    }
+    for name, call in calls.items():
+        wanted = "y must be a 0/1 indicator" if numbers else f"{name} needs a 0/1 indicator"
+        with pytest.raises(ValueError, match=rf"^{wanted} matrix.*LabelGraphCRF by itself"):
+            call(X, y)
 
 
 def test_scikit_learn_tools(fitted):
