@@ -12,7 +12,7 @@ from scipy.special import expit, log_expit
 from skcrbm.metrics import masked_score
 from skcrbm.targets.frames import label_frame
 from skcrbm.targets.kinds import Targets, make_targets
-from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing
+from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
 from skcrbm.utils.labels import (
     indicator_with_nan,
     is_frame,
@@ -238,6 +238,7 @@ class MultioutputTargets(Targets):
         predicted = dict(self._placed(y_pred, "y_pred")[0])
         right = np.full((n_rows, self.n_visible), np.nan)
         for i, column in placed:  # a class that the model does not know is predicted wrongly
+            _require_kind(column, self.classes[i], f"column {self.visible_names()[i]} of y")
             pairs = zip(column, predicted[i])
             right[:, i] = [np.nan if v is None else v == guess for v, guess in pairs]
         right = without_known(right, known)
@@ -281,6 +282,17 @@ class MultioutputTargets(Targets):
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Raise a ValueError, because the outputs have several classes."""
         raise ValueError(f"{name} of a y whose columns hold classes has no marginals of labels")
+
+
+def _require_kind(column, classes, name):
+    """Raise a ValueError if a label in `column` is a string and the classes are not, or so on."""
+    (kind,) = {kind_of(label) for label in classes.tolist()}
+    for label in column:
+        if label is not None and kind_of(label) is not kind:
+            raise ValueError(
+                f"{name} should hold classes of the type in the fit, such as "
+                f"{classes[:1].tolist()[0]!r}; it holds {label!r}"
+            )
 
 
 def _columns(y, name):

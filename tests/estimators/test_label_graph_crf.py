@@ -28,6 +28,7 @@ from skcrbm import (
 from skcrbm.annotation import find_label_issues
 from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, ConformalRiskControl
 from skcrbm.constraints import Constrained, Implies
+from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.inference import SumProduct
 from skcrbm.pipeline import make_pipeline
@@ -262,6 +263,23 @@ def test_pseudo_likelihood_is_near_the_likelihood():
     assert exact - 0.05 < pseudo < exact + 0.02
 
 
+def test_forests_of_outputs_with_many_classes_are_learned_by_the_likelihood():
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 100, 600)
+    y = np.column_stack([first, np.where(rng.random(600) < 0.8, first, rng.integers(0, 100, 600))])
+    y[:100] = np.arange(100)[:, None]
+    X = rng.normal(size=(600, 2))
+    model = LabelGraphCRF(alpha=0.1, max_iter=10).fit(X, y)
+    assert (model.learning_, model.inference_) == ("mle", "exact")
+    states, chance = joint(model, X[:3])
+    for a, proba in enumerate(model.predict_proba(X[:3])):
+        wanted = [chance[:, states[:, a] == k].sum(axis=1) for k in range(100)]
+        np.testing.assert_allclose(proba, np.transpose(wanted), atol=1e-9)
+    full = OutputGraph(np.array([100, 100, 100]), np.array([[0, 1], [0, 2], [1, 2]]))
+    assert not full.narrow  # elimination would make tables of 10^6 entries
+    assert OutputGraph(np.array([100, 100, 100]), np.array([[0, 1], [0, 2]])).narrow
+
+
 def test_weights_count_as_copies():
     X, y = chain_data(n=60)
     weight = np.tile([0.0, 1.0, 2.0], 20)
@@ -317,6 +335,26 @@ def test_constant_column_and_few_rows():
     assert model.predict_proba(X)[1].shape == (12, 1)
     np.testing.assert_allclose(model.predict_log_proba(X)[1], 0.0)
     assert LabelGraphCRF(graph="tree").fit(X, y).edges_.shape == (2, 2)
+
+
+@pytest.mark.parametrize("second", ["a", 7])
+def test_score_refuses_classes_of_another_type(second):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.empty((40, 2), object)
+    y[:, 0] = np.arange(40) % 3
+    y[:, 1] = [second if i % 2 else 2 * second for i in range(40)]
+    model = LabelGraphCRF(alpha=0.1, graph=[]).fit(X, y)
+    assert model.score(X, y) > 0
+    strings = y.copy()
+    strings[:, 0] = list(map(str, y[:, 0]))
+    with pytest.raises(ValueError, match=r"column 0 of y should hold .* such as 0; it holds '0'"):
+        model.score(X, strings)
+    with pytest.raises(ValueError, match="column 1 of y should hold classes of the type"):
+        model.score(X, np.where(y == second, 5 if second == "a" else "a", y))
+    unseen = y.copy()
+    unseen[0, 0] = 99  # a class of the right type that was not in the fit is predicted wrongly
+    unseen[1, 0] = None
+    assert 0 <= model.score(X, unseen) <= 1
 
 
 def test_unknown_classes_in_y():
