@@ -404,7 +404,9 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
             20 outputs), "label_sets" (the vectors in `label_sets_`), or the rows of an array.
             "auto" is "all" up to 14 outputs, else "label_sets". Candidates that contradict the
             known labels of a row are left out; if all candidates contradict them, the known labels
-            replace the entries of every candidate.
+            replace the entries of every candidate. `LabelGraphCRF` finds the best of all vectors
+            for any number of outputs, by elimination of variables, if its graph is a tree or as
+            narrow as a tree; "auto" is then "all".
         method : str or object, default="exact"
             Method that computes log Z, as in `score_samples`. It changes only the probabilities,
             not the choice of the labels.

@@ -141,6 +141,55 @@ def test_log_likelihood_by_enumeration(fitted):
     assert model.score_samples(X, y, y_known=other)[0] == -np.inf
 
 
+@pytest.mark.parametrize("known_share", [0.0, 0.5])
+def test_topk_of_long_label_vectors_by_enumeration(known_share):
+    X, Y = make_multilabel_classification(300, 5, n_classes=16, random_state=0)
+    model = LabelGraphCRF(alpha=0.05).fit(X, Y)  # a tree of 16 labels
+    assert model.inference_ == "exact"
+    rng = np.random.default_rng(0)
+    known = np.where(rng.random((6, 16)) < known_share, rng.integers(0, 2, (6, 16)), np.nan)
+    known[0] = np.r_[np.nan, Y[0, 1:]]  # two vectors are left
+    every = np.array(list(itertools.product([0, 1], repeat=16)))
+    log_p = model.score_label_sets(X[:6], every, known if known_share else None)
+    for k in (1, 3, 40):
+        labels, proba = model.predict_topk(X[:6], k, known if known_share else None)
+        assert labels.shape == (6, k, 16)
+        for row in range(6):
+            best = -np.sort(-log_p[row])[:k]
+            np.testing.assert_allclose(proba[row], np.exp(best), atol=1e-9)
+            own = labels[row][proba[row] > 0]
+            place = own @ 2 ** np.arange(15, -1, -1)
+            assert len(set(place.tolist())) == len(own) == (best > -np.inf).sum()
+            np.testing.assert_allclose(log_p[row, place], np.log(proba[row, : len(own)]))
+            assert (labels[row, len(own) :] == -1).all()
+    sets = model.predict_topk(X[:6], 3, candidates="label_sets")
+    assert (model.set_params(n_jobs=2).predict_topk(X[:6], 3).proba >= sets.proba - 1e-12).all()
+
+
+def test_topk_of_many_outputs_with_classes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = np.cumsum(rng.integers(0, 2, (200, 30)), axis=1) % 4 + (X[:, [0]] > 0)
+    model = LabelGraphCRF(alpha=0.05, graph=[(i, i + 1) for i in range(29)]).fit(X, y)
+    known = np.full((4, 30), None)
+    known[:, ::4] = y[:4, ::4]
+    for given_classes in (None, known):
+        labels, proba = model.predict_topk(X[:4], 5, given_classes)
+        assert (np.diff(proba, axis=1) <= 1e-15).all()
+        for rank in range(5):
+            log_p = model.score_samples(X[:4], labels[:, rank], given_classes)
+            np.testing.assert_allclose(np.log(proba[:, rank]), log_p, atol=1e-8)
+        best = model.set_params(decode="map").predict(X[:4], given_classes)
+        np.testing.assert_array_equal(labels[:, 0], best)
+        assert all(len(np.unique(rows, axis=0)) == 5 for rows in labels)
+    assert (labels[:, :, ::4] == y[:4, None, ::4]).all()
+    everything = y[:4].astype(object)
+    with pytest.raises(ValueError, match="fewer than k=2 candidates agree"):
+        model.predict_topk(X[:4], 2, everything)
+    with pytest.raises(ValueError, match="k=10000000 is too large for candidates='auto'"):
+        model.predict_topk(X[:1], 10**7)
+
+
 def test_samples_have_the_frequencies_of_the_model(fitted):
     model, X, _ = fitted
     drawn = model.sample(X[:3], 4000, random_state=0)
