@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import make_targets
+from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import call_given, final_model, inner_method, label_marginals
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.options import Integer
@@ -165,7 +165,7 @@ def find_label_issues(
     >>> bool(roc_auc_score(wrong.ravel(), issues.entry_scores.ravel()) > 0.8)
     True
     """
-    targets = make_targets(y)
+    targets = make_wrapped_targets(y, "find_label_issues")
     targets.require_multilabel("find_label_issues")
     check_same_length(X, y)
     index = _row_names(X, y)

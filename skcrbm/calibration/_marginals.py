@@ -9,8 +9,9 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.multiclass import type_of_target
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import label_output, make_targets
+from skcrbm.targets.kinds import label_output
 from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import call_given, check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
@@ -168,7 +169,7 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             If y is multiclass or invalid, or a row is in no test fold or in several test folds.
         """
-        targets = make_targets(y, estimator=self)
+        targets = make_wrapped_targets(y, type(self).__name__, self)
         if targets.one_hot:
             require_two_classes(targets.classes)
             raise ValueError(

@@ -23,8 +23,9 @@ from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from skcrbm.targets.kinds import label_output, make_targets
+from skcrbm.targets.kinds import label_output
 from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_distribution import LabelDistribution
@@ -180,7 +181,7 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             If an argument is invalid, or the rules contradict each other.
         """
-        targets = make_targets(y, estimator=self)
+        targets = make_wrapped_targets(y, type(self).__name__, self)
         targets.require_multilabel(type(self).__name__)
         check_same_length(X, y, sample_weight)
         numbers = LabelNumbers(targets.n_visible, targets.names)

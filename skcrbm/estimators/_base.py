@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors, TopLabelSets
 from skcrbm.targets.frames import named_series
-from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
+from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import KnownLabelsMixin
-from skcrbm.targets.multioutput import seems_multiclass
+from skcrbm.targets.multioutput import make_label_targets
 from skcrbm.utils.label_weights import (
     checked_label_weight,
     first_copies,
@@ -170,15 +170,11 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
-        try:
-            return make_targets(y, classes, self)
-        except ValueError as error:
-            if not seems_multiclass(y):
-                raise
-            raise ValueError(
-                f"{error}. If each column of y holds the classes of an output, use "
-                "skcrbm.LabelGraphCRF"
-            ) from error
+        advice = (
+            "use skcrbm.LabelGraphCRF, which has a variable with classes for each column, as in "
+            "LabelGraphCRF().fit(X, y)"
+        )
+        return make_label_targets(y, type(self).__name__, advice, self, classes)
 
     def _validate_X(self, X, reset, as_rows=None):
         return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)
@@ -432,7 +428,9 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
             20 outputs), "label_sets" (the vectors in `label_sets_`), or the rows of an array.
             "auto" is "all" up to 14 outputs, else "label_sets". Candidates that contradict the
             known labels of a row are left out; if all candidates contradict them, the known labels
-            replace the entries of every candidate.
+            replace the entries of every candidate. `LabelGraphCRF` finds the best of all vectors
+            for any number of outputs, by elimination of variables, if its graph is a tree or as
+            narrow as a tree; "auto" is then "all".
         method : str or object, default="exact"
             Method that computes log Z, as in `score_samples`. It changes only the probabilities,
             not the choice of the labels.

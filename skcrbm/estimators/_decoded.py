@@ -27,8 +27,9 @@ from skcrbm.decoding.rules import (
     resolve_decoder,
 )
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
+from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import (
     call_given,
     check_outer_fitted,
@@ -222,7 +223,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         """
         rule = self._checked_rule(self.estimator)
         params = self._fit_params(sample_weight, fit_params)
-        targets = make_targets(y, estimator=self)
+        targets = make_wrapped_targets(y, type(self).__name__, self)
         thresholds = targets.multilabel and isinstance(rule, Threshold)
         callbacks = EpochCallbacks(self, 1 + thresholds, X, y, sample_weight, "cross-validation")
         y = targets.for_classifier(y)

@@ -85,8 +85,8 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         Number of iterations of mean-field inference, in training and prediction.
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a pixel plus ``alpha / 2 |w|^2``, where w are
-        all parameters except `intercept_`. "auto" is 1 / (number of labelled pixels); in
-        `partial_fit` it is 0.00001.
+        all parameters except `intercept_`. "auto" is 1 / (number of labelled pixels in images of
+        positive weight), whatever the scale of the weights; in `partial_fit` it is 0.00001.
     solver : str or object, default="lbfgs"
         Solver. "lbfgs" reads all images in each iteration. A stochastic solver takes steps on
         mini-batches of images: "adam", "sgd", "asgd", or an object such as
@@ -235,7 +235,8 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
             255 are classes, too; if they stand for missing labels, write NaN instead, as in
             ``np.where(y == 255, np.nan, y)``.
         sample_weight : array-like of shape (n_images,), default=None
-            Non-negative weights; an image of weight k counts as k copies of the image.
+            Non-negative weights; an image of weight k counts as k copies of the image in the mean
+            loss. Only the ratios of the weights matter.
 
         Returns
         -------
@@ -331,7 +332,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
             model = ImageModel(image_params(structure, rng), structure, self.n_inference_iter)
         alpha: Any = self.alpha
         if is_auto(alpha):
-            alpha = 1e-5 if partial else 1 / float(images.weight.sum())
+            alpha = 1e-5 if partial else 1 / int(np.count_nonzero(images.path != MISSING))
         self.alpha_ = float(alpha)
         solver = resolve_solver(self.solver)
         if isinstance(solver, Adam) and is_auto(solver.learning_rate):

@@ -133,8 +133,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
-        if exact inference is cheap, as it is for up to 14 labels and for trees of outputs with up
-        to 64 classes, else "sum_product".
+        if exact inference is cheap, as it is for up to 14 labels and for trees of outputs, else
+        "sum_product".
     decode : str or object, default="marginal"
         Rule by which `predict` chooses labels: "marginal", "label_set", "expected_jaccard",
         "expected_f1", "threshold" or "map", or a rule from `skcrbm.decoding`, as in

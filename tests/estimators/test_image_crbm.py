@@ -290,6 +290,21 @@ def test_large_grey_images_are_refused_as_targets():
         ImageCRBM().fit(X, 100 * y)
 
 
+@pytest.mark.parametrize("structure", ["dense", "local", GridCRF(max_iter=2)])
+@pytest.mark.parametrize("kind", [bool, np.uint8, float])
+def test_predictions_are_integers_for_every_type_of_y(structure, kind):
+    y = (np.random.default_rng(0).random((12, 6, 6)) < 0.4).astype(kind)
+    X = y.astype(float)
+    model = ImageCRBM(structure=structure, max_iter=2, warm_start=True).fit(X, y)
+    for _ in range(2):  # with a warm start, too
+        found = model.predict(X)
+        assert found.dtype == np.int64
+        assert set(np.unique(found)) <= {0, 1}
+        right = found if structure == "dense" else model.local_.predict(X)
+        assert model.score(X, y) == pytest.approx((right == y).mean())
+        model.fit(X, y)
+
+
 def test_local_model_in_streams_and_warm_starts():
     X, y = large_images(30)
     model = ImageCRBM(random_state=0)

@@ -86,6 +86,13 @@ class _Chunk(NamedTuple):
     rows: np.ndarray  # (R,) indices of the models in the batch
 
 
+def solved_together(energy, max_entries):
+    """Return True if models with different clamped variables share a plan; see `_TOGETHER`."""
+    whole = energy.graph.elimination
+    levels = int(energy.graph.n_states.max(initial=1))
+    return whole.complete and levels ** (whole.width + 1) <= min(_TOGETHER, max_entries)
+
+
 def _chunks(method, energy, last=frozenset()):
     """Cut the batch into chunks of models, and plan their elimination.
 
@@ -94,11 +101,8 @@ def _chunks(method, energy, last=frozenset()):
     """
     single = energy.graph.n_states == 1
     patterns, group = np.unique(~energy.free | single, axis=0, return_inverse=True)
-    if len(patterns) > 1 and not last:
-        whole = energy.graph.elimination
-        levels = int(energy.graph.n_states.max(initial=1))
-        if whole.complete and levels ** (whole.width + 1) <= min(_TOGETHER, method.max_entries):
-            patterns, group = single[None], np.zeros_like(group)
+    if len(patterns) > 1 and not last and solved_together(energy, method.max_entries):
+        patterns, group = single[None], np.zeros_like(group)
     chunks = []
     for number, held in enumerate(patterns):
         rows = np.flatnonzero(group.ravel() == number)
