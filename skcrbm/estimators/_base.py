@@ -15,6 +15,7 @@ from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import KnownLabelsMixin
 from skcrbm.targets.multioutput import make_label_targets
+from skcrbm.targets.new_labels import in_label_order
 from skcrbm.utils.label_weights import (
     checked_label_weight,
     first_copies,
@@ -527,6 +528,7 @@ def training_rows(
     X = model._validate_X(X, reset)
     # The labels are copied to C order, because the rounding of sums depends on the memory layout,
     # and data frames yield Fortran order. A data frame and an array then give the same result.
+    y = in_label_order(y, classes, targets, X.dtype)
     visible = targets.encode(y, X.dtype).astype(X.dtype, order="C", copy=False)
     if len(visible) != X.shape[0]:
         raise ValueError(

@@ -26,6 +26,7 @@ from skcrbm.estimators._crbm_auto import (
     search_penalty,
 )
 from skcrbm.estimators._learning_rule import learning_rule
+from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
     CRBMPlan,
     RBMClassifier,
@@ -133,8 +134,8 @@ class CRBMClassifier(RBMClassifier):
           label sets seen in fit;
         - "expected_f1": the label vector with the largest expected F1 (F1 averaged over rows). As
           for "expected_jaccard" the expectation uses p(v | x) if inference is exact, and otherwise
-          assumes that labels are independent given x. An empty prediction scores 1 if the row has
-          no label;
+          assumes that labels are independent given x. An empty prediction scores 0
+          unless the rule is ``ExpectedMetric(zero_division=1.0)``;
         - "threshold": the labels with a marginal above a threshold that is best for a metric on
           the training rows; by default a common threshold for F1 averaged over rows. To find it,
           `fit` does five more fits, each without a fifth of the rows and without a warm start; see
@@ -174,7 +175,7 @@ class CRBMClassifier(RBMClassifier):
         the penalty is not searched, but is 0.003 times the total variance of the scaled columns.
         Solvers other than L-BFGS use the best penalty of the model without hidden units, searched
         on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is `partial_fit`,
-        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00025.
+        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00001.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. It should be small, so that W can grow. "auto"
         is 0.1 / max(n, 40) with L-BFGS, else 0; n is the number of rows, or the sum of the weights
@@ -435,7 +436,8 @@ class CRBMClassifier(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
-            The classes of a 2-D y are 0 and 1.
+            For a 2-D y, 0 and 1, or the labels of its columns: names, also for an array y, or the
+            numbers 0, 1, ... of the labels. Labels that appear for the first time are added.
 
         Returns
         -------
@@ -443,7 +445,8 @@ class CRBMClassifier(RBMClassifier):
 
         Notes
         -----
-        A call in which no row of positive weight has an observed label does nothing.
+        A call in which no row of positive weight has an observed label does nothing. A new label
+        starts with its share of the rows of the call. Known labels without a column are missing.
 
         The automatic learning rate depends on the number of rows of the first call. If `alpha` and
         `solver` are "auto", it also depends on the scale of the columns.
@@ -452,6 +455,7 @@ class CRBMClassifier(RBMClassifier):
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()
+            add_labels_to_targets(self, classes)
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
@@ -460,6 +464,8 @@ class CRBMClassifier(RBMClassifier):
         )
         rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
+        if resume:
+            add_labels_to_model(self, rows, rng)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
         new = {

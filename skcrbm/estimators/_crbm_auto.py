@@ -40,7 +40,7 @@ from skcrbm.utils.selection import is_better
 # PLAIN_ALPHA is the value of alpha="auto" in a first `partial_fit`, for columns with a root mean
 # square of 1, because `partial_fit` searches no penalty and scales no columns. _LEAST_SCALE is the
 # smallest scale of columns that `partial_scale` returns.
-PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.05
+PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.01
 # If there are too few rows for a search, alpha is this number times the total variance of the
 # columns. It is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3

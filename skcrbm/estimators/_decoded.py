@@ -17,7 +17,7 @@ from sklearn.utils._metadata_requests import (
 from sklearn.utils._param_validation import HasMethods, make_constraint
 from sklearn.utils.validation import has_fit_parameter
 
-from skcrbm.decoding.posterior import ClassifierPosterior
+from skcrbm.decoding.posterior import ZERO_DIVISION, ClassifierPosterior
 from skcrbm.decoding.rules import (
     DECODERS,
     DecodingRule,
@@ -47,10 +47,6 @@ from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.labels import in_order_of, in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
-
-# Score of a row that has neither true nor predicted labels, if the rule does not set
-# `zero_division`. It is 0, as in scikit-learn.
-_ZERO_DIVISION = 0.0
 
 
 class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
@@ -258,7 +254,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             found["thresholds_"] = rule.find(
                 y,
                 unseen,
-                zero_division=_ZERO_DIVISION,
+                zero_division=ZERO_DIVISION,
                 sample_weight=in_order_of(sample_weight, targets.names, "sample_weight"),
                 allow_empty=found["allow_empty_"],
             )
@@ -356,7 +352,6 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             self.label_sets_,
             thresholds=getattr(self, "thresholds_", None),
             allow_empty=self.allow_empty_,
-            zero_division=_ZERO_DIVISION,
             sampler=sampler,
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from skcrbm.decoding.posterior import ZERO_DIVISION
 from skcrbm.decoding.rules import Threshold, resolve_decoder
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold, resolve_cv
@@ -106,7 +107,7 @@ def cross_validated_thresholds(
     return rule.find(
         visible,
         proba,
-        zero_division=1.0,
+        zero_division=ZERO_DIVISION,
         sample_weight=weight,
         allow_empty=estimator.allow_empty_,
     )

@@ -15,6 +15,7 @@ from sklearn.metrics import accuracy_score
 from skcrbm.metrics import masked_score
 from skcrbm.targets.class_weight import row_weights, weights_by_class, weights_by_label
 from skcrbm.targets.frames import check_container, label_frame, named_series, sparse_labels
+from skcrbm.targets.new_labels import first_names, names_with_new
 from skcrbm.utils.classifiers import check_outer_fitted, label_marginals, proba_of_classes
 from skcrbm.utils.labels import (
     all_strings,
@@ -55,9 +56,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
         indicator = indicator_with_nan(y, dtype=np.float32)
         if len(indicator):
             require_observed(indicator == indicator)
-        targets = MultilabelTargets(y.shape[1], names)
-        targets.check_classes(classes)
-        return targets
+        return MultilabelTargets(*first_names(classes, names, y.shape[1]))
     if y.ndim > 2:
         raise ValueError(
             f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
@@ -264,13 +263,10 @@ class MultilabelTargets(Targets):
         warn_of_one_value(visible, range(self.n_visible) if self.names is None else self.names)
 
     def check_classes(self, classes):
-        """Raise a ValueError unless `classes` is None, (0, 1), or a list of (0, 1) per output."""
-        try:
-            right = classes is None or np.array_equal(np.unique(np.asarray(classes)), [0, 1])
-        except (TypeError, ValueError):  # `classes` is ragged, or its types are mixed
-            right = False
-        if not right:
-            raise ValueError(f"classes of a 2-D y must be 0 and 1, got {classes!r}")
+        """Raise a ValueError unless `classes` is None, 0 and 1, or holds known labels only."""
+        n_labels, _ = names_with_new(self, classes)
+        if n_labels > self.n_visible:
+            raise ValueError("classes holds new labels; only CRBMClassifier can add labels")
 
     def require_multilabel(self, method):
         """Do nothing, because y is 2-D."""
