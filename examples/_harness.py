@@ -5,13 +5,20 @@ arguments that does the work. `run_missing` runs the cells that are not in the s
 is a CSV file with a row for each cell (`Rows`) or a folder with a file of arrays for each cell
 (`Arrays`). A store is written to a file beside it that then takes its place, so a program can be
 stopped at any time and restarted: a cell is either finished or missing.
+
+``--jobs N`` runs N cells at a time, each in a process with a single thread. ``--seconds S`` stops
+the program after S seconds: cells that run at that time stay missing.
 """
 
 import argparse
 import contextlib
 import csv
+import multiprocessing
+import multiprocessing.connection
 import os
 import tempfile
+import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +113,7 @@ class Arrays:
             np.savez_compressed(file, **arrays)
 
 
-def run_missing(cells, store, only=(), listed=False):
+def run_missing(cells, store, only=(), listed=False, jobs=1, seconds=None, order=None):
     """Run the cells that are not in the store, in their order.
 
     Parameters
@@ -118,19 +125,121 @@ def run_missing(cells, store, only=(), listed=False):
         Skip cells whose key does not contain all of these.
     listed : bool
         Print the keys and their states, and run nothing.
+    jobs : int
+        Number of cells that run at the same time. If it is above 1, each cell runs in a process of
+        its own, which this process forks.
+    seconds : float or None
+        Stop after this time. Cells that have not finished stay missing.
+    order : sequence of str or None
+        Keys of the cells to run, in this order. None: all cells, in the order of the program.
+
+    Raises
+    ------
+    ValueError
+        If `order` has a key that no cell has.
+    RuntimeError
+        If `jobs` or `seconds` is given and cells have failed; the other cells are finished.
     """
+    if order is not None:
+        known = dict(cells)
+        unknown = [key for key in order if key not in known]
+        if unknown:
+            raise ValueError(f"no cell has the keys {unknown}; --list prints all keys")
+        cells = [(key, known[key]) for key in order]
+    missing = []
     for key, work in cells:
         if not all(word in key for word in only):
             continue
         finished = key in store
         if listed:
             print(f"{'finished' if finished else 'missing'}: {key}")
+        elif not finished and (jobs > 1 or seconds is not None):
+            missing.append((key, work))
         elif not finished:
             print(key, flush=True)
-            result = work()
-            store.add(key, result)
-            if isinstance(store, Rows):
-                print("  " + ", ".join(f"{k} {v}" for k, v in result.items()), flush=True)
+            _keep(store, key, work())
+    if missing:
+        failed = run_in_processes(
+            missing, lambda key, result: _keep(store, key, result, key), jobs, seconds
+        )
+        if failed:
+            raise RuntimeError(f"{len(failed)} cells failed: {'; '.join(failed)}")
+
+
+def _keep(store, key, result, prefix=""):
+    """Add the result of a cell to the store, and print it if it is a row."""
+    store.add(key, result)
+    if isinstance(store, Rows):
+        shown = ", ".join(f"{k} {v}" for k, v in result.items())
+        print(f"{prefix or ' '} {shown}", flush=True)
+
+
+def run_in_processes(cells, finish, jobs, seconds=None):
+    """Run cells in forked processes, `jobs` at a time; return a list of the keys that failed.
+
+    Parameters
+    ----------
+    cells : sequence of (str, callable)
+    finish : callable
+        Called in this process with the key and the result of each finished cell.
+    jobs : int
+    seconds : float or None
+        Kill the cells that still run after this time, and start no further cells.
+
+    Raises
+    ------
+    RuntimeError
+        If the operating system cannot fork processes.
+    """
+    if "fork" not in multiprocessing.get_all_start_methods():
+        raise RuntimeError(
+            "--jobs and --seconds need an operating system that forks processes, such as Linux; "
+            "run the program without them"
+        )
+    context = multiprocessing.get_context("fork")
+    end = np.inf if seconds is None else time.monotonic() + seconds
+    waiting, running, failed = list(cells), {}, []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs and time.monotonic() < end:
+                key, work = waiting.pop(0)
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=_send_result, args=(work, sender))
+                process.start()
+                sender.close()
+                running[receiver] = key, process
+            left = end - time.monotonic()
+            if left <= 0:
+                print(f"time is up; {len(waiting) + len(running)} cells are missing", flush=True)
+                break
+            for receiver in multiprocessing.connection.wait(list(running), min(left, 3600.0)):
+                key, process = running.pop(receiver)
+                try:
+                    error, result = receiver.recv()
+                except EOFError:
+                    error, result = "the process ended without a result", None
+                process.join()
+                if error:
+                    failed.append(key)
+                    print(f"{key} failed: {error}", flush=True)
+                else:
+                    finish(key, result)
+    finally:
+        for _, process in running.values():
+            process.kill()
+        for _, process in running.values():
+            process.join()
+    return failed
+
+
+def _send_result(work, sender):
+    """Work in a forked process; send a pair: the error as text or "", and the result."""
+    try:
+        answer = "", work()
+    except Exception:
+        answer = traceback.format_exc(), None
+    sender.send(answer)
+    sender.close()
 
 
 def make_parser(doc, name, quick):
@@ -156,9 +265,18 @@ def make_parser(doc, name, quick):
         f"and {name}_quick of a quick run",
     )
     parser.add_argument("--only", nargs="*", default=[], help="words that a cell's key contains")
+    parser.add_argument(
+        "--cells", type=Path, help="file with the keys of the cells to run, in this order"
+    )
     parser.add_argument("--list", action="store_true", help="print the cells and run none")
     parser.add_argument("--no-run", action="store_true", help="only report what is finished")
     parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="number of cells that run at a time, in processes"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="stop after this time; unfinished cells stay missing"
+    )
     return parser
 
 
@@ -176,7 +294,7 @@ def results_path(arguments, suffix=""):
     return arguments.results or OUTPUT / f"{name}{suffix}"
 
 
-def run_tables(arguments, cells, report):
+def run_tables(arguments, cells, report, first=()):
     """Run the missing cells of a program whose results are rows; print and write its tables.
 
     Parameters
@@ -186,6 +304,10 @@ def run_tables(arguments, cells, report):
     cells : iterable of (str, callable)
     report : callable
         Returns the Markdown text of the finished rows by key; it is written beside them.
+    first : sequence of callable
+        Small calls that compile all kernels. With several jobs they run before the cells: each in
+        a process, which fills the cache of kernels, and then all in this process, so that the
+        processes of the cells inherit the kernels. Their time counts for ``--seconds``.
 
     Returns
     -------
@@ -194,7 +316,20 @@ def run_tables(arguments, cells, report):
     """
     rows = Rows(results_path(arguments, ".csv"))
     if not arguments.no_run:
-        run_missing(cells, rows, arguments.only, arguments.list)
+        began = time.monotonic()
+        if arguments.jobs > 1 and not arguments.list:
+            named = [(f"first call {k}", work) for k, work in enumerate(first)]
+            run_in_processes(named, lambda key, result: None, arguments.jobs, arguments.seconds)
+            for work in first:
+                work()
+            print(f"kernels are compiled after {time.monotonic() - began:.0f} s", flush=True)
+        left = arguments.seconds
+        if left is not None:
+            left = max(0.0, left - (time.monotonic() - began))
+        order = arguments.cells
+        if order is not None:
+            order = order.read_text(encoding="utf-8").splitlines()
+        run_missing(cells, rows, arguments.only, arguments.list, arguments.jobs, left, order)
     done = rows.read()
     if not arguments.list:
         text = report(done)

@@ -89,6 +89,18 @@ def row_of(model, learner, X, seed, seconds, sweeps, n_rows):
     return {"learner": learner, "seed": seed, "seconds": f"{seconds:.1f}", **scores}
 
 
+def try_learner(learner):
+    """Fit an Ising model and an RBM of few small digits in two steps, to compile the kernels."""
+    X = small_digits()[:100]
+    model, _ = fit_ising(X, learner, 2, 0, n_steps=2, rate=0.01, average=False)
+    scores_of_model(model.energy_, learner, X, (2,), 0)
+    if not learner.startswith("gwg"):
+        solver = Adam(learning_rate=0.01, batch_size=50)
+        rule = learning_rule(learner, 2, 50)
+        model, _ = fit_rbm(X, rule, 0, n_hidden=8, n_steps=2, solver=solver)
+        scores_of_model(model.energy_, learner, X, (2,), 0)
+
+
 def digits_ising(learner, seed, average):
     """Fit an Ising model of the 8 x 8 digits; return its row."""
     X = small_digits()

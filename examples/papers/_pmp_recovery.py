@@ -2,12 +2,14 @@
 
 import time
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numba import njit
 
+from examples._harness import replacing
 from examples.papers._pmp_learning import fit_ising, row_of
-from examples.papers._pmp_quality import scores_of_model
+from examples.papers._pmp_quality import draw, scores_of_model
 from skcrbm.datasets import make_ising_lattice, make_random_ising
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import Gibbs, PerturbAndMaxProduct, sample
@@ -20,6 +22,8 @@ PERTURBED = {
     "erdos-renyi": lambda u: (int(10 * u**0.5), 40),
 }
 _RATE, _L1 = 0.001, 0.01
+#: Folder in which training rows are kept, or None.
+FOLDER: Path | None = None
 
 
 def ising_truth(kind, side):
@@ -31,9 +35,20 @@ def ising_truth(kind, side):
 
 @cache
 def ising_data(kind, side, n_sweeps, seed=0):
-    """Return 2000 training rows and 2000 other rows of a model of experiment 4, by Gibbs chains."""
-    method = Gibbs(burn_in=n_sweeps - 1, n_chains=4000)
-    rows = sample(ising_truth(kind, side), method, n_samples=4000, random_state=seed)[0]
+    """Return 2000 training rows and 2000 other rows of a model of experiment 4, by Gibbs chains.
+
+    The rows are kept in `FOLDER` if it is a path.
+    """
+    path = FOLDER and FOLDER / f"ising_{kind}_{side}_{n_sweeps}_{seed}.npz"
+    if path and path.exists():
+        with np.load(path) as arrays:
+            rows = arrays["rows"]
+    else:
+        method = Gibbs(burn_in=n_sweeps - 1, n_chains=4000)
+        rows = sample(ising_truth(kind, side), method, n_samples=4000, random_state=seed)[0]
+        if path:
+            with replacing(path, "wb") as file:
+                np.savez_compressed(file, rows=rows)
     rows = rows.astype(np.float32)
     return rows[:2000], rows[2000:]
 
@@ -58,6 +73,68 @@ def recovery(kind, side, learner, n_sweeps, seed, n_data_sweeps, average):
     )
     row = row_of(model, learner, other, seed, seconds, (n_sweeps,), len(other))
     return {**row, **errors(model.coupling_, kind, side)}
+
+
+def recovery_printed(kind, side, learner, n_sweeps, seed, n_data_sweeps, begin, centred):
+    """Run experiment 4 by the steps that the paper prints, without the estimator.
+
+    The units are the units of the paper. L1 is the subgradient of W alone. The paper begins at 0
+    (`begin` "zeros") and does not centre the variables; `begin` "data" starts the biases at the
+    half log-odds of the data, and `centred` takes moments of variables minus the means of the data,
+    as the estimator does.
+    """
+    X, other = ising_data(kind, side, n_data_sweeps)
+    rng, n = np.random.RandomState(seed), X.shape[1]
+    mean = (2.0 * X - 1).mean(axis=0)
+    centre = mean if centred else np.zeros(n)
+    params = np.zeros((n + 1, n))
+    if begin == "data":
+        params[-1] = np.arctanh(np.clip(mean, -0.999, 0.999))
+
+    def energy_of(params):
+        # With centred variables the score is (x - m)'W(x - m) + b'x.
+        field = params[-1] - 2 * params[:-1] @ centre
+        return IsingEnergy((2 * params[:-1]).astype(np.float32), field.astype(np.float32))
+
+    def states(params):
+        drawn = draw(energy_of(params), learner, n_sweeps, 20, rng.randint(2**31))
+        return 2.0 * drawn - 1
+
+    started = time.process_time()
+    params = _ascend(params, 2.0 * X - 1, centre, states, 1000)
+    seconds = time.process_time() - started
+    energy = energy_of(params)
+    return {
+        "learner": learner,
+        "seed": seed,
+        "seconds": f"{seconds:.1f}",
+        **scores_of_model(energy, learner, other, (n_sweeps,), seed),
+        **errors(2 * params[:-1], kind, side),
+    }
+
+
+def _ascend(params, y, centre, states, n_steps):
+    """Take steps of Adam from moments of data y (N, n) of -1/+1 and of states; return parameters.
+
+    `params` (n + 1, n) holds the symmetric W and, in its last row, b. `states` draws from the
+    parameters.
+    """
+
+    def moments(rows):
+        apart = rows - centre
+        return np.vstack([apart.T @ apart / len(rows), rows.mean(axis=0)])
+
+    target = moments(y)
+    first, second = np.zeros_like(params), np.zeros_like(params)
+    for step in range(1, n_steps + 1):
+        slope = target - moments(states(params))
+        slope[:-1] -= _L1 * np.sign(params[:-1])
+        np.fill_diagonal(slope, 0)
+        first = 0.9 * first + 0.1 * slope
+        second = 0.999 * second + 0.001 * slope**2
+        scale = np.sqrt(second / (1 - 0.999**step)) + 1e-8
+        params = params + _RATE * first / (1 - 0.9**step) / scale
+    return params
 
 
 def errors(coupling, kind, side):
@@ -138,21 +215,16 @@ def recovery_persistent(kind, side, learner, n_updates, n_data_sweeps, n_steps, 
     The units are the units of the paper. All methods sample with 50 sweeps in the end.
     """
     X, other = ising_data(kind, side, n_data_sweeps)
-    y, rng, n = 2.0 * X - 1, np.random.RandomState(seed), X.shape[1]
-    draw = Perturbed(kind, n_updates) if learner == "pmp" else Chains(learner, n, n_updates)
-    # Symmetric W and b in a single matrix (n + 1, n); the score is x'Wx + b'x.
-    target = np.vstack([y.T @ y / len(y), y.mean(axis=0)])
-    params, first, second = np.zeros((3, n + 1, n))
+    rng, n = np.random.RandomState(seed), X.shape[1]
+    draws = Perturbed(kind, n_updates) if learner == "pmp" else Chains(learner, n, n_updates)
     started = time.process_time()
-    for step in range(1, n_steps + 1):
-        states = draw(2 * params[:-1], params[-1], rng)
-        slope = target - np.vstack([states.T @ states / len(states), states.mean(axis=0)])
-        slope[:-1] -= _L1 * np.sign(params[:-1])
-        np.fill_diagonal(slope, 0)
-        first = 0.9 * first + 0.1 * slope
-        second = 0.999 * second + 0.001 * slope**2
-        scale = np.sqrt(second / (1 - 0.999**step)) + 1e-8
-        params += _RATE * first / (1 - 0.9**step) / scale
+    params = _ascend(
+        np.zeros((n + 1, n)),
+        2.0 * X - 1,
+        np.zeros(n),
+        lambda params: draws(2 * params[:-1], params[-1], rng),
+        n_steps,
+    )
     seconds = time.process_time() - started
     energy = IsingEnergy((2 * params[:-1]).astype(np.float32), params[-1].astype(np.float32))
     return {

@@ -4,23 +4,32 @@ Random tables ("mrf"), weighted 3-SAT ("sat") and structured sequences ("sequenc
 with the true structure by full-batch gradient steps, 1000 of them as in the paper:
 
 - "bp", "cd 100 updates", "bp_chain": the learners of the paper (BP-CD, Gibbs-CD, BPChain-CD),
-  3000, 3000 and 100 states a step, messages of 20 iterations ("bp") or 20 at the first variable
-  and 5 at each further variable ("bp_chain"). A step of the paper's Gibbs sampler updates a
-  SINGLE variable; a hundred updates become the nearest number of sweeps, 100 / n.
+  3000, 3000 and 100 states a step. Messages have 20 iterations ("bp"); the chain has 20 at every
+  variable from initial messages ("cold 20", as in the paper), 20 from the messages of the variable
+  before ("warm 20"), or 20 at the first variable and 5 at each further variable ("warm 5", the
+  default). A step of the paper's Gibbs sampler updates a SINGLE variable; a hundred updates become
+  the nearest number of sweeps, 100 / n.
 - "cd 100 sweeps": the same with 100 sweeps, on the smallest size only.
-- "weighted_bp_chain": the states of the chain, weighted by importance weights; ours.
+- "weighted_bp_chain": the states of the chain ("warm 5"), weighted by importance weights; ours.
 - "pcd": 3000 persistent chains, a sweep a step.
 - "mle": the exact gradient, by elimination.
 
 Parameters are log-potentials, started at log|N(10, 10)|. Log-likelihoods are in nats, per row: of
 the 1000 training rows and of 1000 fresh rows, or of all valid sequences. Seconds are processor
-time of learning. Precision is the share of valid sequences among 5 M exact samples of the learned
-model, recall the share of the M valid sequences that are among them.
+time of learning. Precision is the share of valid sequences among 5 M samples, recall the share of
+the M valid sequences that are among them.
+
+Each model has two readings. "exact" is the distribution that the parameters define. "own" is the
+distribution of the states that the learner's own sampler draws: chained belief propagation,
+independent beliefs, or Gibbs chains from coin flips with as many sweeps as a step of learning has
+("pcd": 100 sweeps, the default of `sample`); "mle" and "weighted_bp_chain" sample exactly. "long"
+are Gibbs chains of 1000 sweeps from coin flips. The probabilities with which these samplers draw a
+row are exact, too (`_bp_chain_scores.py`); Gibbs chains of too many variables have no likelihood.
 
 Finished cells are kept in a CSV file: the program can be stopped and restarted.
 
     python -m examples.papers.bp_chain_tables --quick  # minutes: few sizes, a single instance
-    python -m examples.papers.bp_chain_tables          # an evening on two cores
+    python -m examples.papers.bp_chain_tables --jobs 2 # an evening on two cores
     python -m examples.papers.bp_chain_tables --only sequences
 """
 
@@ -35,6 +44,13 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from examples._harness import OUTPUT, make_parser, run_tables
+from examples.papers._bp_chain_scores import (
+    FLOOR,
+    belief_log_probs,
+    chain_log_probs,
+    gibbs_log_probs,
+    precision_and_recall,
+)
 from skcrbm.datasets import (
     make_random_factor_graph,
     make_structured_sequences,
@@ -42,7 +58,7 @@ from skcrbm.datasets import (
 )
 from skcrbm.density import MarkovRandomField
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.inference import BPChain, infer, sample
+from skcrbm.inference import BPChain, Gibbs, SumProduct, infer, sample
 from skcrbm.learning import (
     SGD,
     BPChainLearning,
@@ -54,15 +70,44 @@ from skcrbm.learning import (
 
 SIZES = {"mrf": range(10, 32, 3), "sat": range(10, 32, 3), "sequences": range(5, 32, 2)}
 QUICK_SIZES = {"mrf": (10, 13), "sat": (10, 13), "sequences": (5, 7, 9, 11)}
-N_INSTANCES = 10
-LEARNERS = ("mle", "weighted_bp_chain", "bp_chain", "bp", "pcd", "cd 100 updates")
+N_INSTANCES, N_SEQUENCE_SEEDS = 10, 3
+CHAINS = {
+    "bp_chain cold 20": BPChain(max_iter=20, warm_iter=None),
+    "bp_chain warm 20": BPChain(max_iter=20, warm_iter=20),
+    "bp_chain warm 5": BPChain(max_iter=20, warm_iter=5),
+}
+LEARNERS = ("mle", "weighted_bp_chain", *CHAINS, "bp", "pcd", "cd 100 updates")
+# Columns of the tables and their headers, by experiment.
+LOGS = {
+    "truth": "truth",
+    "train": "exact, train",
+    "fresh": "exact, fresh",
+    "own_train": "own, train",
+    "own_fresh": "own, fresh",
+    "long_fresh": "long, fresh",
+}
+SHARES = {
+    f"{prefix}{name}": f"{reading}, {name}"
+    for name in ("precision", "recall")
+    for prefix, reading in (("", "exact"), ("own_", "own"), ("long_", "long"))
+}
+LAST = {"seconds": "seconds", "share": "share"}
+COLUMNS = {
+    "mrf": LOGS | LAST,
+    "sat": LOGS | LAST,
+    "sequences": {k: v for k, v in LOGS.items() if "train" not in k} | SHARES | LAST,
+}
+BELIEFS = SumProduct(max_iter=20)
+LONG = 1000
 # Schedules of the paper: (first step, rate).
 RATES = {"mrf": [(0, 0.1)], "sat": [(0, 0.1)], "sequences": [(0, 1.0), (100, 0.1), (500, 0.01)]}
 N_STEPS = 1000
 COLORS = {
     "mle": "0.5",
     "weighted_bp_chain": "C3",
-    "bp_chain": "C0",
+    "bp_chain cold 20": "C0",
+    "bp_chain warm 20": "C9",
+    "bp_chain warm 5": "C5",
     "bp": "C1",
     "pcd": "C4",
     "cd 100 updates": "C2",
@@ -73,16 +118,23 @@ def settings(learner, n):
     """Return the hyperparameters of a learner for n variables."""
     if learner == "mle":
         return {"learning": "mle", "inference": "exact"}
-    chain = BPChain(max_iter=20, warm_iter=5)
+    if learner == "bp":
+        return {"learning": BPLearning(n_samples=3000), "inference": BELIEFS}
+    if learner in CHAINS:
+        return {"learning": BPChainLearning(CHAINS[learner], n_samples=100)}
+    chain = CHAINS["bp_chain warm 5"]
     rules = {
-        "bp": BPLearning(n_samples=3000),
-        "bp_chain": BPChainLearning(chain, n_samples=100),
         "weighted_bp_chain": BPChainLearning(chain, n_samples=100, weighted=True),
         "pcd": PersistentContrastiveDivergence(n_chains=3000),
-        "cd 100 updates": ContrastiveDivergence(max(1, round(100 / n)), n_chains=3000),
+        "cd 100 updates": ContrastiveDivergence(gibbs_sweeps(learner, n), n_chains=3000),
         "cd 100 sweeps": ContrastiveDivergence(100, n_chains=3000),
     }
     return {"learning": rules[learner]}
+
+
+def gibbs_sweeps(learner, n):
+    """Return the number of sweeps of a learner's own Gibbs chains, or None for other samplers."""
+    return {"cd 100 updates": max(1, round(100 / n)), "cd 100 sweeps": 100, "pcd": 100}.get(learner)
 
 
 def problem(kind, n, instance):
@@ -101,22 +153,23 @@ def problem(kind, n, instance):
     return truth, rows[:1000], fresh, float((truth.log_weight_of_sets(fresh) - log_z).mean())
 
 
-def learn(kind, n, instance, learner):
-    """Fit a model and score it."""
+def learn(kind, n, instance, learner, n_steps=None):
+    """Fit a model by `n_steps` (None: `N_STEPS`) and score it."""
+    n_steps = N_STEPS if n_steps is None else n_steps
     graph, train, test, truth = problem(kind, n, instance)
     rng = np.random.RandomState(10_000 + 1000 * n + instance)
     entries = np.abs(rng.normal(10, 10, graph.n_entries))
     start = graph.with_log_potentials(np.log(np.maximum(entries, 1e-3)))
     model = MarkovRandomField(
         factors=start,
-        early_stopping=LossPlateau(n_iter_no_change=N_STEPS),
+        early_stopping=LossPlateau(n_iter_no_change=n_steps),
         warm_start=True,
         binarize=None,
         n_jobs=1,
         random_state=instance,
         **settings(learner, n),
     )
-    schedule = [*RATES[kind], (N_STEPS, None)]
+    schedule = [*(part for part in RATES[kind] if part[0] < n_steps), (n_steps, None)]
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -125,35 +178,76 @@ def learn(kind, n, instance, learner):
             solver = SGD(learning_rate=rate, batch_size=len(train), average=False)
             model.set_params(solver=solver, max_iter=end - first).fit(train)
     seconds = time.process_time() - started
-    energy = model.energy_
-    log_z = infer(energy, "exact", returns="log_partition").log_partition
-
-    def log_likelihood(rows):
-        return float((energy.log_weight_of_sets(rows) - log_z).mean())
-
     found = {
         "kind": kind,
         "n": n,
         "instance": instance,
         "learner": learner,
         "truth": f"{truth:.4f}",
-        "train": f"{log_likelihood(train):.4f}",
-        "fresh": f"{log_likelihood(test):.4f}",
         "seconds": f"{seconds:.1f}",
         "share": "",
-        "precision": "",
-        "recall": "",
     }
     if learner == "weighted_bp_chain":
         shares = np.array(model.effective_sample_size_curve_)
         found["share"] = f"{np.median(shares):.2f}"
-    if kind == "sequences":
-        drawn = sample(energy, "exact", n_samples=5 * len(test), random_state=instance)[0]
-        valid = {row.tobytes() for row in test}
-        seen = [row.tobytes() for row in drawn.astype(test.dtype)]
-        found["precision"] = f"{np.mean([row in valid for row in seen]):.3f}"
-        found["recall"] = f"{len(valid.intersection(seen)) / len(valid):.3f}"
+    return found | scores(model.energy_, learner, kind, train, test, instance)
+
+
+def scores(energy, learner, kind, train, test, seed):
+    """Return the columns of all readings of a learned model."""
+    log_z = infer(energy, "exact", returns="log_partition").log_partition
+    found = {
+        name: f"{float((energy.log_weight_of_sets(rows) - log_z).mean()):.4f}"
+        for name, rows in (("train", train), ("fresh", test))
+    }
+    n, sequences, sweeps = (
+        energy.n_variables,
+        kind == "sequences",
+        gibbs_sweeps(learner, train.shape[1]),
+    )
+    if sequences:
+        drawn = sample(energy, "exact", n_samples=5 * len(test), random_state=seed)[0]
+        found |= share_texts("", drawn, test)
+    if sweeps:
+        both = np.concatenate([train, test])
+        for prefix, length in (("own_", sweeps), ("long_", LONG)):
+            logs = gibbs_log_probs(energy, length, both)
+            if logs is not None:
+                found |= log_texts(prefix, logs[: len(train)], False)
+                found |= log_texts(prefix, logs[len(train) :], True)
+            if sequences:
+                method = Gibbs(burn_in=length - 1, n_chains=5 * len(test))
+                drawn = sample(energy, method, n_samples=5 * len(test), random_state=seed)[0]
+                found |= share_texts(prefix, drawn, test)
+    elif learner == "bp" or learner in CHAINS:
+        method = BELIEFS if learner == "bp" else CHAINS[learner]
+        log_probs = belief_log_probs if learner == "bp" else chain_log_probs
+        found |= log_texts("own_", log_probs(energy, method, train), False)
+        found |= log_texts("own_", log_probs(energy, method, test), True)
+        if sequences and learner == "bp":
+            p = infer(energy, method, returns="marginals").marginals[0]
+            rng = np.random.RandomState(seed)
+            found |= share_texts("own_", rng.uniform(size=(5 * len(test), n)) < p, test)
+        elif sequences:
+            drawn = sample(energy, method, n_samples=5 * len(test), random_state=seed)[0]
+            found |= share_texts("own_", drawn, test)
+    else:
+        found |= {f"own_{name}": text for name, text in found.items()}
     return found
+
+
+def log_texts(prefix, logs, fresh):
+    """Return columns of the mean log-probability, and the share of fresh rows below `FLOOR`."""
+    name = "fresh" if fresh else "train"
+    logs = np.asarray(logs, float)
+    found = {f"{prefix}{name}": f"{np.maximum(logs, FLOOR).mean():.4f}"}
+    return found | ({f"{prefix}excluded": f"{np.mean(logs < FLOOR):.3f}"} if fresh else {})
+
+
+def share_texts(prefix, drawn, valid):
+    """Return the columns of precision and recall."""
+    precision, recall = precision_and_recall(drawn, valid)
+    return {f"{prefix}precision": f"{precision:.3f}", f"{prefix}recall": f"{recall:.3f}"}
 
 
 def make_cells(quick, n_instances):
@@ -161,8 +255,8 @@ def make_cells(quick, n_instances):
     sizes = QUICK_SIZES if quick else SIZES
     for instance in range(1 if quick else n_instances):
         for kind, ns in sizes.items():
-            if kind == "sequences" and instance:
-                continue  # a single problem of each size; only the rows are random
+            if kind == "sequences" and instance >= N_SEQUENCE_SEEDS:
+                continue  # a single problem of each size; only the rows and the start are random
             for n in ns:
                 learners = LEARNERS
                 if n == min(ns) and kind != "sequences" and instance < 2:
@@ -178,6 +272,12 @@ def limited(*cell):
         return learn(*cell)
 
 
+def compile_kernels(learner):
+    """Compile the kernels of a learner by two steps of each problem."""
+    for kind, sizes in QUICK_SIZES.items():
+        limited(kind, sizes[0], 0, learner, 2)
+
+
 def report(done):
     """Return Markdown tables of the finished cells."""
     lines = [
@@ -185,72 +285,91 @@ def report(done):
         "",
         "Means over random instances, in brackets their standard deviations. Log-likelihoods in",
         "nats per row, of the training rows and of fresh rows (sequences: all valid sequences);",
-        "seconds are processor time of learning by 1000 steps; share is the median share of",
-        "effective samples of the weighted chain. Made by `examples/papers/bp_chain_tables.py`.",
+        "exact: the distribution that the parameters define. own: the distribution of the states",
+        "that the learner's own sampler draws, in which rows below -100 count as -100 and their",
+        "share is given as excluded. long: Gibbs chains of 1000 sweeps. Seconds are",
+        "processor time of learning by 1000 steps; share is the median share of effective samples",
+        "of the weighted chain. Made by `examples/papers/bp_chain_tables.py`.",
         "",
     ]
     for kind in SIZES:
         rows = [row for row in done.values() if row["kind"] == kind]
-        if not rows:
-            continue
-        columns = ["train", "fresh", "seconds"]
-        if kind == "sequences":
-            columns = ["fresh", "precision", "recall", "seconds"]
-        lines += [f"## {kind}", ""]
-        lines += ["| n | learner | instances | truth | " + " | ".join(columns) + " | share |"]
-        lines += ["|" + "---|" * (len(columns) + 5)]
-        for n in sorted({int(row["n"]) for row in rows}):
-            for learner in (*LEARNERS, "cd 100 sweeps"):
-                cell = [r for r in rows if int(r["n"]) == n and r["learner"] == learner]
-                if cell:
-                    texts = [mean_text(cell, c) for c in ("truth", *columns, "share")]
-                    lines += [f"| {n} | {learner} | {len(cell)} | " + " | ".join(texts) + " |"]
-        lines += [""]
+        if rows:
+            lines += [f"## {kind}", "", *table(rows, COLUMNS[kind]), ""]
     return "\n".join(lines)
+
+
+def table(rows, columns):
+    """Return the lines of the table of an experiment; `columns` maps columns to their headers."""
+    lines = ["| n | learner | instances | " + " | ".join(columns.values()) + " |"]
+    lines += ["|" + "---|" * (len(columns) + 3)]
+    for n in sorted({int(row["n"]) for row in rows}):
+        for learner in (*LEARNERS, "cd 100 sweeps"):
+            cell = [r for r in rows if int(r["n"]) == n and r["learner"] == learner]
+            if cell:
+                texts = [mean_text(cell, column) for column in columns]
+                lines += [f"| {n} | {learner} | {len(cell)} | " + " | ".join(texts) + " |"]
+    return lines
 
 
 def mean_text(cell, column):
     """Return the mean over instances, and the standard deviation of several instances."""
-    values = np.array([float(row[column]) for row in cell if row[column]])
+    values = np.array([float(row[column]) for row in cell if row.get(column)])
     if len(values) == 0:
         return ""
     digits = {"seconds": 1, "share": 2}.get(column, 3)
     text = f"{values.mean():.{digits}f}"
-    return f"{text} ({values.std(ddof=1):.{digits}f})" if len(values) > 1 else text
+    text = f"{text} ({values.std(ddof=1):.{digits}f})" if len(values) > 1 else text
+    excluded = column.removesuffix("fresh") + "excluded"
+    if column.endswith("fresh"):
+        shares = [float(row[excluded]) for row in cell if row.get(excluded)]
+        text += f", {np.mean(shares):.3f} excluded" if any(shares) else ""
+    return text
 
 
 def draw(done, name):
-    """Draw Figures 3 and 4 of the paper, without panels that have no finished cell."""
+    """Draw Figures 3 and 4 of the paper: own samplers above, exact distributions below.
+
+    Bars are standard deviations over the instances. Panels without a finished cell are left out.
+    """
     kinds = [kind for kind in ("mrf", "sat") if any(r["kind"] == kind for r in done.values())]
-    panels = [(kind, "fresh", "log-likelihood minus the truth's") for kind in kinds]
+    panels = [(kind, "train", "log-likelihood minus the truth's") for kind in kinds]
     if any(row["kind"] == "sequences" for row in done.values()):
         panels += [("sequences", "precision", "precision"), ("sequences", "recall", "recall")]
     if not panels:
         return
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(4 * len(panels), 3.6), layout="constrained", squeeze=False
+        2, len(panels), figsize=(4 * len(panels), 6.4), layout="constrained", squeeze=False
     )
-    for axis, (kind, column, label) in zip(axes[0], panels):
-        for learner, color in COLORS.items():
-            rows = [r for r in done.values() if r["kind"] == kind and r["learner"] == learner]
-            sizes = sorted({int(row["n"]) for row in rows})
-            means = []
-            for n in sizes:
-                cell = [row for row in rows if int(row["n"]) == n]
-                offset = [float(r["truth"]) if column == "fresh" else 0.0 for r in cell]
-                means.append(np.mean([float(r[column]) for r in cell] - np.array(offset)))
-            if sizes:
-                axis.plot(sizes, means, "o-", ms=4, color=color, label=learner)
-        if column == "fresh":
-            axis.set_yscale("symlog", linthresh=0.1)
-        axis.set(xlabel="variables", ylabel=label, title=kind)
+    for row_of_axes, prefix, reading in zip(axes, ("own_", ""), ("own sampler", "exact samples")):
+        for axis, (kind, column, label) in zip(row_of_axes, panels):
+            for learner, color in COLORS.items():
+                rows = [r for r in done.values() if r["kind"] == kind and r["learner"] == learner]
+                draw_curve(axis, rows, prefix + column, color, learner)
+            if column == "train":
+                axis.set_yscale("symlog", linthresh=0.1)
+            axis.set(xlabel="variables", ylabel=label, title=f"{kind}, {reading}")
     figure.legend(
-        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False
+        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False
     )
     path = OUTPUT / f"{name}.png"
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110)
     print(f"picture: {path}")
+
+
+def draw_curve(axis, rows, column, color, label):
+    """Draw the means of a column over the instances of each size, with standard deviations."""
+    sizes, means, spread = [], [], []
+    for n in sorted({int(row["n"]) for row in rows}):
+        cell = [row for row in rows if int(row["n"]) == n and row.get(column)]
+        offset = [float(r["truth"]) if column.endswith("train") else 0.0 for r in cell]
+        values = np.array([float(row[column]) for row in cell]) - offset
+        if len(values):
+            sizes.append(n)
+            means.append(values.mean())
+            spread.append(values.std(ddof=1) if len(values) > 1 else 0.0)
+    axis.errorbar(sizes, means, spread, fmt="o-", ms=4, lw=1, capsize=2, color=color, label=label)
 
 
 def main():
@@ -260,7 +379,9 @@ def main():
         "--instances", type=int, default=N_INSTANCES, help="random instances of each size"
     )
     arguments = parser.parse_args()
-    done = run_tables(arguments, make_cells(arguments.quick, arguments.instances), report)
+    cells = make_cells(arguments.quick, arguments.instances)
+    first = [partial(compile_kernels, learner) for learner in LEARNERS]
+    done = run_tables(arguments, cells, report, first)
     if not arguments.list:
         draw(done, arguments.name + ("_quick" if arguments.quick else ""))
 

@@ -110,6 +110,8 @@ def learning_cells(full):
                 key = f"recovery {kind} {side} {learner}-{n} plain seed=0"
                 work = partial(recovery.recovery, kind, side, learner, n, 0, n_data_sweeps, False)
                 yield key, work
+        if kind == "erdos-renyi":
+            yield from printed_cells(kind, side, n_data_sweeps)
         for n in (5, 10, 25, 50, 100) if full else (5, 25):
             for learner in ("pmp", "gibbs pcd", "gwg pcd"):
                 key = f"recovery {kind} {side} persistent {learner} updates={n} seed=0"
@@ -120,6 +122,26 @@ def learning_cells(full):
         for learner in ("pmp", "gibbs reset", "gibbs pcd"):
             key = f"mnist {learner}-{n} plain epochs={n_epochs} seed=0"
             yield key, partial(learning.mnist_rbm, learner, n, 0, n_epochs, False)
+
+
+def printed_cells(kind, side, n_data_sweeps):
+    """Yield the cells that take the steps that the paper prints, and two that differ from them."""
+    variants = (
+        ("printed", "zeros", False),
+        ("from data", "data", False),
+        ("centred", "data", True),
+    )
+    for n, seeds in ((5, range(3)), (25, range(1))):
+        for seed in seeds:
+            for learner in ("pmp", "gibbs reset", "gwg reset"):
+                if seed:
+                    key = f"recovery {kind} {side} {learner}-{n} plain seed={seed}"
+                    options = (kind, side, learner, n, seed, n_data_sweeps)
+                    yield key, partial(recovery.recovery, *options, False)
+                for name, begin, centred in variants:
+                    key = f"recovery {kind} {side} {learner}-{n} {name} seed={seed}"
+                    options = (kind, side, learner, n, seed, n_data_sweeps, begin, centred)
+                    yield key, partial(recovery.recovery_printed, *options)
 
 
 def reference_cells(name, data, n_rows):
@@ -135,6 +157,16 @@ def limited(work):
     """Work in a single thread, so that seconds are comparable."""
     with threadpool_limits(1):
         return work()
+
+
+#: Calls that compile the kernels.
+FIRST = [
+    *(
+        partial(limited, partial(learning.try_learner, name))
+        for name in ("pmp", "gibbs reset", "gibbs pcd", "gwg reset")
+    ),
+    partial(limited, partial(deconvolve, 2, 2, 0.5, 0)),
+]
 
 
 def draw(done, name):
@@ -165,7 +197,8 @@ def main():
     arguments = parser.parse_args()
     size = "quick" if arguments.quick else "full" if arguments.full else "reduced"
     cells = ((key, partial(limited, work)) for key, work in make_cells(size))
-    done = run_tables(arguments, cells, report)
+    recovery.FOLDER = OUTPUT
+    done = run_tables(arguments, cells, report, FIRST)
     if not arguments.list:
         draw(done, arguments.name + ("_quick" if arguments.quick else ""))
 

@@ -136,6 +136,7 @@ def models(n_sentences, max_iter):
     rows = {
         "logistic regression, no edges": Tokens(),
         "ChainCRF(alpha=c2)": ChainCRF(alpha=alpha, max_iter=max_iter),
+        "ChainCRF(alpha=c2, order=2)": ChainCRF(alpha=alpha, max_iter=max_iter, order=2),
         "ChainCRF(), penalty searched": ChainCRF(max_iter=max_iter, random_state=0),
         'ChainCRF(learning="pseudo_likelihood")': ChainCRF(
             alpha=alpha, max_iter=max_iter, learning="pseudo_likelihood"
@@ -158,6 +159,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sentences", type=int, help="number of training sentences")
     parser.add_argument("--max-iter", type=int, default=300)
+    parser.add_argument("--only", default="", help="part of the name of a row")
     options = parser.parse_args(arguments)
     words, tags, y = read("train", options.sentences)
     X = [features(*sentence) for sentence in zip(words, tags)]
@@ -166,6 +168,8 @@ def main(arguments=None):
     print("| model | F1 of chunks | tokens right | fit, s | predict, s | iterations |")
     print("|---|---|---|---|---|---|")
     for name, model in models(len(X), options.max_iter).items():
+        if options.only not in name:
+            continue
         started = time.process_time()
         model.fit(X, y)
         fitted = time.process_time()

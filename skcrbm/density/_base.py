@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.energies.states import independent_states
-from skcrbm.inference import Gibbs, InferenceMethod, PerturbAndMaxProduct, infer
+from skcrbm.inference import BPChain, Gibbs, InferenceMethod, PerturbAndMaxProduct, infer
 from skcrbm.inference.base import methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint
 from skcrbm.inference.random_numbers import random_key, uniforms
@@ -34,15 +34,8 @@ from skcrbm.learning.fit import (
     warn_of_convergence,
 )
 from skcrbm.learning.penalties import ElasticNet
-from skcrbm.learning.rules import (
-    BPChainLearning,
-    BPLearning,
-    LearningRule,
-    Likelihood,
-    PMPLearning,
-    resolve_rule,
-    rule_constraint,
-)
+from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
+from skcrbm.learning.sampled_rules import BPChainLearning, BPLearning, PMPLearning
 from skcrbm.learning.solvers import (
     EarlyStopping,
     LossPlateau,
@@ -268,11 +261,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
             learned for another sampler, with which they reproduce the distribution of the data.
         """
         found = super().score_samples(X)
-        perturbed = isinstance(self._sampler, PerturbAndMaxProduct)
-        if perturbed and isinstance(self._rule, PMPLearning):
+        name = self._biased_sampler()
+        if name is not None:
             warn_user(
-                "the parameters were learned for samples by perturb-and-max-product; the scores "
-                "are log-probabilities of the Gibbs distribution with these parameters, which is "
+                f"the parameters were learned for samples by {name}; the scores are "
+                "log-probabilities of the Gibbs distribution with these parameters, which is "
                 "another distribution"
             )
         return found
@@ -281,8 +274,9 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         """Draw rows from the model with the sampler of its learning rule.
 
         "cd" and "pcd" use Gibbs chains. "bp" draws every variable independently from its belief.
-        "bp_chain" and "pmp" use their own samplers. "mle" and "weighted_bp_chain" draw exactly if
-        the model is small enough for "exact", else with Gibbs chains.
+        "bp_chain" and "pmp" use their own samplers, to which the parameters belong. "mle" and
+        "weighted_bp_chain" draw exactly if the model is small enough for "exact", else with Gibbs
+        chains.
 
         Parameters
         ----------
@@ -304,6 +298,18 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
             states = independent_states(energy, u[None], p)[0]
             return self._rows_of_states(states.astype(np.int64))
         return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
+
+    def _biased_sampler(self):
+        """Return the name of the sampler to which the parameters belong, or None.
+
+        Parameters that were learned from samples of another distribution compensate for the
+        difference: they describe the samples, and not the Gibbs distribution.
+        """
+        if isinstance(self._rule, PMPLearning) and isinstance(self._sampler, PerturbAndMaxProduct):
+            return "perturb-and-max-product"
+        if isinstance(self._rule, BPChainLearning) and not self._rule.weighted:
+            return "chained belief propagation" if isinstance(self._sampler, BPChain) else None
+        return None
 
     def _sampling_method(self, n_samples):
         weighted = isinstance(self._rule, BPChainLearning) and self._rule.weighted

@@ -89,8 +89,9 @@ class MarkovRandomField(BaseDensity):
 
         - "mle", `Likelihood`: marginals computed by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
-        - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_;
-          "weighted_bp_chain" weights them so that the moments are consistent;
+        - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
+          parameters then describe this sampler;
+        - "weighted_bp_chain": the same states, weighted so that the moments are consistent;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
@@ -120,8 +121,9 @@ class MarkovRandomField(BaseDensity):
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the epoch with the best score on them. The score is the log-likelihood of
-        small models and the pseudo-likelihood of large models. With "pmp", too, it judges the Gibbs
-        distribution and not the samples. False stands for ``LossPlateau(n_iter_no_change=50)``.
+        small models and the pseudo-likelihood of large models. With "bp_chain" and "pmp", too, it
+        judges the Gibbs distribution and not the samples. False stands for
+        ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
         If True, `fit` starts from the parameters and chains of the previous fit.
     n_jobs : int, default=None

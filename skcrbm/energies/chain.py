@@ -39,3 +39,45 @@ class ChainEnergies(NamedTuple):
         pairs = self.pairs[part] if len(self.pairs) > 1 else self.pairs
         start = np.array([0, part.stop - part.start])
         return ChainEnergies(start, self.scores[part], pairs, self.first, self.last)
+
+
+class SecondOrderEnergies(NamedTuple):
+    """Parameters of several chains in which three neighbouring classes have a weight.
+
+    A state is a pair (a, b), coded as ``a * K + b``: the class a of the position before, and the
+    class b of the position itself. The class before a first position is 0.
+    """
+
+    start: np.ndarray  # (n + 1,) int64, as in `ChainEnergies`
+    scores: np.ndarray  # (T, K * K): score of each state at each position
+    triples: np.ndarray  # (K, K, K): weights of three neighbouring classes
+    first: np.ndarray  # (K * K,): weights of states at the first position
+    last: np.ndarray  # (K * K,): weights of states at the last position
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains."""
+        return len(self.start) - 1
+
+    def chain(self, c: int) -> SecondOrderEnergies:
+        """Return the parameters of chain c only."""
+        part = slice(self.start[c], self.start[c + 1])
+        start = np.array([0, part.stop - part.start])
+        return self._replace(start=start, scores=self.scores[part])
+
+    def as_pairs(self) -> ChainEnergies:
+        """Return the same chains with K * K states, whose matrix of pairs has K^4 entries."""
+        k = len(self.triples)
+        pairs = np.full((k, k, k, k), -np.inf)
+        every = np.arange(k)
+        pairs[:, every, every] = self.triples  # state (a, b) is followed by states (b, c)
+        return ChainEnergies(
+            self.start, self.scores, pairs.reshape(1, k * k, k * k), self.first, self.last
+        )
+
+
+def state_path(start: np.ndarray, path: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return the states (T,) of second-order chains whose classes are `path` (T,)."""
+    before = np.concatenate([[0], path[:-1]])
+    before[start[:-1]] = 0
+    return before * n_classes + path

@@ -13,11 +13,12 @@ from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
 from skcrbm.energies._ising import IsingEnergy
 from skcrbm.utils.graphs import min_fill
-from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ENUMERATED
+from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED
 
 # Up to _FEW outputs of two classes, all states are enumerated, because enumeration costs less than
 # elimination. A graph is narrow, so that exact inference is cheap, if the largest table of
-# elimination has at most 2^_NARROW entries.
+# elimination has at most 2^_NARROW entries, or is no larger than the largest table of an edge, as
+# in a forest. Approximate messages would visit the entries of the edges, too.
 _FEW, _NARROW = 10, 12
 
 
@@ -97,7 +98,9 @@ class OutputGraph:
     def narrow(self) -> bool:
         """True if exact inference by elimination or enumeration is cheap."""
         few = self.binary and len(self.n_classes) <= AUTO_EXACT_LABELS
-        return few or self._log_size <= _NARROW
+        largest = float(np.diff(self.start).max(initial=1))
+        limit = max(2.0**_NARROW, min(largest, MAX_ELIMINATED_ENTRIES))
+        return few or self._log_size <= math.log2(limit) + 1e-9
 
     @cached_property
     def enumerated(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
 
-__all__ = ["CategoricalGraphEnergy", "pairwise_classes"]
+__all__ = ["CategoricalGraphEnergy", "pairwise_classes", "two_classes"]
 
 
 def pairwise_classes(
@@ -29,3 +30,12 @@ def pairwise_classes(
     """
     factors = [TableFactors(edges, tables)] if len(edges) else []
     return CategoricalGraphEnergy(factors, scores, n_states=np.full(len(scores), scores.shape[1]))
+
+
+def two_classes(scores: np.ndarray, edges: np.ndarray, tables: np.ndarray) -> FactorGraphEnergy:
+    """Return the model of `pairwise_classes` for K = 2, whose variables are 0/1.
+
+    Its scores differ from the scores of `pairwise_classes` by a constant.
+    """
+    factors = [TableFactors(edges, tables)] if len(edges) else []
+    return FactorGraphEnergy(factors, scores[:, 1] - scores[:, 0], n_variables=len(scores))

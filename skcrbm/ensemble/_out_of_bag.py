@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.ensemble._compact_forest import CompactForest, compact
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import BinaryTargets, make_targets
+from skcrbm.targets.kinds import BinaryTargets
+from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, final_model
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.labels import require_complete, require_two_classes
@@ -258,7 +259,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
 
     def _prepare(self, X, y):
         """Validate X and y; return a clone of the estimator, X, and the y on which to fit it."""
-        targets = make_targets(y, estimator=self)
+        targets = make_wrapped_targets(y, type(self).__name__, self)
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         note_features(self, X)

@@ -22,6 +22,7 @@ from skcrbm.inference.chains import (
     ImpossiblePathError,
     best_paths,
     chain_marginals,
+    class_marginals,
     k_best_paths,
     sample_paths,
 )
@@ -80,7 +81,7 @@ class ChainAnswers(BaseEstimator):
         """
         batch = self._given(X, y_known)
         if decodes_marginals(self):
-            path = np.concatenate(self._answers(batch, _marginals)).argmax(1)
+            path = np.concatenate(self._answers(batch, class_marginals)).argmax(1)
         else:
             path = np.concatenate(self._answers(batch, lambda energies: best_paths(energies)[0]))
         return split_rows(self.classes_[path], batch.start)
@@ -101,7 +102,7 @@ class ChainAnswers(BaseEstimator):
             `classes_`.
         """
         batch = self._given(X, y_known)
-        return split_rows(np.concatenate(self._answers(batch, _marginals)), batch.start)
+        return split_rows(np.concatenate(self._answers(batch, class_marginals)), batch.start)
 
     def predict_topk(self, X: Iterable, k: int, y_known: Iterable | None = None) -> list[TopPaths]:
         """Return the k most probable label sequences of each sequence.
@@ -217,7 +218,8 @@ class ChainAnswers(BaseEstimator):
         FactorGraphEnergy
             Factor graph whose variable t is the class at position t, as an index of `classes_`.
         """
-        energies = self._energies(self._given([sequence], None))
+        batch, model = self._given([sequence], None), self._model
+        energies = model.first_order(batch.X, batch.start)
         length, n_states = energies.scores.shape
         unary = energies.scores.copy()
         unary[0] += energies.first
@@ -227,6 +229,10 @@ class ChainAnswers(BaseEstimator):
             pairs = np.broadcast_to(energies.pairs, (length, n_states, n_states))[1:]
             scopes = np.stack([np.arange(length - 1), np.arange(1, length)], axis=1)
             factors.append(TableFactors(scopes, pairs.copy()))
+        if length > 2 and model.order == 2:
+            scopes = np.arange(length - 2)[:, None] + np.arange(3)
+            triple = np.broadcast_to(model.params.triple, (length - 2, *(n_states,) * 3))
+            factors.append(TableFactors(scopes, triple.copy()))
         return FactorGraphEnergy(factors, n_variables=length, n_states=n_states)
 
     def _given(self, X, y_known, name="y_known") -> SequenceBatch:
@@ -243,8 +249,7 @@ class ChainAnswers(BaseEstimator):
         return SequenceBatch(rows, start, path, np.ones(len(start) - 1))
 
     def _pieces(self, batch):
-        model = self._model
-        return batch.pieces(model.n_states ** (1 if model.pair_columns is None else 2))
+        return batch.pieces(self._model.n_entries)
 
     def _energies(self, piece):
         energies = self._model.energies(piece.X, piece.start)
@@ -260,7 +265,3 @@ class ChainAnswers(BaseEstimator):
                 raise ValueError(
                     "the labels in y_known contradict the transitions in `forbidden`"
                 ) from None
-
-
-def _marginals(energies):
-    return chain_marginals(energies, np.ones(energies.n_chains)).states

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from numbers import Real
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
 from skcrbm.estimators._structured import (
-    STRUCTURED_SOLVERS,
+    STRUCTURED_CONSTRAINTS,
     check_hinge,
-    fit_by_frank_wolfe,
+    fit_dual,
+    fit_next_epoch,
+    fit_plan,
     require_labels_of,
     require_stochastic,
     structured_plan,
@@ -29,14 +30,11 @@ from skcrbm.inference.chains import (
 )
 from skcrbm.learning.chain_model import ChainModel, ChainParams, columns_for
 from skcrbm.learning.chains import SequenceBatch, clamped
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
+from skcrbm.learning.fit import Plan, resumed_generator
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
-    FrankWolfe,
     LossPlateau,
     Solver,
-    solver_constraint,
-    stopping_constraint,
 )
 from skcrbm.targets.sequences import (
     MISSING,
@@ -47,7 +45,6 @@ from skcrbm.targets.sequences import (
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
-    EpochCallbacks,
     all_or_nothing,
     forget,
     with_callbacks,
@@ -92,12 +89,13 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         loss, which needs complete labels and an L2 penalty, and gives no probabilities (see
         `MaxMargin`).
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
-        solvers take steps on mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs".
+        "cutting_planes" solves the same problem as "frank_wolfe". Stochastic solvers take steps on
+        mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
         ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
-        stochastic solver.
+        Maximum number of iterations of L-BFGS or "cutting_planes", of passes of "frank_wolfe", or
+        of epochs of a stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out sequences and keeps the epoch with the
         best validation score, see `EarlyStopping`. False stops when the training loss no longer
@@ -109,6 +107,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     transition_features : bool, default=False
         If True, learn coefficients of the features for each pair of neighbouring classes, so that
         the weight of a transition depends on the features of its second position.
+    order : {1, 2}, default=1
+        Order of the chain. 2 adds weights `triple_` of each three neighbouring classes,
+        ``sum_t triple[y_(t-2), y_(t-1), y_t]``. Inference stays exact. It takes the number of
+        classes to the power of 3 operations for each position, instead of the power of 2.
     fit_intercept : bool, default=True
         If True, learn the weights `intercept_` of the classes at all positions, and their
         additional weights `first_` and `last_` at the first and the last position.
@@ -120,7 +122,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         "map" predicts the most probable label sequence. "marginal" predicts the most probable class
         of each position, which maximises the expected number of correct labels.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous fit.
+        Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
+        variables of the previous fit by "frank_wolfe", if its labels were the same.
     n_jobs : int, default=None
         Number of threads, which share the sequences. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -143,13 +146,15 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     transition_coef_ : ndarray or CSR matrix (n_classes * n_classes, n_features)
         Coefficients of the features for transitions, if `transition_features` is True. Row
         ``i * n_classes + j`` belongs to the transition from class i to class j.
+    triple_ : ndarray (n_classes, n_classes, n_classes)
+        Weight of three neighbouring classes, in their order, if `order` is 2.
     alpha_ : float
         Penalty of the fit.
     loss_curve_ : list of float
         Objective of each iteration of L-BFGS, or training loss of each epoch or pass.
     objective_, duality_gap_ : float
-        Objective of the model after "frank_wolfe", and its distance to a lower bound of the
-        objective of all models.
+        Objective of the model after "frank_wolfe" or "cutting_planes", and its distance to a lower
+        bound of the objective of all models.
     n_iter_ : int
         Number of iterations, passes or epochs.
     n_features_in_ : int
@@ -173,24 +178,15 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     """
 
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng", "_hinge")
+    _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge")
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        **STRUCTURED_CONSTRAINTS,
         "learning": rule_constraint("chain", "PseudoLikelihood()"),
-        "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
-        "max_iter": [Integer(1)],
-        "early_stopping": stopping_constraint(auto=False),
-        "features": [StrOptions({"observed", "all"})],
         "transition_features": ["boolean"],
+        "order": [Integer(1, 2)],
         "fit_intercept": ["boolean"],
         "forbidden": [list, tuple, set, None],
-        "decode": [StrOptions({"map", "marginal"})],
-        "warm_start": ["boolean"],
-        "n_jobs": [Integer(), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -204,6 +200,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         early_stopping: bool | LossPlateau = False,
         features: str = "observed",
         transition_features: bool = False,
+        order: int = 1,
         fit_intercept: bool = True,
         forbidden: Sequence[tuple[Any, Any]] | None = None,
         decode: str = "map",
@@ -220,6 +217,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         self.early_stopping = early_stopping
         self.features = features
         self.transition_features = transition_features
+        self.order = order
         self.fit_intercept = fit_intercept
         self.forbidden = forbidden
         self.decode = decode
@@ -270,22 +268,13 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             forget(self, self._state)
         sequences = self._training_sequences(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
-        if isinstance(structured_solver(self), FrankWolfe):
+        if structured_solver(self).dual:
             model, objective = self._problem(sequences, resume)
-            fit_by_frank_wolfe(self, model, sequences, objective, rng, (X, y, sample_weight))
+            fit_dual(self, model, sequences, objective, rng, (X, y, sample_weight))
             return self
         plan, alpha = self._plan(sequences, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        fitted = fit(
-            plan,
-            rng,
-            self._progress if resume else None,
-            callbacks,
-            lambda model, epoch: self._model_attributes(model, alpha),
-        )
-        vars(self).update(self._model_attributes(fitted.model, alpha))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        callbacks.end()
+        attributes = partial(self._model_attributes, alpha=alpha)
+        fit_plan(self, plan, rng, resume, (X, y, sample_weight), attributes)
         return self
 
     @all_or_nothing
@@ -326,11 +315,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             )
         rng = resumed_generator(self, resume, self.random_state)
         plan, alpha = self._plan(sequences, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
-        curve = getattr(self, "loss_curve_", [])
-        vars(self).update(self._model_attributes(fitted.model, alpha))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        self.loss_curve_ = curve + self.loss_curve_
+        attributes = partial(self._model_attributes, alpha=alpha)
+        fit_next_epoch(self, plan, rng, resume, attributes)
         return self
 
     def _training_sequences(self, X, y, sample_weight, resume, classes=None) -> SequenceBatch:
@@ -366,13 +352,22 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         self._hinge = check_hinge(self)
         require_labels_of(rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
+        if model.order != self.order:
+            raise ValueError(
+                f"order={self.order} differs from the fitted model, which was fitted with "
+                f"order={model.order}; set warm_start=False to start again"
+            )
+        if self.order == 2 and rule.name == "pseudo_likelihood":
+            raise ValueError(
+                "order=2 needs learning='mle' or 'max_margin'; got learning='pseudo_likelihood'"
+            )
         self._check_possible(model, sequences)
         return model, rule.chain(self._trained(), self.n_jobs)
 
     def _trained(self) -> tuple[bool, ...]:
         """Return a bool for each array of `ChainParams`: True if the array is learned."""
         own = self.fit_intercept
-        return True, own, True, own, own, self.transition_features
+        return True, own, True, own, own, self.transition_features, self.order == 2
 
     def _first_model(self, sequences, partial) -> ChainModel:
         """Return a model whose parameters are all 0, from which a first fit starts."""
@@ -395,6 +390,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             np.zeros(n_states),
             np.zeros(n_states),
             np.zeros(pair_shape),
+            np.zeros((n_states,) * 3 if self.order == 2 else (0,)),
         )
         return ChainModel(params, columns, pair_columns, self._forbidden_log_weights())
 
@@ -425,7 +421,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         """Raise a ValueError if a label sequence is forbidden."""
         if not any(np.isinf(part).any() for part in model.forbidden):
             return
-        n_states = model.n_states
+        n_states = model.n_classes
         scores = np.zeros((len(sequences.path), n_states))
         pairs, first, last = model.forbidden
         energies = ChainEnergies(sequences.start, scores, pairs[None], first, last)
@@ -449,4 +445,6 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         }
         if model.pair_columns is not None:
             attributes["transition_coef_"] = model.pair_columns.matrix(p.pair_coef)
+        if model.order == 2:
+            attributes["triple_"] = p.triple
         return attributes

@@ -18,7 +18,6 @@ from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows
 from skcrbm.estimators._crbm_auto import (
     PLAIN_ALPHA,
     PenaltySettings,
-    check_rule,
     choose_solver,
     make_penalty,
     partial_scale,
@@ -26,6 +25,7 @@ from skcrbm.estimators._crbm_auto import (
     search_convex_penalty,
     search_penalty,
 )
+from skcrbm.estimators._learning_rule import learning_rule
 from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
     CRBMPlan,
@@ -41,6 +41,7 @@ from skcrbm.inference.base import marginal_method, methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
+from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
@@ -106,6 +107,7 @@ class CRBMClassifier(RBMClassifier):
         Learning rule, by name or as an object from `skcrbm.learning`:
 
         - "mle", `Likelihood`: maximum conditional likelihood, with marginals by `inference`;
+        - "noisy_mle", `NoisyLikelihood`: maximum likelihood if labels may be wrong;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: gradients
           from Gibbs chains. With "pcd" each training row keeps its own chain, so `partial_fit` is
           not possible, and a warm start on the same number of rows continues the chains;
@@ -114,7 +116,7 @@ class CRBMClassifier(RBMClassifier):
           step. The weights are learned for this sampler, but predictions use the Gibbs
           distribution with these weights, which is inaccurate if couplings are strong.
 
-        All rules except "mle" need complete labels and at most two classes in a 1-D y, and use
+        Other rules need complete labels and at most two classes in a 1-D y, and use
         `inference` for predictions only.
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
@@ -238,6 +240,8 @@ class CRBMClassifier(RBMClassifier):
         Record of the search for the penalty, with an entry for each penalty tried: "n_hidden",
         "alpha", and the means over validation rows of the "log_likelihood" of the label vector and
         the "log_loss" of the marginals, summed over outputs. The arrays are empty without a search.
+    flip_rates_ : ndarray (n_outputs, 2)
+        Flip rates of labels that are off and on, with ``learning="noisy_mle"``.
     n_hidden_ : int
         Number of hidden units of the fitted model: `n_hidden`, or 0 if they did not help.
     thresholds_ : ndarray (n_outputs,)
@@ -367,8 +371,9 @@ class CRBMClassifier(RBMClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
+            weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns
         -------
@@ -409,7 +414,7 @@ class CRBMClassifier(RBMClassifier):
             interrupted |= self._warn_of_strong_couplings(rows)
         if option_name(self.decode) == "threshold":
             folds = bind(self._fold_settings, rows)
-            update_thresholds(self, folds, rows.weight, rng, interrupted)
+            update_thresholds(self, folds, rows.weight, rng, interrupted, rows.origin)
         callbacks.end()
         return self
 
@@ -478,7 +483,7 @@ class CRBMClassifier(RBMClassifier):
 
         If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
         """
-        rule = resolve_rule(self.learning, "conditional")
+        rule = learning_rule(self, rows, rng, partial)
         n_rows, n_visible = rows.visible.shape
         method = marginal_method(
             self.inference, n_visible, self.n_hidden, needs=rule.conditional_answers
@@ -486,7 +491,6 @@ class CRBMClassifier(RBMClassifier):
         if self._targets.one_hot:
             method = resolve_method("exact")
         method, marginals = method.seeded(rng), method.seeded(rng)
-        check_rule(rule, rows, partial, self._targets)
         solver: Any = choose_solver(self.solver, self.early_stopping, rule, method, partial)
         full_batch = isinstance(solver, LBFGS)
         averaged = not full_batch and solver.averaged
@@ -508,7 +512,7 @@ class CRBMClassifier(RBMClassifier):
                 crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, **scales)
             )
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight)
+        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
 
         # Search the penalty, unless it is a number or an earlier fit has found it.
         adapted = partial and is_auto(self.alpha) and is_auto(self.solver)
@@ -519,11 +523,11 @@ class CRBMClassifier(RBMClassifier):
         settings = PenaltySettings(
             self.alpha_hidden, self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
         )
+        if isinstance(rule, Likelihood):
+            settings = settings._replace(likelihood=rule)
         points = []
         if full_batch:
-            penalty_of = make_penalty(
-                settings, rows.visible, rows.weight, every_intercept=is_auto(self.alpha)
-            )
+            penalty_of = make_penalty(settings, *rows[1:], every_intercept=is_auto(self.alpha))
             if search and columns is not None:
                 alpha, model, points = search_penalty(
                     settings, penalty_of, model, source.all, columns.variance
@@ -565,6 +569,8 @@ class CRBMClassifier(RBMClassifier):
             "alpha_path_": path_record(points),
             "_columns": columns,
         }
+        if isinstance(rule, NoisyLikelihood):
+            found["flip_rates_"] = rule.flip_rates
         return CRBMPlan(training, rows, method, marginals, found)
 
     def _fold_settings(self, rows: Rows):

@@ -27,8 +27,9 @@ from skcrbm.decoding.rules import (
     resolve_decoder,
 )
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
+from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import (
     call_given,
     check_outer_fitted,
@@ -42,7 +43,8 @@ from skcrbm.utils.fitting import (
     all_or_nothing,
     with_callbacks,
 )
-from skcrbm.utils.labels import in_rows_of, label_sets_of, may_be_empty
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label
+from skcrbm.utils.labels import in_order_of, in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
@@ -200,8 +202,9 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix, or classes. Missing labels may be NaN if the estimator supports
             them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the estimator and the thresholds.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels if the estimator supports them, for the
+            estimator and the thresholds.
         **fit_params : dict
             Further arguments of the estimator's `fit`.
 
@@ -216,7 +219,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         """
         rule = self._checked_rule(self.estimator)
         params = self._fit_params(sample_weight, fit_params)
-        targets = make_targets(y, estimator=self)
+        targets = make_wrapped_targets(y, type(self).__name__, self)
         thresholds = targets.multilabel and isinstance(rule, Threshold)
         callbacks = EpochCallbacks(self, 1 + thresholds, X, y, sample_weight, "cross-validation")
         y = targets.for_classifier(y)
@@ -230,7 +233,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             "allow_empty_": True,
         }
         if targets.multilabel:
-            visible = targets.encode(y)[_positive(sample_weight, y)]
+            visible = _weighted_labels(targets, y, sample_weight)
             found["allow_empty_"] = may_be_empty(visible)
             found["label_sets_"] = label_sets_of(visible)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -252,7 +255,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
                 y,
                 unseen,
                 zero_division=ZERO_DIVISION,
-                sample_weight=sample_weight,
+                sample_weight=in_order_of(sample_weight, targets.names, "sample_weight"),
                 allow_empty=found["allow_empty_"],
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -417,11 +420,15 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 
-def _positive(sample_weight, y):
-    """Return an index (a mask or a slice) that selects the rows of y with a positive weight."""
+def _weighted_labels(targets, y, sample_weight):
+    """Return the labels (n, L) of the rows of positive weight; labels of weight 0 are NaN."""
+    visible = targets.encode(y)
     if sample_weight is None:
-        return slice(None)
-    return check_sample_weight(sample_weight, y) > 0
+        return visible
+    if is_per_label(sample_weight):
+        weight = checked_label_weight(sample_weight, visible.shape, targets.names)
+        return np.where(weight > 0, visible, np.nan)[weight.any(axis=1)]
+    return visible[check_sample_weight(sample_weight, y) > 0]
 
 
 def _decodes_by(model, rule: DecodingRule) -> bool:

@@ -22,7 +22,8 @@ from skcrbm.estimators._structured import (
 from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from skcrbm.learning.graphs import GraphBatch, GraphModel, evidence_of, kind_of_graphs
+from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs
+from skcrbm.learning.truncated_graphs import network_of
 from skcrbm.targets.graphs import GraphRows
 from skcrbm.targets.sequences import GRAPH, MISSING, codes_of, flat_labels, split_rows
 from skcrbm.utils.options import check_parameters
@@ -45,6 +46,7 @@ class GraphAnswers(BaseEstimator):
     inference: str | InferenceMethod
     n_jobs: int | None
     _hinge: bool
+    _truncated: bool
     _model: GraphModel
     _rows: GraphRows
     _prediction_parameters = ("decode", "n_jobs")
@@ -72,11 +74,11 @@ class GraphAnswers(BaseEstimator):
         if decodes_marginals(self):
             path = self._marginals(batch).argmax(axis=1)
         else:
-            path = self._by_nodes(batch, self._best, ()).astype(np.int64)
+            path = self._by_nodes(batch, self._best, ()).astype(np.int64) // self._model.n_latent
         return split_rows(self.classes_[path], batch.start)
 
     def _best(self, piece):
-        """Return the most probable classes (T,) of the nodes of a part of a batch.
+        """Return the most probable states (T,) of the nodes of a part of a batch.
 
         Graphs that are narrow enough for variable elimination get the exact answer, and so do
         forests by max-product.
@@ -89,12 +91,11 @@ class GraphAnswers(BaseEstimator):
         path = np.empty(len(piece.path), np.int64)
         for method, chosen in (("exact", exact), ("max_product", ~exact)):
             if chosen.any():
-                part = piece.take(np.flatnonzero(chosen))
-                found = infer(
-                    self._model.energy(part), method, returns="map", clamp=_clamp(part.path)
-                )
+                posed = Posed.of(self._model, piece.take(np.flatnonzero(chosen)))
+                found = infer(posed.energy, method, returns="map", clamp=posed.clamp)
                 assert found.assignment is not None
-                path[np.repeat(chosen, np.diff(piece.start))] = found.assignment[0]
+                states = posed.states(found.assignment[0])
+                path[np.repeat(chosen, np.diff(piece.start))] = states
         return path
 
     @available_if(has_probabilities)
@@ -137,10 +138,15 @@ class GraphAnswers(BaseEstimator):
         """
         k = check_count("k", k)
         batch = self._given(X, y_known)
+        if self._model.n_latent > 1:
+            raise ValueError(
+                "predict_topk needs n_latent_states=1, because the probability of labels is a sum "
+                "over latent states"
+            )
 
         def answer(c):
             piece = batch.take(np.array([c]))
-            energy, clamp = self._model.energy(piece), _clamp(piece.path)
+            energy, clamp, _ = Posed.of(self._model, piece)
             try:
                 states, scores = k_best_states(
                     energy if clamp is None else energy.condition(clamp), k
@@ -193,11 +199,11 @@ class GraphAnswers(BaseEstimator):
 
         def answer(c):
             piece = batch.take(np.array([c]))
-            energy = self._model.energy(piece)
-            found = infer(energy, search, returns=("map", "map_bound"), clamp=_clamp(piece.path))
+            posed = Posed.of(self._model, piece)
+            found = infer(posed.energy, search, returns=("map", "map_bound"), clamp=posed.clamp)
             assert found.assignment is not None
-            score = energy.score(found.assignment)[0]
-            return self.classes_[found.assignment[0].astype(np.int64)], -score, found.gap[0]
+            score = posed.energy.score(found.assignment)[0]
+            return self._classes(posed, found.assignment[0]), -score, found.gap[0]
 
         labels, objective, gap = zip(*self._by_graphs(batch, answer))
         parts = np.empty(len(labels), object)
@@ -224,8 +230,9 @@ class GraphAnswers(BaseEstimator):
 
         def answer(c):
             piece = batch.take(np.array([c]))
-            energy, clamp = self._model.energy(piece), _clamp(piece.path)
-            return infer(energy, self._method(), returns="marginals", clamp=clamp).converged[0]
+            posed = Posed.of(self._model, piece)
+            found = infer(posed.energy, self._method(), returns="marginals", clamp=posed.clamp)
+            return found.converged[0]
 
         return np.array(self._by_graphs(batch, answer), bool)
 
@@ -262,14 +269,15 @@ class GraphAnswers(BaseEstimator):
         parts = np.empty(len(batch), object)
         for c in range(len(batch)):
             piece = batch.take(np.array([c]))
+            posed = Posed.of(self._model, piece)
             drawn = sample(
-                self._model.energy(piece),
+                posed.energy,
                 "exact",
                 n_samples=n_samples,
-                clamp=_clamp(piece.path),
+                clamp=posed.clamp,
                 random_state=rng.randint(np.iinfo(np.int32).max),
             )
-            parts[c] = self.classes_[drawn[0].astype(np.int64)]
+            parts[c] = self._classes(posed, drawn[0])
         return parts
 
     @available_if(has_probabilities)
@@ -288,14 +296,17 @@ class GraphAnswers(BaseEstimator):
             piece = batch.take(np.array([c]))
             energy = self._model.energy(piece)
 
-            def log_z(clamp):
-                found = infer(energy, self._method(), returns="log_partition", clamp=clamp)
+            def log_z(posed):
+                found = infer(
+                    posed.energy, self._method(), returns="log_partition", clamp=posed.clamp
+                )
                 assert found.log_partition is not None
                 return float(found.log_partition[0])
 
-            if (piece.path == MISSING).any():
-                return log_z(evidence_of(piece.path)) - log_z(None)
-            return float(energy.score(piece.path[None])[0]) - log_z(None)
+            free = log_z(Posed(energy, None, None))
+            if self._model.n_latent > 1 or (piece.path == MISSING).any():
+                return log_z(Posed.of(self._model, piece)) - free
+            return float(energy.score(piece.path[None])[0]) - free
 
         with one_blas_thread():
             return np.array(list(ordered_map(log_likelihood, range(len(batch)), self.n_jobs)))
@@ -326,7 +337,8 @@ class GraphAnswers(BaseEstimator):
         Returns
         -------
         FactorGraphEnergy
-            Factor graph whose variable i is the class of node i, as an index of `classes_`.
+            Factor graph whose variable i is the class of node i, as an index of `classes_`. With
+            latent states, a variable is ``class * n_latent_states + latent state``.
         """
         return self._model.energy(self._given([graph], None))
 
@@ -342,18 +354,26 @@ class GraphAnswers(BaseEstimator):
         if y_known is not None:
             labels = flat_labels(y_known, arrays.start, name, GRAPH)
             path = codes_of(labels, self.classes_, name)
-        return GraphBatch(arrays, path, np.ones(len(arrays.start) - 1))
+        n_graphs = len(arrays.start) - 1
+        return GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs))
 
     def _marginals(self, batch):
         """Return the probabilities (T, K) of the classes of all nodes."""
 
         def answer(piece):
-            energy, clamp = self._model.energy(piece), _clamp(piece.path)
-            found = infer(energy, self._method(), returns="marginals", clamp=clamp)
-            assert found.marginals is not None
-            return found.marginals[0]
+            if self._truncated:
+                network = network_of(self._model, piece, self._method(), known=True)
+                return np.exp(network.log_beliefs())
+            posed = Posed.of(self._model, piece)
+            found = infer(posed.energy, self._method(), returns="marginals", clamp=posed.clamp)
+            states = posed.marginals(found)
+            return states.reshape(len(states), -1, self._model.n_latent).sum(axis=2)
 
         return self._by_nodes(batch, answer, (len(self.classes_),))
+
+    def _classes(self, posed, assignment):
+        """Return the classes (..., T) of the nodes for states of the energy of `posed`."""
+        return self.classes_[posed.states(assignment) // self._model.n_latent]
 
     def _by_graphs(self, batch, answer):
         """Return a list of ``answer(c)`` for each graph c."""
@@ -369,8 +389,3 @@ class GraphAnswers(BaseEstimator):
             pieces = batch.pieces(self._model.n_entries)
             found = list(ordered_map(answer, pieces, self.n_jobs))
         return np.concatenate(found).reshape(-1, *shape)
-
-
-def _clamp(path):
-    """Return the argument `clamp` of `infer` for known labels `path`, or None if none is known."""
-    return evidence_of(path) if (path != MISSING).any() else None

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Real
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.estimators._graph_answers import GraphAnswers
 from skcrbm.estimators._structured import (
-    STRUCTURED_SOLVERS,
+    STRUCTURED_CONSTRAINTS,
     check_hinge,
-    fit_by_frank_wolfe,
+    fit_dual,
+    fit_next_epoch,
+    fit_plan,
     require_labels_of,
     require_stochastic,
     structured_plan,
@@ -27,15 +29,12 @@ from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import methods_for
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.chain_model import columns_for
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
+from skcrbm.learning.fit import Plan, resumed_generator, warn_of_convergence
 from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
-    FrankWolfe,
     LossPlateau,
     Solver,
-    solver_constraint,
-    stopping_constraint,
 )
 from skcrbm.targets.graphs import GraphRows
 from skcrbm.targets.sequences import (
@@ -46,7 +45,6 @@ from skcrbm.targets.sequences import (
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
-    EpochCallbacks,
     all_or_nothing,
     forget,
     with_callbacks,
@@ -54,6 +52,8 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_sample_weight
 
+# Standard deviation of the initial coefficients of latent states.
+_SPREAD = 0.1
 # If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
@@ -79,44 +79,59 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Strength of the penalty: the objective is the mean loss of a graph plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
         `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
-        randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01.
+        randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01. With a rule
+        that samples labels, the comparison uses the pseudo-likelihood.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
         Learning rule: "mle", maximum likelihood with the probabilities of `inference`, which sums
         over missing labels; "pseudo_likelihood", which needs no inference in training, but
-        complete labels; or "max_margin", the structured hinge loss, which needs complete labels and
-        an L2 penalty, and gives no probabilities (see `MaxMargin`).
+        complete labels; "max_margin", the structured hinge loss, which needs complete labels and
+        an L2 penalty, and gives no probabilities (see `MaxMargin`); or a rule that estimates the
+        gradient of the likelihood from sampled labels and needs complete labels: "cd", "pcd",
+        "pmp", "bp_chain" or "weighted_bp_chain" (see `ContrastiveDivergence`,
+        `PersistentContrastiveDivergence`, `PMPLearning` and `BPChainLearning`); or "backprop",
+        which fits the probabilities after a fixed number of iterations of `inference` (see
+        `Backpropagation`). `predict_proba` then runs the same iterations.
     inference : str or object, default="sum_product"
         Inference method of training and prediction: "sum_product", which is exact on forests;
         "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
         "tree_reweighted" or "mean_field", which are approximate; or a configured object such as
         ``SumProduct(damping=0.5, max_iter=200)``.
+    n_latent_states : int, default=1
+        Number of latent states of each class, which are not observed. The model gives a weight to
+        each latent state of a node and to each pair of latent states of neighbours, and sums over
+        the latent states of the labels. So a class may have several parts that look different or
+        have different neighbours. It needs ``learning="mle"``. Training starts at random weights,
+        and may end at a local optimum.
     directed : bool, default=False
         If True, the first and the second node of an edge play different parts, and the matrices of
         pairs may be asymmetric. If False, they are symmetric.
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
-        solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object such as
-        ``Adam(learning_rate=0.01, batch_size=16)``.
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
+        samples labels, else "lbfgs". "cutting_planes" solves the same problem as "frank_wolfe".
+        Stochastic solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object
+        such as ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
-        stochastic solver.
+        Maximum number of iterations of L-BFGS or "cutting_planes", of passes of "frank_wolfe", or
+        of epochs of a stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out graphs and keeps the epoch with the best
         validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
     features : {"observed", "all"}, default="observed"
         Coefficients that are learned for sparse nodes and dicts: "observed" learns a coefficient
         for each pair of a feature and a class that occur together in training, "all" for each pair
-        of a feature and a class.
+        of a feature and a class. With latent states, all coefficients are learned.
     decode : {"map", "marginal"}, default="map"
         "map" predicts the most probable labels of the whole graph, exactly for forests, for narrow
-        graphs and with ``inference="exact"``, otherwise by max-product with local search.
+        graphs and with ``inference="exact"``, otherwise by max-product with local search. With
+        latent states, it predicts the labels of the most probable latent states.
         "marginal" predicts the most probable class of each node, which maximises the expected
         number of correct labels.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous fit.
+        Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
+        variables of the previous fit by "frank_wolfe", if its labels were the same.
     n_jobs : int, default=None
         Number of threads, which share the graphs. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -129,7 +144,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     classes_ : ndarray (n_classes,)
         Sorted classes.
     coef_ : ndarray or CSR matrix (n_classes, n_features)
-        Coefficients of the features of nodes.
+        Coefficients of the features of nodes. With L latent states, the arrays of weights have
+        ``n_classes * L`` entries in place of n_classes; entry ``c * L + l`` belongs to latent state
+        l of class c.
     intercept_ : ndarray (n_classes,)
         Weight of each class.
     pair_intercept_ : ndarray (n_classes, n_classes)
@@ -142,8 +159,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Objective and share of graphs whose inference converged, for each iteration or epoch. In
         max-margin training it is the share of graphs whose search has proven its labels.
     objective_, duality_gap_ : float
-        Objective of the model after "frank_wolfe", and its distance to a lower bound of the
-        objective of all models.
+        Objective of the model after "frank_wolfe" or "cutting_planes", and its distance to a lower
+        bound of the objective of all models.
     certified_ : bool
         True if all searches of "frank_wolfe" are exact, so that `duality_gap_` is true.
     n_iter_ : int
@@ -173,25 +190,16 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
     convergence_curve_: list[float]
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng", "_hinge")
+    _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge", "_truncated")
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        **STRUCTURED_CONSTRAINTS,
         "learning": rule_constraint("graph", "PseudoLikelihood()"),
         "inference": method_constraint(
             methods_for(CategoricalGraphEnergy, Likelihood.conditional_answers)
         ),
+        "n_latent_states": [Integer(1)],
         "directed": ["boolean"],
-        "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
-        "max_iter": [Integer(1)],
-        "early_stopping": stopping_constraint(auto=False),
-        "features": [StrOptions({"observed", "all"})],
-        "decode": [StrOptions({"map", "marginal"})],
-        "warm_start": ["boolean"],
-        "n_jobs": [Integer(), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -201,6 +209,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         l1_ratio: float = 0.0,
         learning: str | LearningRule = "mle",
         inference: str | InferenceMethod = "sum_product",
+        n_latent_states: int = 1,
         directed: bool = False,
         solver: str | Solver = "auto",
         max_iter: int = 300,
@@ -216,6 +225,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         self.l1_ratio = l1_ratio
         self.learning = learning
         self.inference = inference
+        self.n_latent_states = n_latent_states
         self.directed = directed
         self.solver = solver
         self.max_iter = max_iter
@@ -275,24 +285,15 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             forget(self, self._state)
         graphs = self._training_graphs(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
-        if isinstance(structured_solver(self), FrankWolfe):
-            model, objective = self._problem(graphs, resume)
-            fit_by_frank_wolfe(self, model, graphs, objective, rng, (X, y, sample_weight))
+        if structured_solver(self).dual:
+            model, objective = self._problem(graphs, rng, resume)
+            fit_dual(self, model, graphs, objective, rng, (X, y, sample_weight))
             return self
         plan, alpha = self._plan(graphs, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        fitted = fit(
-            plan,
-            rng,
-            self._progress if resume else None,
-            callbacks,
-            lambda model, epoch: self._model_attributes(model, alpha),
-        )
-        vars(self).update(self._model_attributes(fitted.model, alpha))
-        vars(self).update({**fitted.attributes, "_rng": rng})
+        attributes = partial(self._model_attributes, alpha=alpha)
+        fit_plan(self, plan, rng, resume, (X, y, sample_weight), attributes)
         if not self._hinge:
             warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
-        callbacks.end()
         return self
 
     @all_or_nothing
@@ -332,11 +333,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             )
         rng = resumed_generator(self, resume, self.random_state)
         plan, alpha = self._plan(graphs, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
-        curve = getattr(self, "loss_curve_", [])
-        vars(self).update(self._model_attributes(fitted.model, alpha))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        self.loss_curve_ = curve + self.loss_curve_
+        attributes = partial(self._model_attributes, alpha=alpha)
+        fit_next_epoch(self, plan, rng, resume, attributes)
         return self
 
     def _training_graphs(self, X, y, sample_weight, resume, classes=None) -> GraphBatch:
@@ -357,20 +355,34 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 self.feature_names_in_ = np.array(names, object)
         path = codes_of(labels, self.classes_)
         weight = check_sample_weight(sample_weight, arrays.start[1:, None])
-        graphs = GraphBatch(arrays, path, weight)
-        return graphs.take(np.flatnonzero(weight)) if (weight == 0).any() else graphs
+        graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)))
+        if (weight == 0).any():
+            graphs = graphs.take(np.flatnonzero(weight))
+            graphs = replace(graphs, index=np.arange(len(graphs)), _pieces={})
+        return graphs
 
     def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
         """Return the `Plan` of a fit, and alpha."""
-        model, objective = self._problem(graphs, resume, partial)
+        model, objective = self._problem(graphs, rng, resume, partial)
         return structured_plan(self, model, graphs, objective, rng, resume, partial)
 
-    def _problem(self, graphs, resume, partial=False) -> tuple[GraphModel, Any]:
+    def _problem(self, graphs, rng, resume, partial=False) -> tuple[GraphModel, Any]:
         """Return the model from which a fit starts, and its objective."""
         rule = resolve_rule(self.learning, "graph")
         self._hinge = check_hinge(self)
+        self._truncated = rule.name == "backprop"
         require_labels_of(rule, graphs.path)
-        model = self._model if resume else self._first_model(graphs, partial)
+        latent = self.n_latent_states
+        if latent > 1 and rule.name != "mle":
+            raise ValueError(
+                f"n_latent_states={latent} needs learning='mle'; got learning={rule.name!r}"
+            )
+        model = self._model if resume else self._first_model(graphs, rng, partial)
+        if model.n_latent != latent:
+            raise ValueError(
+                f"n_latent_states={latent} differs from the fitted model, which was fitted with "
+                f"n_latent_states={model.n_latent}; set warm_start=False to start again"
+            )
         if model.directed != self.directed:
             raise ValueError(
                 f"directed={self.directed} differs from the fitted model, which was fitted with "
@@ -379,10 +391,16 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         trained = True, True, True, bool(graphs.arrays.Z.shape[1])
         return model, rule.graph(trained, self._method(), self.n_jobs)
 
-    def _first_model(self, graphs, partial) -> GraphModel:
-        """Return a model whose parameters are all 0, from which a first fit starts."""
-        k = len(self.classes_)
-        columns = columns_for(graphs.X, graphs.path, k, "all" if partial else self.features)
+    def _first_model(self, graphs, rng, partial) -> GraphModel:
+        """Return the model from which a first fit starts.
+
+        All parameters are 0, except that the coefficients of latent states are small random
+        numbers: equal latent states would stay equal.
+        """
+        latent = self.n_latent_states
+        k = len(self.classes_) * latent
+        features = "all" if partial or latent > 1 else self.features
+        columns = columns_for(graphs.X, graphs.path, k, features)
         n_edge_features = graphs.arrays.Z.shape[1]
         params = GraphParams(
             np.zeros(columns.shape),
@@ -390,7 +408,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             np.zeros((k, k)),
             np.zeros((n_edge_features, k, k)),
         )
-        return GraphModel(params, columns, self.directed)
+        if latent > 1:
+            params = params._replace(
+                coef=rng.normal(0, _SPREAD, params.coef.shape),
+                intercept=rng.normal(0, _SPREAD, k),
+            )
+        return GraphModel(params, columns, self.directed, latent)
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
         p = model.params

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.image_model import ImageModel, ImageStructure, pair_steps
 from skcrbm.energies.pairwise_classes import pairwise_classes
-from skcrbm.estimators._structured import require_stochastic
+from skcrbm.estimators._structured import fit_next_epoch, fit_plan, require_stochastic
 from skcrbm.learning.data import Design
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves, resumed_generator
+from skcrbm.learning.fit import Plan, resumed_generator
 from skcrbm.learning.images import (
     MISSING,
     ImageBatch,
@@ -46,7 +46,6 @@ from skcrbm.targets.pixels import (
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
-    EpochCallbacks,
     all_or_nothing,
     forget,
     skip_empty_batches,
@@ -86,8 +85,8 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         Number of iterations of mean-field inference, in training and prediction.
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a pixel plus ``alpha / 2 |w|^2``, where w are
-        all parameters except `intercept_`. "auto" is 1 / (number of labelled pixels); in
-        `partial_fit` it is 0.00001.
+        all parameters except `intercept_`. "auto" is 1 / (number of labelled pixels in images of
+        positive weight), whatever the scale of the weights; in `partial_fit` it is 0.00001.
     solver : str or object, default="lbfgs"
         Solver. "lbfgs" reads all images in each iteration. A stochastic solver takes steps on
         mini-batches of images: "adam", "sgd", "asgd", or an object such as
@@ -236,7 +235,8 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
             255 are classes, too; if they stand for missing labels, write NaN instead, as in
             ``np.where(y == 255, np.nan, y)``.
         sample_weight : array-like of shape (n_images,), default=None
-            Non-negative weights; an image of weight k counts as k copies of the image.
+            Non-negative weights; an image of weight k counts as k copies of the image in the mean
+            loss. Only the ratios of the weights matter.
 
         Returns
         -------
@@ -255,17 +255,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         images = self._training_images(X, y, sample_weight, resume)
         rng = check_random_state(self.random_state)
         plan = self._plan(images, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        fitted = fit(
-            plan,
-            rng,
-            self._progress if resume else None,
-            callbacks,
-            lambda model, epoch: self._model_attributes(model),
-        )
-        vars(self).update(self._model_attributes(fitted.model))
-        vars(self).update({**fitted.attributes, "_rng": rng})
-        callbacks.end()
+        fit_plan(self, plan, rng, resume, (X, y, sample_weight), self._model_attributes)
         return self
 
     @skip_empty_batches
@@ -301,10 +291,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
         images = self._training_images(X, y, sample_weight, resume, classes)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(images, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
-        curves = joined_curves(self, fitted.curves)
-        vars(self).update(self._model_attributes(fitted.model))
-        vars(self).update({**fitted.attributes, **curves, "_rng": rng})
+        fit_next_epoch(self, plan, rng, resume, self._model_attributes)
         return self
 
     def _training_images(self, X, y, sample_weight, resume, classes=None) -> ImageBatch:
@@ -345,7 +332,7 @@ class GridCRF(CallbackSupportMixin, BaseEstimator):
             model = ImageModel(image_params(structure, rng), structure, self.n_inference_iter)
         alpha: Any = self.alpha
         if is_auto(alpha):
-            alpha = 1e-5 if partial else 1 / float(images.weight.sum())
+            alpha = 1e-5 if partial else 1 / int(np.count_nonzero(images.path != MISSING))
         self.alpha_ = float(alpha)
         solver = resolve_solver(self.solver)
         if isinstance(solver, Adam) and is_auto(solver.learning_rate):

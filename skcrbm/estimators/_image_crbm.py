@@ -183,6 +183,8 @@ class ImageCRBM(RBMClassifier):
 
     _saved = (*RBMClassifier._saved, "_input_shape")
     _state = (*RBMClassifier._state, "_input_shape")
+    _takes_label_weights = False
+
     _parameter_constraints: dict = {
         "n_hidden": [Integer(0)],
         "inference": method_constraint(
@@ -437,6 +439,8 @@ class ImageCRBM(RBMClassifier):
             with callbacks.inner_fit(local, "local model"):
                 local.fit(X, y, sample_weight)
             callbacks.end()
+        if local.classes_.dtype == bool:  # dense weights predict 0 and 1, too
+            local.classes_ = local.classes_.astype(np.int64)
         self.local_, self.classes_ = local, local.classes_
         return self
 
@@ -505,8 +509,8 @@ default=None
         Returns
         -------
         ndarray of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Predicted 0/1 pixels, in the shape that y had in `fit`. With the local model an object
-            array of images, if X is a list.
+            Predicted 0/1 pixels (also if y was boolean), in the shape that y had in `fit`. With the
+            local model an object array of images, if X is a list.
         """
         local = self._fitted_local()
         if local is not None:

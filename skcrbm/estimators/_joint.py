@@ -14,8 +14,10 @@ from sklearn.utils import check_random_state
 
 from skcrbm.decoding.best_states import weighted_label_sets
 from skcrbm.decoding.posterior import Posterior
-from skcrbm.inference import available_methods, sample
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.inference import Exact, available_methods, sample
 from skcrbm.inference.base import resolve_method
+from skcrbm.inference.factor_graph.k_best import k_best_of_models
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
 from skcrbm.targets.multioutput import MultioutputTargets
@@ -103,6 +105,10 @@ class LabelVectors(NamedTuple):
 
     def top(self, k, candidates, method, random_state):
         """Return the k most probable candidates of each row, as `TopLabelSets`."""
+        if self._eliminates(candidates):
+            labels, log_p = self._best_of_all(k, candidates)
+            labels[np.isneginf(log_p)] = -1
+            return self._top(labels, log_p, method, random_state)
         posterior = self.posterior._replace(label_sets=self._candidates(candidates))
         _check_enough(k, len(posterior.label_sets), "candidates")
         labels = np.full((self.n_rows, k, posterior.energy.n_visible), -1)
@@ -117,9 +123,42 @@ class LabelVectors(NamedTuple):
             found = sets[np.take_along_axis(best, order, axis=1)]
             log_p[rows, :top] = value
             labels[rows, :top] = np.where(np.isneginf(value)[:, :, None], -1, found)
+        return self._top(labels, log_p, method, random_state)
+
+    def _top(self, labels, log_weight, method, random_state):
+        """Return `TopLabelSets` for vectors (N, k, L) and their log-weights (N, k)."""
         seed = check_random_state(random_state).randint(2**31 - 1)
-        log_p -= _log_partition(posterior, method, seed)[:, None]
+        log_p = log_weight - _log_partition(self.posterior, method, seed)[:, None]
         return TopLabelSets(self.targets.decode(labels), np.exp(log_p))
+
+    @property
+    def _n_vectors(self) -> float:
+        """Number of all label vectors, inf if it is not a float."""
+        with np.errstate(over="ignore"):
+            return float(np.exp2(float(self.posterior.energy.n_visible)))
+
+    def _eliminates(self, candidates):
+        """Return True if `top` finds the best of all vectors by elimination of variables."""
+        everything = isinstance(candidates, str) and candidates in ("auto", "all")
+        exact = isinstance(self.posterior.state_methods.get("map"), Exact)
+        narrow = exact and isinstance(self.posterior.energy, FactorGraphEnergy)
+        return everything and narrow and self._n_vectors > 2**AUTO_ALL_LABEL_SETS
+
+    def _best_of_all(self, k, candidates):
+        """Return the k best of all vectors (N, k, L) and their log-weights, -inf if fewer exist."""
+        _check_enough(k, self._n_vectors, "candidates")
+        energy, evidence = self.posterior.energy, self.posterior.evidence()
+        energy = energy if evidence is None else energy.condition(evidence)
+        try:
+            states, log_weight = k_best_of_models(energy, k, n_jobs=self.posterior.n_jobs)
+        except ValueError as error:
+            raise ValueError(
+                f"k={k} is too large for candidates={candidates!r}, use a smaller k or "
+                f"candidates='label_sets': {error}"
+            ) from error
+        few = k - log_weight.shape[1]
+        log_weight = np.pad(log_weight, ((0, 0), (0, few)), constant_values=-np.inf)
+        return np.pad(states, ((0, 0), (0, few), (0, 0))), log_weight
 
     def pairs(self):
         """Return the probabilities P(y_i = 1, y_k = 1) of pairs of labels, (N, L, L)."""
@@ -171,6 +210,10 @@ class OutputVectors(LabelVectors):
 
     def top(self, k, candidates, method, random_state):
         """Return the k most probable candidates of each row, as `TopLabelSets`."""
+        if self._eliminates(candidates):
+            states, log_p = self._best_of_all(k, candidates)
+            _require_finite(k, log_p)
+            return self._top(states, log_p, method, random_state)
         energy, known = self.posterior.energy, self.posterior.known
         sets = self._candidates(candidates)
         _check_enough(k, len(sets), "candidates")
@@ -184,20 +227,18 @@ class OutputVectors(LabelVectors):
                     value[~np.isnan(given) & (given != states)] = -np.inf
             best[rows] = np.argsort(-value, axis=1, kind="stable")[:, :k]
             log_p[rows] = np.take_along_axis(value, best[rows], axis=1)
-        few = np.flatnonzero(np.isneginf(log_p[:, -1]))
-        if len(few):
-            raise ValueError(
-                f"fewer than k={k} candidates agree with the known classes of row {few[0]}; use a "
-                "smaller k, or candidates='all'"
-            )
-        seed = check_random_state(random_state).randint(2**31 - 1)
-        log_p -= _log_partition(self.posterior, method, seed)[:, None]
-        return TopLabelSets(self.targets.decode(sets[best]), np.exp(log_p))
+        _require_finite(k, log_p)
+        return self._top(sets[best], log_p, method, random_state)
+
+    @property
+    def _n_vectors(self) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.prod(self.targets.n_classes, dtype=float))
 
     def _candidates(self, candidates):
         """Return the codes (K, L) for the argument `candidates` of `predict_topk`."""
         n_classes = self.targets.n_classes
-        n_all = np.prod(n_classes, dtype=float)
+        n_all = self._n_vectors
         if is_auto(candidates):
             candidates = "all" if n_all <= 2**AUTO_ALL_LABEL_SETS else "label_sets"
         if not isinstance(candidates, str):
@@ -272,4 +313,14 @@ def _log_partition(posterior, method, seed):
 
 def _check_enough(k, n, candidates):
     if k > n:
-        raise ValueError(f"k={k} is larger than the number of {candidates}, {n}")
+        raise ValueError(f"k={k} is larger than the number of {candidates}, {n:.0f}")
+
+
+def _require_finite(k, log_weight):
+    """Raise a ValueError if a row has fewer than k candidates with a log-weight above -inf."""
+    few = np.flatnonzero(np.isneginf(log_weight[:, -1]))
+    if len(few):
+        raise ValueError(
+            f"fewer than k={k} candidates agree with the known classes of row {few[0]}; use a "
+            "smaller k, or candidates='all'"
+        )

@@ -277,7 +277,7 @@ class RBMClassifier(
             "hidden_intercept_": params.hidden_intercept,
             "n_hidden_": params.weights.shape[1],
             "_n_hidden": self.n_hidden,
-            "label_sets_": self._label_sets(model, marginals, plan.data),
+            "label_sets_": self._label_sets(model, marginals, plan.data.first),
             "inference_": method.name,
             "n_inference_iter_": getattr(method, "max_iter", None),
             "_prediction_method": method,

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.learning.data import Design
-from skcrbm.learning.fit import Plan
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves
 from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, dual_blocks, fit_frank_wolfe
 from skcrbm.learning.large_margin.structured_hinge import HingeObjective
+from skcrbm.learning.large_margin.structured_planes import StructuredPlanes, fit_planes
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import (
     GRADIENT_SOLVERS,
     LBFGS,
+    Adam,
+    CuttingPlanes,
     FrankWolfe,
     refuse_held_out_rows,
     resolve_solver,
     resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
 )
 from skcrbm.learning.structured import (
     StructureSource,
@@ -31,13 +39,30 @@ from skcrbm.learning.structured import (
 from skcrbm.targets.sequences import MISSING, codes_of, flatten
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import EpochCallbacks, pass_hooks, warn_of_early_end
-from skcrbm.utils.options import is_auto, option_name
+from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.validation import check_sample_weight
 from skcrbm.utils.warnings import warn_user
 
 #: Names of the solvers of `ChainCRF` and `GraphCRF`.
-STRUCTURED_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe")
+STRUCTURED_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe", "cutting_planes")
 
+#: Constraints of the hyperparameters that `ChainCRF` and `GraphCRF` share.
+STRUCTURED_CONSTRAINTS: dict[str, Any] = {
+    "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+    "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+    "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
+    "max_iter": [Integer(1)],
+    "early_stopping": stopping_constraint(auto=False),
+    "features": [StrOptions({"observed", "all"})],
+    "decode": [StrOptions({"map", "marginal"})],
+    "warm_start": ["boolean"],
+    "n_jobs": [Integer(), None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+# Names of the learning rules that draw states from the model.
+_SAMPLED = ("cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
 # Value of alpha="auto" in `partial_fit`, or if there are too few sequences or graphs for a search.
 _PLAIN_ALPHA = 0.01
 _NO_MARGINALS = (
@@ -81,21 +106,28 @@ def require_stochastic(estimator: Any, rows: str) -> None:
 def structured_solver(estimator: Any) -> Any:
     """Return the solver of an estimator; raise a ValueError if its rule needs another solver.
 
-    "auto" stands for "frank_wolfe" in max-margin learning, else for "lbfgs".
+    "auto" stands for "frank_wolfe" in max-margin learning, for "adam" if the rule draws states, and
+    else for "lbfgs".
     """
     learning = option_name(getattr(estimator, "learning", "mle"))
     margin = learning == "max_margin"
+    draws = learning in _SAMPLED
     if is_auto(estimator.solver):
-        return FrankWolfe() if margin else LBFGS()
+        return FrankWolfe() if margin else Adam() if draws else LBFGS()
     solver = resolve_solver(estimator.solver, STRUCTURED_SOLVERS)
     if margin and isinstance(solver, LBFGS):
         raise ValueError(
-            "solver='lbfgs' needs a smooth loss; learning='max_margin' needs solver='frank_wolfe' "
-            "or a stochastic solver such as 'adam'"
+            "solver='lbfgs' needs a smooth loss; learning='max_margin' needs solver='frank_wolfe', "
+            "'cutting_planes' or a stochastic solver such as 'adam'"
         )
-    if isinstance(solver, FrankWolfe) and not margin:
+    if draws and not solver.stochastic:
         raise ValueError(
-            "solver='frank_wolfe' is for learning='max_margin' only; use solver='lbfgs' with "
+            f"learning={learning!r} draws states, so it needs a stochastic solver such as 'adam', "
+            f"'sgd' or 'asgd'; got solver={solver.name!r}"
+        )
+    if solver.dual and not margin:
+        raise ValueError(
+            f"solver={solver.name!r} is for learning='max_margin' only; use solver='lbfgs' with "
             f"learning={learning!r}"
         )
     return solver
@@ -182,7 +214,7 @@ def structured_plan(
         stochastic = {
             "stopping": resolve_stopping(estimator.early_stopping, False),
             "batch_size": solver.rows_per_step(len(batch), 16),
-            "average": solver.keeps_average(False),
+            "average": solver.keeps_average(objective.draws),
             "rate_factors": type(model.params)(*trained),
             "mean_square": _mean_square(batch),
         }
@@ -215,7 +247,8 @@ def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False
         return estimator.alpha
     alpha = getattr(estimator, "alpha_", None)
     if alpha is None:
-        alpha = _search_alpha(model, batch, objective, estimator.l1_ratio, rng, partial)
+        search = objective.for_search
+        alpha = _search_alpha(model, batch, search, estimator.l1_ratio, rng, partial)
     return alpha
 
 
@@ -262,30 +295,66 @@ def _margin_path(model, rest, objective, rng):
     return train
 
 
+# --------------------------------------------------------------------- training by a plan
+
+
+def fit_plan(
+    estimator: Any,
+    plan: Plan,
+    rng: np.random.RandomState,
+    resume: bool,
+    data: tuple,
+    attributes: Callable[[Any], dict],
+) -> None:
+    """Train an estimator as the plan describes, and set its attributes.
+
+    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. ``attributes(model)``
+    returns the fitted attributes of a model.
+    """
+    callbacks = EpochCallbacks(estimator, plan.n_epochs, *data)
+    progress = estimator._progress if resume else None
+    fitted = fit(plan, rng, progress, callbacks, lambda model, epoch: attributes(model))
+    vars(estimator).update({**attributes(fitted.model), **fitted.attributes, "_rng": rng})
+    callbacks.end()
+
+
+def fit_next_epoch(
+    estimator: Any,
+    plan: Plan,
+    rng: np.random.RandomState,
+    resume: bool,
+    attributes: Callable[[Any], dict],
+) -> None:
+    """Train an estimator for one epoch in `partial_fit`, and extend its curves."""
+    fitted = fit_one_epoch(plan, rng, estimator._progress if resume else None)
+    curves = joined_curves(estimator, fitted.curves)
+    vars(estimator).update({**attributes(fitted.model), **fitted.attributes, **curves, "_rng": rng})
+
+
 # --------------------------------------------------------------------- dual solvers
 
 
-def fit_by_frank_wolfe(
+def fit_dual(
     estimator: Any, model: Any, batch: Any, objective: Any, rng: np.random.RandomState, data: tuple
 ) -> None:
     """Train an estimator for a large margin in the dual problem, and set its attributes.
 
-    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks.
+    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. With a warm start,
+    cutting planes start from the parameters of `model`. Frank-Wolfe starts from the dual variables
+    of the earlier fit if the labels are the same, else from 0; the optimum does not depend on this.
     """
-    if estimator.warm_start:
-        raise ValueError(
-            "solver='frank_wolfe' starts from dual variables, not from earlier parameters; set "
-            "warm_start=False, or use a stochastic solver such as 'adam'"
-        )
+    solver = structured_solver(estimator)
     if estimator.early_stopping is not False:
         raise ValueError(
             "early_stopping is for stochastic solvers; set early_stopping=False with "
-            "solver='frank_wolfe'"
+            f"solver={solver.name!r}"
         )
-    tol = structured_solver(estimator).tol
-    alpha = float(_chosen_alpha(estimator, model, batch, objective, rng, False))
+    resume = hasattr(estimator, "alpha_") and estimator.warm_start
+    alpha = float(_chosen_alpha(estimator, model, batch, objective, rng, resume))
     if alpha == 0:
-        raise ValueError("alpha must be positive with solver='frank_wolfe'; got 0")
+        raise ValueError(f"alpha must be positive with solver={solver.name!r}; got 0")
+    planes = isinstance(solver, CuttingPlanes)
+    unit, summary = ("iteration", _gap_and_planes) if planes else ("pass", _loss_and_gap)
 
     def attributes(fitted: FrankWolfeFit) -> dict[str, Any]:
         return {
@@ -298,26 +367,40 @@ def fit_by_frank_wolfe(
             "_progress": None,  # a stochastic solver may continue from the parameters alone
         }
 
-    blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
     X, y, sample_weight = data
-    callbacks = EpochCallbacks(estimator, estimator.max_iter, X, y, sample_weight, "pass")
-    with pass_hooks(estimator, "pass", callbacks, attributes, _loss_and_gap) as hooks:
-        fitted = fit_frank_wolfe(blocks, tol=tol, max_iter=estimator.max_iter, rng=rng, **hooks)
-    vars(estimator).update({**attributes(fitted), "_rng": rng})
-    _warn_of_gap(fitted, estimator.max_iter, tol)
+    callbacks = EpochCallbacks(estimator, estimator.max_iter, X, y, sample_weight, unit)
+    options: dict[str, Any] = {"tol": solver.tol, "max_iter": estimator.max_iter}
+    with pass_hooks(estimator, unit, callbacks, attributes, summary) as hooks:
+        options.update(hooks)
+        if planes:
+            problem = StructuredPlanes(model, batch, objective, alpha)
+            fitted, dual = fit_planes(problem, **options), None
+        else:
+            blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
+            if getattr(estimator, "_dual", None) is not None:
+                blocks.restore(estimator._dual)
+            fitted = fit_frank_wolfe(blocks, rng=rng, **options)
+            dual = blocks.state() if estimator.warm_start else None
+    vars(estimator).update({**attributes(fitted), "_rng": rng, "_dual": dual})
+    _warn_of_gap(fitted, estimator.max_iter, unit, solver)
     callbacks.end()
+
+
+def _gap_and_planes(gap, n_planes):
+    return f"relative gap {gap:.1e}  planes {n_planes}"
 
 
 def _loss_and_gap(loss, gap):
     return f"loss {loss:.4f}  gap {gap:.1e}"
 
 
-def _warn_of_gap(fitted, max_iter, tol):
+def _warn_of_gap(fitted, max_iter, unit, solver):
     """Warn if training ended early, or if searches did not prove that their labels are best."""
     share = fitted.gap / fitted.objective if fitted.objective > 0 else 0.0
-    state = f"a relative duality gap of {share:.1e} (tol={tol:g})"
-    advice = "Raise alpha, tol of FrankWolfe, or max_iter."
-    warn_of_early_end(fitted, "pass", "passes", max_iter, state, advice)
+    state = f"a relative duality gap of {share:.1e} (tol={solver.tol:g})"
+    advice = f"Raise alpha, tol of {type(solver).__name__}, or max_iter."
+    units = "passes" if unit == "pass" else f"{unit}s"
+    warn_of_early_end(fitted, unit, units, max_iter, state, advice)
     if fitted.proven < 1:
         warn_user(
             f"The duality gap is not certified: for {1 - fitted.proven:.0%} of the graphs "

@@ -10,8 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.energies.chain import ChainEnergies
+from skcrbm.energies.chain import ChainEnergies, SecondOrderEnergies
+from skcrbm.inference import second_order
 from skcrbm.kernels import chains as kernels
+
+AnyChains = ChainEnergies | SecondOrderEnergies
 
 
 class ImpossiblePathError(ValueError):
@@ -31,6 +34,7 @@ class ChainMarginals(NamedTuple):
     states: np.ndarray  # (T, K): probability of each state at each position
     # Probabilities of pairs of neighbouring states: (T, K, K) if the log-weights of pairs differ
     # between positions, else (1, K, K), the sum over all positions.
+    # In second-order chains (K, K, K): the sums of the probabilities of three neighbouring classes.
     pairs: np.ndarray
     log_z: np.ndarray  # (n,): log Z of each chain, not multiplied by its weight
 
@@ -56,12 +60,14 @@ def _with_maxima(log_z, energies, most_pairs, most_first, most_last):
     return log_z + most_first + most_last + inner
 
 
-def chain_marginals(energies: ChainEnergies, weight: np.ndarray) -> ChainMarginals:
+def chain_marginals(energies: AnyChains, weight: np.ndarray) -> ChainMarginals:
     """Return the marginals of chains by the forward-backward algorithm.
+
+    The marginals of second-order chains are marginals of pairs of classes (T, K * K).
 
     Parameters
     ----------
-    energies : ChainEnergies
+    energies : ChainEnergies or SecondOrderEnergies
         The array `energies.scores` may be overwritten.
     weight : ndarray (n,)
         Weight of each chain in the marginals.
@@ -71,6 +77,8 @@ def chain_marginals(energies: ChainEnergies, weight: np.ndarray) -> ChainMargina
     ImpossiblePathError
         If every path of a chain has weight 0.
     """
+    if isinstance(energies, SecondOrderEnergies):
+        return _second_order_marginals(energies, weight)
     several = len(energies.pairs) > 1
     factors, most_pairs = _factors(energies.pairs)
     first, most_first = _factors(energies.first)
@@ -101,41 +109,72 @@ def chain_marginals(energies: ChainEnergies, weight: np.ndarray) -> ChainMargina
     return ChainMarginals(states, pairs, log_z)
 
 
-def path_log_weights(energies: ChainEnergies, path: np.ndarray) -> np.ndarray:
+def _second_order_marginals(energies, weight):
+    states, triples, log_z = second_order.marginals(energies, weight)
+    k = len(triples)
+    for c in np.flatnonzero(np.isnan(log_z)).tolist():
+        part = slice(energies.start[c], energies.start[c + 1])
+        try:
+            found = chain_marginals(energies.chain(c).as_pairs(), weight[c : c + 1])
+        except ImpossiblePathError:
+            raise ImpossiblePathError(c) from None
+        states[part], log_z[c] = found.states, found.log_z[0]
+        triples += found.pairs.reshape(k, k, k, k)[:, np.arange(k), np.arange(k)]
+    return ChainMarginals(states, triples, log_z)
+
+
+def class_marginals(energies: AnyChains) -> np.ndarray:
+    """Return the marginals (T, K) of the classes of all positions."""
+    states = chain_marginals(energies, np.ones(energies.n_chains)).states
+    if isinstance(energies, SecondOrderEnergies):
+        k = len(energies.triples)
+        return states.reshape(-1, k, k).sum(axis=1)
+    return states
+
+
+def path_log_weights(energies: AnyChains, path: np.ndarray) -> np.ndarray:
     """Return the unnormalised log-weight (n,) of a path of each chain.
 
-    `path` (T,) has the states of all chains.
+    `path` (T,) has the classes of all chains.
     """
+    if isinstance(energies, SecondOrderEnergies):
+        return second_order.log_weights(energies, path)
     out = np.empty(energies.n_chains)
     kernels.path_scores(*energies, path, out)
     return out
 
 
-def best_paths(energies: ChainEnergies) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best path of each chain as states (T,) of all chains, and the log-weights (n,).
+def best_paths(energies: AnyChains) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best path of each chain as classes (T,) of all chains, and the log-weights (n,).
 
-    If paths are equally good, the path with the lower state is returned.
+    If paths are equally good, the path with the lower class is returned.
 
     Raises
     ------
     ImpossiblePathError
         If every path of a chain has weight 0.
     """
-    path = np.empty(energies.start[-1], np.int64)
-    value = np.empty(energies.n_chains)
-    kernels.best_paths(*energies, path, value)
+    if isinstance(energies, SecondOrderEnergies):
+        path, value = second_order.best_paths(energies)
+    else:
+        path = np.empty(energies.start[-1], np.int64)
+        value = np.empty(energies.n_chains)
+        kernels.best_paths(*energies, path, value)
     impossible = np.flatnonzero(~np.isfinite(value))
     if len(impossible):
         raise ImpossiblePathError(int(impossible[0]))
     return path, value
 
 
-def k_best_paths(energies: ChainEnergies, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def k_best_paths(energies: AnyChains, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the k best paths of each chain and their log-weights, as a list of pairs of arrays.
 
     The arrays of a chain are (k', length) and (k',), where k' is smaller than k if the chain has
     fewer than k possible paths.
     """
+    if isinstance(energies, SecondOrderEnergies):
+        n_classes = len(energies.triples)
+        return [(path % n_classes, v) for path, v in k_best_paths(energies.as_pairs(), k)]
     found = []
     for c in range(energies.n_chains):
         one = energies.chain(c)
@@ -148,11 +187,13 @@ def k_best_paths(energies: ChainEnergies, k: int) -> list[tuple[np.ndarray, np.n
     return found
 
 
-def sample_paths(energies: ChainEnergies, uniform: np.ndarray) -> np.ndarray:
-    """Draw S independent paths of each chain, as states (S, T) of all chains.
+def sample_paths(energies: AnyChains, uniform: np.ndarray) -> np.ndarray:
+    """Draw S independent paths of each chain, as classes (S, T) of all chains.
 
-    `uniform` (S, T) has a random number in [0, 1) for each state of each path.
+    `uniform` (S, T) has a random number in [0, 1) for each class of each path.
     """
+    if isinstance(energies, SecondOrderEnergies):
+        return sample_paths(energies.as_pairs(), uniform) % len(energies.triples)
     factors, _ = _factors(energies.pairs)
     first, _ = _factors(energies.first)
     last, _ = _factors(energies.last)

@@ -5,22 +5,22 @@ the package, an estimator describes its training in a `Plan` and passes the plan
 `fit.py`. Large margin machines need no plan: `large_margin/` has solvers for their dual problems.
 """
 
+from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.large_margin.max_margin import MaxMargin
 from skcrbm.learning.rules import (
-    BPChainLearning,
-    BPLearning,
     CDPercLoss,
     ContrastiveDivergence,
     Likelihood,
     PersistentContrastiveDivergence,
-    PMPLearning,
     PseudoLikelihood,
 )
+from skcrbm.learning.sampled_rules import BPChainLearning, BPLearning, PMPLearning
 from skcrbm.learning.solvers import (
     LBFGS,
     SGD,
     Adam,
     AveragedSGD,
+    CuttingPlanes,
     EarlyStopping,
     FrankWolfe,
     LossPlateau,
@@ -36,12 +36,14 @@ __all__ = [
     "Backpropagation",
     "CDPercLoss",
     "ContrastiveDivergence",
+    "CuttingPlanes",
     "EarlyStopping",
     "FrankWolfe",
     "LBFGS",
     "Likelihood",
     "LossPlateau",
     "MaxMargin",
+    "NoisyLikelihood",
     "PMPLearning",
     "PersistentContrastiveDivergence",
     "PseudoLikelihood",

@@ -5,8 +5,9 @@ y_n of the positions the log-weight
 
 ``first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t] + sum_t transition[y_(t-1), y_t]``.
 
-Optionally, products of x_t with coefficients of the pair (y_(t-1), y_t) are added. Sequences of
-different lengths are stored one after the other, without padding.
+Optionally, products of x_t with coefficients of the pair (y_(t-1), y_t) are added, and weights of
+three neighbouring classes (second order). Sequences of different lengths are stored one after the
+other, without padding.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from skcrbm.energies.chain import ChainEnergies
+from skcrbm.energies.chain import ChainEnergies, SecondOrderEnergies
 from skcrbm.kernels.chains import Packed, add_feature_sums, add_features
 
 
@@ -29,6 +30,7 @@ class ChainParams(NamedTuple):
     first: Any  # (K,) scores of the first class of a sequence
     last: Any  # (K,) scores of the last class of a sequence
     pair_coef: Any  # coefficients of features of pairs; empty if there are no such features
+    triple: Any  # (K, K, K) log-weights of three neighbouring classes; empty in first-order chains
 
 
 class DenseColumns(NamedTuple):
@@ -133,6 +135,7 @@ def csr_arrays(X):
 
 
 Columns = DenseColumns | PackedColumns
+AnyChains = ChainEnergies | SecondOrderEnergies
 
 
 class ChainModel(NamedTuple):
@@ -148,17 +151,46 @@ class ChainModel(NamedTuple):
     forbidden: tuple[np.ndarray, np.ndarray, np.ndarray]
 
     @property
-    def n_states(self) -> int:
+    def n_classes(self) -> int:
         """Number of classes, K."""
         return len(self.params.intercept)
 
     @property
+    def order(self) -> int:
+        """Order of the chain: 2 if three neighbouring classes have a weight, else 1."""
+        return 2 if self.params.triple.size else 1
+
+    @property
+    def n_states(self) -> int:
+        """Number of states of a position: K, or K^2 pairs of classes in second-order chains."""
+        return self.n_classes**self.order
+
+    @property
     def n_entries(self) -> int:
         """Number of log-weights per position."""
-        return self.n_states if self.pair_columns is None else self.n_states**2
+        return self.n_states if self.pair_columns is None else self.n_classes**2
 
-    def energies(self, X: Any, start: np.ndarray) -> ChainEnergies:
-        """Return the log-weights of several chains.
+    def energies(self, X: Any, start: np.ndarray) -> AnyChains:
+        """Return the log-weights of several chains; see `first_order` for the arguments."""
+        found = self.first_order(X, start)
+        return self._second_order(found) if self.order == 2 else found
+
+    def _second_order(self, found):
+        """Return second-order chains: the weights of pairs become scores of states."""
+        k, (start, single, pairs, first, last) = self.n_classes, found
+        scores = np.repeat(single[:, None, :], k, axis=1)
+        inner = inner_positions(start)
+        scores[inner] += pairs if len(pairs) == 1 else pairs[inner]
+        # The class before a first position is 0. Its weight with the next two classes cancels.
+        scores[_second_positions(start)] -= self.params.triple[0]
+        begin = np.full((k, k), -np.inf)
+        begin[0] = first
+        return SecondOrderEnergies(
+            start, scores.reshape(-1, k * k), self.params.triple, begin.ravel(), np.tile(last, k)
+        )
+
+    def first_order(self, X: Any, start: np.ndarray) -> ChainEnergies:
+        """Return the log-weights of several chains, without the weights of three classes.
 
         Parameters
         ----------
@@ -188,9 +220,19 @@ class ChainModel(NamedTuple):
 
         `batch` is a `SequenceBatch`. `states` (T, K) is the gradient with respect to the scores.
         `pairs` is the gradient with respect to the pairs: a matrix (K, K) for all positions, as
-        (1, K, K), or T matrices.
+        (1, K, K), or T matrices. In second-order chains, `states` is (T, K * K) and `pairs` is the
+        gradient with respect to the weights of three classes (K, K, K).
         """
         X, start = batch.X, batch.start
+        if self.order == 2:
+            k = self.n_classes
+            both = states.reshape(-1, k, k)
+            total.triple[...] += pairs
+            total.triple[0] -= both[_second_positions(start)].sum(axis=0)
+            states = both.sum(axis=1)
+            pairs = np.zeros(both.shape)
+            inner = inner_positions(start)
+            pairs[inner] = both[inner]
         self.columns.add_sums(X, states, total.coef)
         if self.pair_columns is not None:
             flat = pairs[: X.shape[0]].reshape(X.shape[0], -1)
@@ -199,6 +241,18 @@ class ChainModel(NamedTuple):
         total.transition[...] += pairs.sum(0)
         total.first[...] += states[start[:-1]].sum(0)
         total.last[...] += states[start[1:] - 1].sum(0)
+
+
+def inner_positions(start: np.ndarray) -> np.ndarray:
+    """Return the indices of all positions that are not the first of their chain."""
+    inner = np.ones(start[-1], bool)
+    inner[start[:-1]] = False
+    return np.flatnonzero(inner)
+
+
+def _second_positions(start):
+    """Return the index of the second position of each chain that has two or more positions."""
+    return start[:-1][np.diff(start) > 1] + 1
 
 
 def columns_for(X: Any, outputs: np.ndarray, n_outputs: int, features: str) -> Columns:

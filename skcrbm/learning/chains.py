@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skcrbm.energies.chain import SecondOrderEnergies, state_path
 from skcrbm.inference.chains import ImpossiblePathError, chain_marginals, path_log_weights
 from skcrbm.kernels.chains import pseudo_likelihood
 from skcrbm.learning.chain_model import ChainModel
@@ -103,7 +104,16 @@ class ChainPseudoLikelihood(StructuredObjective):
 
 
 def clamped(energies, path):
-    """Clamp the states of chains to `path` (T,); positions with `MISSING` stay free."""
+    """Clamp the classes of chains to `path` (T,); positions with `MISSING` stay free."""
+    if isinstance(energies, SecondOrderEnergies):
+        k = len(energies.triples)
+        free = (path[:, None] == MISSING) | (path[:, None] == np.arange(k))  # (T, K)
+        before = np.roll(free, 1, axis=0)
+        before[energies.start[:-1]] = True
+        possible = before[:, :, None] & free[:, None, :]
+        return energies._replace(
+            scores=np.where(possible.reshape(energies.scores.shape), energies.scores, -np.inf)
+        )
     scores = energies.scores.copy()
     held = np.flatnonzero(path != MISSING)
     values = scores[held, path[held]]
@@ -117,14 +127,22 @@ def add_path(
 ) -> None:
     """Add the counts of states and pairs in the paths of chains to `states` and `pairs`.
 
-    `path` (T,) contains the states of all chains. The counts of each chain are multiplied by its
-    entry of `factor` (n,).
+    `path` (T,) contains the classes of all chains. The counts of each chain are multiplied by its
+    entry of `factor` (n,). In second-order chains, `states` is (T, K * K), and `pairs` (K, K, K)
+    gets the counts of three neighbouring classes.
     """
     weight = np.repeat(factor, np.diff(start))
+    k = pairs.shape[1]
+    if states.shape[1] != k:
+        path = state_path(start, path, k)
     states[np.arange(len(path)), path] += weight
     inner = np.ones(len(path), bool)
     inner[start[:-1]] = False
     later = np.flatnonzero(inner)
+    if states.shape[1] != k:
+        before = path[later - 1]
+        np.add.at(pairs, (before // k, before % k, path[later] % k), weight[later])
+        return
     table = np.zeros(len(later), int) if len(pairs) == 1 else later
     np.add.at(pairs, (table, path[later - 1], path[later]), weight[later])
 

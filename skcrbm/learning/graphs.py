@@ -22,6 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import log_softmax
 
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy, pairwise_classes
+from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.learning.chain_model import Columns
 from skcrbm.learning.structured import Residuals, StructuredObjective
@@ -53,6 +54,7 @@ class GraphBatch:
     arrays: GraphArrays
     path: np.ndarray  # (T,) class of each node, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the graphs
+    index: np.ndarray  # (n,) position of each graph in the training data
     _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
 
     @property
@@ -85,7 +87,7 @@ class GraphBatch:
         shift = np.repeat(start[:-1] - a.start[numbers], np.diff(edge_start))
         edges = a.edges[some] + shift[:, None]
         arrays = GraphArrays(a.X[nodes], start, edges, edge_start, a.Z[some])
-        return GraphBatch(arrays, self.path[nodes], self.weight[numbers])
+        return GraphBatch(arrays, self.path[nodes], self.weight[numbers], self.index[numbers])
 
     def pieces(self, n_entries: int) -> list[GraphBatch]:
         """Split the batch into parts of graphs with the same weight, to bound the memory.
@@ -123,11 +125,18 @@ class GraphModel(NamedTuple):
     params: GraphParams
     columns: Columns
     directed: bool  # False keeps the matrices of pairs symmetric
+    # Number L of latent states of each class. A state is ``class * L + latent state``.
+    n_latent: int = 1
 
     @property
     def n_states(self) -> int:
-        """Number of classes, K."""
+        """Number of states of a node, K: classes times latent states."""
         return len(self.params.intercept)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return self.n_states // self.n_latent
 
     @property
     def n_entries(self) -> int:
@@ -163,6 +172,53 @@ class GraphModel(NamedTuple):
         total.pair_intercept[...] += pairs.sum(axis=0)
         if batch.arrays.Z.shape[1]:
             total.pair_coef[...] += np.tensordot(batch.arrays.Z.T, pairs, 1)
+
+
+class Posed(NamedTuple):
+    """Distribution of the states of the nodes of several graphs, given known classes.
+
+    `energy` and `clamp` are arguments of `infer`. The functions convert its results.
+    """
+
+    energy: CategoricalGraphEnergy
+    clamp: np.ndarray | None  # (1, T), known states; None if no state is known
+    ranges: RangeModel | None  # for latent states, if a class is known
+
+    @classmethod
+    def of(cls, model: GraphModel, piece: GraphBatch) -> Posed:
+        """Return the distribution given the classes in ``piece.path`` that are not `MISSING`."""
+        path = piece.path
+        known = path != MISSING
+        if model.n_latent == 1 or not known.any():
+            clamp = evidence_of(path) if known.any() else None
+            return cls(model.energy(piece), clamp, None)
+        a, latent = piece.arrays, model.n_latent
+        ranges = RangeModel(
+            model.scores(a.X),
+            a.edges,
+            model.pairs(a.Z),
+            np.where(known, path * latent, 0),
+            np.where(known, latent, model.n_states),
+        )
+        return cls(ranges.energy, None, ranges)
+
+    def states(self, assignment: np.ndarray) -> np.ndarray:
+        """Return the states (..., T) of nodes for states of the energy."""
+        return (
+            assignment.astype(np.int64) if self.ranges is None else self.ranges.states(assignment)
+        )
+
+    def marginals(self, found: Any) -> np.ndarray:
+        """Return the probabilities (T, K) of the states from the result of `infer`."""
+        states = np.array(found.marginals[0], np.float64)
+        return states if self.ranges is None else self.ranges.marginals(states)
+
+    def pair_marginals(self, found: Any) -> np.ndarray:
+        """Return the probabilities (M, K, K) of pairs of states from the result of `infer`."""
+        entries = np.array(found.statistics[0], np.float64)
+        if self.ranges is not None:
+            return self.ranges.pair_marginals(entries)
+        return entries.reshape(-1, self.energy.n_levels, self.energy.n_levels)
 
 
 def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
@@ -202,10 +258,11 @@ class GraphLikelihood(StructuredObjective):
 
     def _residuals(self, model, piece):
         energy = model.energy(piece)
-        log_z, states, pairs, converged = self._expected(energy, piece, None)
-        if (piece.path == MISSING).any():
-            clamp = evidence_of(piece.path)
-            observed = self._expected(energy, piece, clamp)
+        log_z, states, pairs, converged = self._expected(Posed(energy, None, None), piece)
+        if (piece.path == MISSING).all():
+            return Residuals(0.0, np.zeros_like(states), np.zeros_like(pairs), converged)
+        if model.n_latent > 1 or (piece.path == MISSING).any():
+            observed = self._expected(Posed.of(model, piece), piece, free=False)
             states -= observed[1]
             pairs -= observed[2]
             loss = log_z - observed[0]
@@ -218,26 +275,21 @@ class GraphLikelihood(StructuredObjective):
         weight = float(piece.weight[0])
         return Residuals(weight * loss, weight * states, weight * pairs, converged)
 
-    def _expected(self, energy, piece, clamp):
+    def _expected(self, posed, piece, free=True):
         """Return log Z, the probabilities of states and of pairs, and whether they converged."""
         last = self._last.setdefault(piece, {})
-        free = clamp is None
         found = infer(
-            energy,
+            posed.energy,
             self.inference,
             returns=("log_partition", "marginals", "statistics"),
-            clamp=clamp,
+            clamp=posed.clamp,
             init=last.get(free),
             return_state=self._continues,
         )
         if self._continues:
             last[free] = found
-        assert found.marginals is not None
         assert found.log_partition is not None
-        assert found.statistics is not None
-        k = energy.n_levels
-        pairs = np.array(found.statistics[0], np.float64).reshape(-1, k, k)
-        states = np.array(found.marginals[0], np.float64)
+        states, pairs = posed.marginals(found), posed.pair_marginals(found)
         return float(found.log_partition[0]), states, pairs, bool(found.converged[0])
 
 

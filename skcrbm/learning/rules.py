@@ -3,42 +3,36 @@
 A rule builds an objective from two phases of `phases.py`: the method `conditional` for models of y
 given X, and `density` for models of the distribution of the rows. To add a rule, write a class
 here, and add its name to `LEARNING_RULES` and, for each kind of model that it trains, to `_NAMES`.
-The rules of layered models are in `truncated.py`, and max-margin learning is in `large_margin/`.
+The rules with samplers are in `sampled_rules.py`, the rules of layered models are in
+`truncated.py`, and max-margin learning is in `large_margin/`.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from sklearn.base import clone
-
-from skcrbm.energies import BaseEnergy, RBMEnergy
-from skcrbm.inference import InferenceMethod, PerturbAndMaxProduct, available_methods
-from skcrbm.inference.base import methods_for, resolve_method
-from skcrbm.inference.choice import method_constraint, quoted
-from skcrbm.inference.registry import METHODS
+from skcrbm.energies import BaseEnergy
+from skcrbm.inference import InferenceMethod
 from skcrbm.learning.chains import ChainLikelihood, ChainPseudoLikelihood
 from skcrbm.learning.graphs import GraphLikelihood, GraphPseudoLikelihood
 from skcrbm.learning.objectives import Contrast, DensityContrast, Objective
 from skcrbm.learning.phases import (
     Chains,
     Expected,
-    Independent,
     LocalSearch,
     Observed,
     ObservedOnce,
-    PerturbedMaxima,
     Phase,
-    Sampled,
 )
+from skcrbm.learning.sampled_graphs import GibbsStates, GraphContrast
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
 Kind = Literal["conditional", "density", "layered", "chain", "graph"]
 
-# Default number of states that are drawn from a density in each step.
-_N_STATES = 100
-# Default number of max-product sweeps for a sample of a conditional model in PMP learning.
-_MAX_PRODUCT_SWEEPS = 50
+#: Default number of states that are drawn from a density in each step.
+N_STATES = 100
+#: Default number of states that are drawn from the model of each graph in each step.
+GRAPH_STATES = 10
 
 
 class LearningRule(Options):
@@ -46,10 +40,11 @@ class LearningRule(Options):
 
     #: True if the loss of a density is its negative log-likelihood.
     has_density_loss: ClassVar[bool] = False
-    #: True if the training of a conditional model needs complete outputs (no missing labels).
+    #: True if the training of a conditional model, chain or graph needs complete outputs, without
+    #: missing labels.
     needs_complete: ClassVar[bool] = False
-    #: True if the training of a conditional model draws random numbers. Such a rule cannot train a
-    #: model with a single categorical output.
+    #: True if the training of a conditional model or graph draws random numbers. Such a rule cannot
+    #: train a conditional model with a single categorical output.
     draws: ClassVar[bool] = False
     #: True if each training row of a conditional model has its own persistent Markov chain.
     keeps_chains: ClassVar[bool] = False
@@ -226,11 +221,17 @@ class _Contrastive(LearningRule):
             state_key=self.name,
         )
 
+    def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a graph; `inference` computes validation scores only."""
+        n_chains = self.n_chains or GRAPH_STATES
+        chains = GibbsStates(self.n_steps, n_chains, self.start == "persistent")
+        return GraphContrast(trained, chains, inference, n_jobs, (self.name, n_chains))
+
     def _model_phase(self, inference, sampler, n_jobs):
-        return Chains(self.n_steps, self.start, self.n_chains or _N_STATES)
+        return Chains(self.n_steps, self.start, self.n_chains or N_STATES)
 
     def _density_key(self, sampler):
-        return self.name, self.n_chains or _N_STATES
+        return self.name, self.n_chains or N_STATES
 
 
 class ContrastiveDivergence(_Contrastive):
@@ -247,7 +248,8 @@ class ContrastiveDivergence(_Contrastive):
         Number k of Gibbs sweeps in each step.
     n_chains : int or None, default=None
         Number of chains of a density, which begin at rows drawn from the data; None stands for
-        100. A conditional model has one chain per row and accepts only None.
+        100. In `GraphCRF` it is the number of chains of each graph; None stands for 10. Another
+        conditional model has one chain per row and accepts only None.
 
     Examples
     --------
@@ -272,8 +274,9 @@ class PersistentContrastiveDivergence(_Contrastive):
     n_steps : int, default=1
         Number of Gibbs sweeps in each step.
     n_chains : int or None, default=None
-        Number of chains of a density; None stands for 100. A conditional model has one chain per
-        row and accepts only None.
+        Number of chains of a density; None stands for 100. In `GraphCRF` it is the number of chains
+        of each graph; None stands for 10. Another conditional model has one chain per row and
+        accepts only None.
 
     Examples
     --------
@@ -327,245 +330,42 @@ class CDPercLoss(LearningRule):
         )
 
 
-class _SampledRule(LearningRule):
-    """Base class of the rules that estimate the model's moments from states drawn by a sampler."""
-
-    sampler: str | InferenceMethod
-    #: Results that the sampler must be able to return.
-    _sampler_answers: ClassVar[frozenset[str]] = frozenset({"samples"})
-
-    def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
-        """Return a copy of the sampler; see `LearningRule`."""
-        sampler: Any = clone(resolve_method(self.sampler, "sampler"))
-        answers = self._sampler_answers
-        if answers - sampler.supports(energy) or "random_state" not in vars(sampler):
-            names = available_methods(energy, answers)
-            able = ", ".join(repr(n) for n in names if "random_state" in vars(METHODS.get(n)()))
-            raise ValueError(
-                f"sampler={self.sampler!r} cannot be used with learning={self!r} on "
-                f"{type(energy).__name__}: the sampler must be able to return "
-                f"{quoted(sorted(answers))} and have an option random_state; use one of {able}"
-            )
-        return sampler
-
-
-class PMPLearning(_SampledRule):
-    """Learning by perturb-and-max-product [1]_ (``learning="pmp"``).
-
-    The moments of the model are estimated from samples. A sample is the state with the highest
-    score (approximately) after random noise has been added to the fields. Training makes the
-    moments of the samples equal to the moments of the data. So the trained parameters describe the
-    distribution of the sampler, which is not the Gibbs distribution with the same parameters. The
-    reported loss is a difference of log-weights, which does not measure progress.
-
-    Parameters
-    ----------
-    sampler : str or object, default="perturb_and_max_product"
-        Method that draws the samples. A density takes any method that can return "samples" and has
-        an option `random_state`, for example ``PerturbAndMaxProduct(persistence=0.9)``, which
-        keeps perturbations from step to step. A conditional model takes only
-        ``PerturbAndMaxProduct(max_iter=...)`` or the name, which stands for ``max_iter=50`` there.
-    n_samples : int or None, default=None
-        Number of samples of a density in each step; None stands for 100. A conditional model draws
-        one sample per row and accepts only None.
-
-    References
-    ----------
-    .. [1] Lazaro-Gredilla, Dedieu and George (2021). Perturb-and-max-product: sampling and
-       learning in discrete energy-based models. NeurIPS.
-
-    Examples
-    --------
-    >>> from skcrbm.density import IsingModel
-    >>> from skcrbm.inference import PerturbAndMaxProduct
-    >>> from skcrbm.learning import PMPLearning
-    >>> model = IsingModel(learning=PMPLearning(PerturbAndMaxProduct(max_iter=50), n_samples=20))
-    """
-
-    name = "pmp"
-    needs_complete = True
-    draws = True
-    _parameter_constraints: ClassVar = {
-        "sampler": method_constraint(methods_for(RBMEnergy, {"samples"})),
-        "n_samples": [Integer(1), None],
-    }
-
-    def __init__(
-        self,
-        sampler: str | InferenceMethod = "perturb_and_max_product",
-        n_samples: int | None = None,
-    ):
-        self.sampler = sampler
-        self.n_samples = n_samples
-
-    def check_conditional(self) -> None:
-        """Raise a ValueError if an option does not apply to conditional models."""
-        if self.n_samples is not None:
-            raise ValueError(
-                "n_samples must be None for a conditional model, which draws one sample per row; "
-                f"got n_samples={self.n_samples}"
-            )
-        self._sweeps()
-
-    def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model."""
-        return Contrast(
-            Observed(inference),
-            PerturbedMaxima(self._sweeps()),
-            inference=inference,
-            n_jobs=n_jobs,
-            needs_complete=True,
-            is_loss=False,
-            state_key=self.name,
-        )
-
-    def _sweeps(self):
-        """Return the number of max-product sweeps with which a sample is drawn."""
-        sampler = self.sampler
-        if isinstance(sampler, str) and sampler == PerturbAndMaxProduct.name:
-            return _MAX_PRODUCT_SWEEPS
-        plain = isinstance(sampler, PerturbAndMaxProduct)
-        if not plain or repr(sampler) != repr(PerturbAndMaxProduct(sampler.max_iter)):
-            raise ValueError(
-                "sampler must be 'perturb_and_max_product' or PerturbAndMaxProduct(max_iter=...) "
-                f"without other options for a conditional model; got {sampler!r}"
-            )
-        return sampler.max_iter
-
-    def _model_phase(self, inference, sampler, n_jobs):
-        return Sampled(sampler, self.n_samples or _N_STATES, n_jobs=n_jobs)
-
-    def _density_key(self, sampler):
-        return self.name, self.n_samples or _N_STATES, repr(sampler)
-
-
-class BPChainLearning(_SampledRule):
-    """Learning from states drawn by chained belief propagation [1]_ (``learning="bp_chain"``).
-
-    Each variable of a state is drawn from its belief given the variables drawn before.
-    ``learning="weighted_bp_chain"`` stands for ``BPChainLearning(weighted=True)``.
-
-    Parameters
-    ----------
-    sampler : str or object, default="bp_chain"
-        Method that draws the states. Any method that has an option `random_state` and can return
-        "samples" (and "sample_log_prob" if `weighted`) is accepted.
-    n_samples : int, default=100
-        Number of states that are drawn in each step.
-    weighted : bool, default=False
-        True uses importance weights: the unnormalised probability of a state under the model,
-        divided by the probability with which the sampler drew the state. The estimated moments are
-        then consistent for any sampler. If the effective sample size is below ``n_samples / 10``,
-        the weights are raised to the largest power at which the size reaches this number.
-
-    References
-    ----------
-    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief propagation.
-       PGM.
-
-    Examples
-    --------
-    >>> from skcrbm.density import MarkovRandomField
-    >>> from skcrbm.inference import BPChain
-    >>> from skcrbm.learning import BPChainLearning
-    >>> model = MarkovRandomField(learning=BPChainLearning(BPChain(warm_iter=5), n_samples=200))
-    """
-
-    name = "bp_chain"
-    _parameter_constraints: ClassVar = {
-        "sampler": method_constraint(methods_for(RBMEnergy, {"samples"})),
-        "n_samples": [Integer(1)],
-        "weighted": ["boolean"],
-    }
-
-    def __init__(
-        self,
-        sampler: str | InferenceMethod = "bp_chain",
-        n_samples: int = _N_STATES,
-        weighted: bool = False,
-    ):
-        self.sampler = sampler
-        self.n_samples = n_samples
-        self.weighted = weighted
-
-    @property
-    def _sampler_answers(self):
-        return frozenset({"samples", "sample_log_prob"} if self.weighted else {"samples"})
-
-    def _model_phase(self, inference, sampler, n_jobs):
-        return Sampled(sampler, self.n_samples, weighted=self.weighted, n_jobs=n_jobs)
-
-    def _density_key(self, sampler):
-        return self.name, self.weighted, self.n_samples, repr(sampler)
-
-
-def weighted_bp_chain() -> BPChainLearning:
-    """Return the rule that the name "weighted_bp_chain" stands for."""
-    return BPChainLearning(weighted=True)
-
-
-class BPLearning(LearningRule):
-    """Learning from variables drawn independently from their marginals (``learning="bp"``).
-
-    This baseline of [1]_ is biased, because its states ignore the dependence between variables.
-
-    Parameters
-    ----------
-    n_samples : int, default=100
-        Number of states that are drawn in each step.
-
-    References
-    ----------
-    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief propagation.
-       PGM.
-
-    Examples
-    --------
-    >>> from skcrbm.density import MarkovRandomField
-    >>> from skcrbm.learning import BPLearning
-    >>> model = MarkovRandomField(learning=BPLearning(n_samples=50))
-    """
-
-    name = "bp"
-    density_answers = frozenset({"marginals"})
-    _parameter_constraints: ClassVar = {"n_samples": [Integer(1)]}
-
-    def __init__(self, n_samples: int = _N_STATES):
-        self.n_samples = n_samples
-
-    def _model_phase(self, inference, sampler, n_jobs):
-        return Independent(inference, self.n_samples, n_jobs)
-
-    def _density_key(self, sampler):
-        return self.name, self.n_samples
-
-
 #: Learning rules of all kinds of model, by the name that `learning=` takes.
 LEARNING_RULES = Registry(
     "learning",
     {
         "mle": "skcrbm.learning.rules:Likelihood",
+        "noisy_mle": "skcrbm.learning.label_noise:NoisyLikelihood",
         "pseudo_likelihood": "skcrbm.learning.rules:PseudoLikelihood",
         "max_margin": "skcrbm.learning.large_margin.max_margin:MaxMargin",
         "cd": "skcrbm.learning.rules:ContrastiveDivergence",
         "pcd": "skcrbm.learning.rules:PersistentContrastiveDivergence",
         "cd_percloss": "skcrbm.learning.rules:CDPercLoss",
-        "pmp": "skcrbm.learning.rules:PMPLearning",
-        "bp_chain": "skcrbm.learning.rules:BPChainLearning",
-        "weighted_bp_chain": "skcrbm.learning.rules:weighted_bp_chain",
-        "bp": "skcrbm.learning.rules:BPLearning",
+        "pmp": "skcrbm.learning.sampled_rules:PMPLearning",
+        "bp_chain": "skcrbm.learning.sampled_rules:BPChainLearning",
+        "weighted_bp_chain": "skcrbm.learning.sampled_rules:weighted_bp_chain",
+        "bp": "skcrbm.learning.sampled_rules:BPLearning",
         "backprop": "skcrbm.learning.truncated:Backpropagation",
         "analytic": "skcrbm.learning.truncated:AnalyticGradient",
     },
 )
-# Names of the rules for each kind of model. Names are used instead of classes, so that rules of
-# other kinds of model need not be imported.
+# Names of the rules for each kind of model, so that rules of other kinds need not be imported.
 _NAMES: dict[str, tuple[str, ...]] = {
-    "conditional": ("mle", "cd", "pcd", "cd_percloss", "pmp"),
+    "conditional": ("mle", "noisy_mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
     "layered": ("backprop", "analytic"),
     "chain": ("mle", "pseudo_likelihood", "max_margin"),
-    "graph": ("mle", "pseudo_likelihood", "max_margin"),
+    "graph": (
+        "mle",
+        "pseudo_likelihood",
+        "max_margin",
+        "cd",
+        "pcd",
+        "pmp",
+        "bp_chain",
+        "weighted_bp_chain",
+        "backprop",
+    ),
 }
 
 

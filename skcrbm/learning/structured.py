@@ -18,6 +18,7 @@ from skcrbm.learning.lbfgs import descend
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.penalties import L2, ElasticNet
 from skcrbm.utils.parallel import ordered_map
+from skcrbm.utils.selection import is_better
 
 # alpha="auto" tries penalties in this order, the strongest first. The numbers are factors of the
 # penalty if the losses of all rows are added up; alpha is the factor divided by the total weight of
@@ -142,7 +143,7 @@ class StructuredObjective(Objective):
         gradient, loss = type(model.params)(*map(np.zeros_like, model.params)), 0.0
         pieces = batch.pieces(model.n_entries)
         n_converged = 0
-        residuals = ordered_map(partial(self._residuals, model), pieces, self.n_jobs)
+        residuals = ordered_map(self._function(model, clock, state), pieces, self.n_jobs)
         for piece, found in zip(pieces, residuals):
             model.add_gradient(piece, found.states, found.pairs, gradient)
             loss += found.loss
@@ -155,6 +156,15 @@ class StructuredObjective(Objective):
         """Return minus the mean loss of held-out rows."""
         pieces = batch.pieces(model.n_entries)
         return -sum(self._residuals(model, piece).loss for piece in pieces) / batch.weight.sum()
+
+    @property
+    def for_search(self) -> StructuredObjective:
+        """Objective of the search for alpha, which L-BFGS or a dual solver minimises."""
+        return self
+
+    def _function(self, model, clock, state) -> Callable[[Any], Residuals]:
+        """Return the function that `step` calls for each part of the batch."""
+        return partial(self._residuals, model)
 
     @abstractmethod
     def _residuals(self, model, piece) -> Residuals:
@@ -191,9 +201,9 @@ def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -
     best, best_score, worse = _TOTALS[0], -np.inf, 0
     for total in _TOTALS:
         found = score(train(total))
-        if found > best_score:
+        if is_better(found, best_score):
             best, best_score, worse = total, found, 0
-        elif found != best_score or np.isinf(found):
+        elif is_better(best_score, found) or not np.isfinite(found):
             worse += 1
             if worse == _PATIENCE:
                 break

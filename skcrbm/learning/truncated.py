@@ -1,4 +1,4 @@
-"""Learning rules of layered models, which run a fixed number of inference iterations."""
+"""Learning rules of layered models and graphs that run a fixed number of inference iterations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from skcrbm.inference.layered.truncated import TruncatedInference
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.rules import LearningRule
+from skcrbm.learning.truncated_graphs import GraphTruncated
 from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS, VECTOR_ROWS
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
@@ -22,7 +23,9 @@ class Backpropagation(LearningRule):
     """Backpropagation through the iterations of inference (``learning="backprop"``).
 
     The loss of a row is ``-log b(y)``, where b(y) is the belief of the observed outputs y after the
-    last iteration. The gradient of the loss is exact ([1]_).
+    last iteration. The gradient of the loss is exact ([1]_). In `GraphCRF` the iterations are
+    parallel iterations of `inference`, "sum_product" or "mean_field". Their number is the option
+    `max_iter` of the method, for example ``SumProduct(max_iter=5)``; None stands for 10.
 
     Parameters
     ----------
@@ -50,6 +53,10 @@ class Backpropagation(LearningRule):
     def layered(self, inference: TruncatedInference, n_jobs: int | None = None) -> Objective:
         """Return the objective of a layered model."""
         return TruncatedLikelihood(inference, self.label_smoothing, n_jobs)
+
+    def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a graph."""
+        return GraphTruncated(trained, inference, self.label_smoothing, n_jobs)
 
 
 class AnalyticGradient(Backpropagation):

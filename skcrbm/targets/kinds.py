@@ -124,11 +124,10 @@ class Targets(Versioned, ABC):
     ) -> np.ndarray:
         """Turn `class_weight` into weights of the visible units (N, V) or of the rows (N, 1)."""
 
-    def class_weighted(
-        self, class_weight: Any, visible: np.ndarray, weight: np.ndarray
-    ) -> np.ndarray:
-        """Return the row weights (N,) multiplied by `class_weight`, for losses of whole rows."""
-        return row_weights(self.loss_factors(class_weight, visible, weight), visible, weight)
+    def class_weighted(self, class_weight: Any, visible, weight, labels: Any) -> np.ndarray:
+        """Return row weights (N,) times `class_weight` of the labels of the rows `labels` (N,)."""
+        factors = self.loss_factors(class_weight, visible, weight)
+        return row_weights(factors[labels], visible[labels], weight)
 
     @abstractmethod
     def accuracy(
@@ -281,7 +280,8 @@ class MultilabelTargets(Targets):
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows in which all observed labels are predicted correctly."""
         y = without_known(self.encode(y), known)
-        return masked_score("accuracy", y, y_pred=y_pred, sample_weight=sample_weight)
+        weight = in_order_of(sample_weight, self.names, "sample_weight")
+        return masked_score("accuracy", y, y_pred=y_pred, sample_weight=weight)
 
     def scores(self, model, rows):
         """Return the score (N, L) of each label."""
@@ -561,8 +561,8 @@ class TargetsMixin(ClassifierMixin):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             True labels. Missing labels (NaN in a 2-D y) do not count, and rows without observed
             labels are left out. Data frames are matched to the labels by column name.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels, see `skcrbm.metrics.masked_score`.
 
         Returns
         -------

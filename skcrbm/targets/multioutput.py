@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from scipy.special import expit, log_expit
 
 from skcrbm.metrics import masked_score
 from skcrbm.targets.frames import label_frame
-from skcrbm.targets.kinds import Targets
-from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing
+from skcrbm.targets.kinds import Targets, make_targets
+from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
 from skcrbm.utils.labels import (
     indicator_with_nan,
     is_frame,
@@ -61,6 +62,37 @@ def seems_multiclass(y: Any) -> bool:
     if not holds_classes(y):
         return False
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
+
+
+def make_label_targets(y: Any, name: str, advice: str, estimator: Any = None, classes: Any = None):
+    """Return the `Targets` of a y without columns of classes; see `make_targets`.
+
+    If the columns of y seem to contain classes, the error says that `name` needs another y, and
+    ends with `advice`.
+    """
+    try:
+        return make_targets(y, classes, estimator)
+    except ValueError as error:
+        if not seems_multiclass(y):
+            raise
+        columns = [{v for v in column if v is not None} for column in _columns(y, "y")]
+        numbers = all(isinstance(value, Number) for column in columns for value in column)
+        several = any(len(column) > 2 for column in columns)
+        if numbers or not several or isinstance(y, (list, tuple)):
+            # Numbers may also be codes of missing labels, two values may be the values of a label,
+            # and the rows of a list may be lists of labels. The error explains how to convert them.
+            message = f"{error}. If each column of y holds the classes of an output: {name} does "
+            message += "not support such a y"
+        else:
+            message = f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs), but each "
+            message += "column of y holds the classes of an output"
+        raise ValueError(f"{message}; {advice}") from error
+
+
+def make_wrapped_targets(y: Any, name: str, estimator: Any = None):
+    """Return the `Targets` of a y for estimators and functions that take another classifier."""
+    advice = "skcrbm.LabelGraphCRF by itself supports such a y"
+    return make_label_targets(y, name, advice, estimator)
 
 
 def _as_array(y, name):
@@ -206,6 +238,7 @@ class MultioutputTargets(Targets):
         predicted = dict(self._placed(y_pred, "y_pred")[0])
         right = np.full((n_rows, self.n_visible), np.nan)
         for i, column in placed:  # a class that the model does not know is predicted wrongly
+            _require_kind(column, self.classes[i], f"column {self.visible_names()[i]} of y")
             pairs = zip(column, predicted[i])
             right[:, i] = [np.nan if v is None else v == guess for v, guess in pairs]
         right = without_known(right, known)
@@ -249,6 +282,17 @@ class MultioutputTargets(Targets):
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Raise a ValueError, because the outputs have several classes."""
         raise ValueError(f"{name} of a y whose columns hold classes has no marginals of labels")
+
+
+def _require_kind(column, classes, name):
+    """Raise a ValueError if a label in `column` is a string and the classes are not, or so on."""
+    (kind,) = {kind_of(label) for label in classes.tolist()}
+    for label in column:
+        if label is not None and kind_of(label) is not kind:
+            raise ValueError(
+                f"{name} should hold classes of the type in the fit, such as "
+                f"{classes[:1].tolist()[0]!r}; it holds {label!r}"
+            )
 
 
 def _columns(y, name):

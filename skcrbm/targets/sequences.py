@@ -314,14 +314,18 @@ def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SE
     return flat
 
 
+def kind_of(label: Any) -> type:
+    """Return the kind of a label: `str`, `Number`, or else its type."""
+    return str if isinstance(label, str) else Number if isinstance(label, Number) else type(label)
+
+
 def find_classes(labels: Iterable, name: str = "y") -> np.ndarray:
     """Return the sorted distinct labels, without missing labels."""
     try:
         distinct = set(labels) - {None}
     except TypeError as error:
         raise ValueError(f"the labels in {name} should be strings or numbers: {error}") from error
-    kinds = {str if isinstance(v, str) else Number if isinstance(v, Number) else type(v)
-             for v in distinct}  # fmt: skip
+    kinds = {kind_of(v) for v in distinct}
     if len(kinds) > 1:
         shown = sorted(map(repr, distinct))[:4]
         raise ValueError(

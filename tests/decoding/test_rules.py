@@ -57,7 +57,9 @@ def data():
 
 
 def quick(**options):
-    return CRBMClassifier(**{"n_hidden": 2, "max_iter": 10, "random_state": 0, **options})
+    return CRBMClassifier(
+        **{"n_hidden": 2, "alpha": 0.05, "max_iter": 10, "random_state": 0, **options}
+    )
 
 
 def test_marginal_rule_with_and_without_empty_predictions():

@@ -138,6 +138,17 @@ def test_missing_labels_do_not_count(noisy):
     )
 
 
+def test_automatic_penalty_does_not_depend_on_the_scale_of_the_weights(noisy):
+    X, y = noisy
+    y = y[:5].astype(float)
+    y[0, :2] = np.nan
+    weight = np.array([1.0, 2.0, 3.0, 1.0, 0.0])
+    model = GridCRF(max_iter=20).fit(X[:5], y, sample_weight=weight)
+    scaled = GridCRF(max_iter=20).fit(X[:5], y, sample_weight=1000 * weight)
+    assert model.alpha_ == scaled.alpha_ == 1 / np.count_nonzero(~np.isnan(y[:4]))
+    np.testing.assert_allclose(scaled.coef_, model.coef_, rtol=1e-6, atol=1e-9)
+
+
 def test_weights_stand_for_copies(noisy):
     X, y = noisy
     weight = np.array([2, 0, 1, 3, 0, 1])

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,18 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skcrbm import CRBMClassifier, LabelGraphCRF
+from skcrbm import (
+    CRBMClassifier,
+    DecodedClassifier,
+    LabelGraphCRF,
+    LayeredGMClassifier,
+    LMBMClassifier,
+)
+from skcrbm.annotation import find_label_issues
+from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, ConformalRiskControl
+from skcrbm.constraints import Constrained, Implies
+from skcrbm.energies.output_graph import OutputGraph
+from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.inference import SumProduct
 from skcrbm.pipeline import make_pipeline
 
@@ -127,6 +139,55 @@ def test_log_likelihood_by_enumeration(fitted):
     other = known.copy()
     other[0, 1] = 3 if y[0, 1] == 7 else 7
     assert model.score_samples(X, y, y_known=other)[0] == -np.inf
+
+
+@pytest.mark.parametrize("known_share", [0.0, 0.5])
+def test_topk_of_long_label_vectors_by_enumeration(known_share):
+    X, Y = make_multilabel_classification(300, 5, n_classes=16, random_state=0)
+    model = LabelGraphCRF(alpha=0.05).fit(X, Y)  # a tree of 16 labels
+    assert model.inference_ == "exact"
+    rng = np.random.default_rng(0)
+    known = np.where(rng.random((6, 16)) < known_share, rng.integers(0, 2, (6, 16)), np.nan)
+    known[0] = np.r_[np.nan, Y[0, 1:]]  # two vectors are left
+    every = np.array(list(itertools.product([0, 1], repeat=16)))
+    log_p = model.score_label_sets(X[:6], every, known if known_share else None)
+    for k in (1, 3, 40):
+        labels, proba = model.predict_topk(X[:6], k, known if known_share else None)
+        assert labels.shape == (6, k, 16)
+        for row in range(6):
+            best = -np.sort(-log_p[row])[:k]
+            np.testing.assert_allclose(proba[row], np.exp(best), atol=1e-9)
+            own = labels[row][proba[row] > 0]
+            place = own @ 2 ** np.arange(15, -1, -1)
+            assert len(set(place.tolist())) == len(own) == (best > -np.inf).sum()
+            np.testing.assert_allclose(log_p[row, place], np.log(proba[row, : len(own)]))
+            assert (labels[row, len(own) :] == -1).all()
+    sets = model.predict_topk(X[:6], 3, candidates="label_sets")
+    assert (model.set_params(n_jobs=2).predict_topk(X[:6], 3).proba >= sets.proba - 1e-12).all()
+
+
+def test_topk_of_many_outputs_with_classes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = np.cumsum(rng.integers(0, 2, (200, 30)), axis=1) % 4 + (X[:, [0]] > 0)
+    model = LabelGraphCRF(alpha=0.05, graph=[(i, i + 1) for i in range(29)]).fit(X, y)
+    known = np.full((4, 30), None)
+    known[:, ::4] = y[:4, ::4]
+    for given_classes in (None, known):
+        labels, proba = model.predict_topk(X[:4], 5, given_classes)
+        assert (np.diff(proba, axis=1) <= 1e-15).all()
+        for rank in range(5):
+            log_p = model.score_samples(X[:4], labels[:, rank], given_classes)
+            np.testing.assert_allclose(np.log(proba[:, rank]), log_p, atol=1e-8)
+        best = model.set_params(decode="map").predict(X[:4], given_classes)
+        np.testing.assert_array_equal(labels[:, 0], best)
+        assert all(len(np.unique(rows, axis=0)) == 5 for rows in labels)
+    assert (labels[:, :, ::4] == y[:4, None, ::4]).all()
+    everything = y[:4].astype(object)
+    with pytest.raises(ValueError, match="fewer than k=2 candidates agree"):
+        model.predict_topk(X[:4], 2, everything)
+    with pytest.raises(ValueError, match="k=10000000 is too large for candidates='auto'"):
+        model.predict_topk(X[:1], 10**7)
 
 
 def test_samples_have_the_frequencies_of_the_model(fitted):
@@ -251,6 +312,23 @@ def test_pseudo_likelihood_is_near_the_likelihood():
     assert exact - 0.05 < pseudo < exact + 0.02
 
 
+def test_forests_of_outputs_with_many_classes_are_learned_by_the_likelihood():
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 100, 600)
+    y = np.column_stack([first, np.where(rng.random(600) < 0.8, first, rng.integers(0, 100, 600))])
+    y[:100] = np.arange(100)[:, None]
+    X = rng.normal(size=(600, 2))
+    model = LabelGraphCRF(alpha=0.1, max_iter=10).fit(X, y)
+    assert (model.learning_, model.inference_) == ("mle", "exact")
+    states, chance = joint(model, X[:3])
+    for a, proba in enumerate(model.predict_proba(X[:3])):
+        wanted = [chance[:, states[:, a] == k].sum(axis=1) for k in range(100)]
+        np.testing.assert_allclose(proba, np.transpose(wanted), atol=1e-9)
+    full = OutputGraph(np.array([100, 100, 100]), np.array([[0, 1], [0, 2], [1, 2]]))
+    assert not full.narrow  # elimination would make tables of 10^6 entries
+    assert OutputGraph(np.array([100, 100, 100]), np.array([[0, 1], [0, 2]])).narrow
+
+
 def test_weights_count_as_copies():
     X, y = chain_data(n=60)
     weight = np.tile([0.0, 1.0, 2.0], 20)
@@ -306,6 +384,26 @@ def test_constant_column_and_few_rows():
     assert model.predict_proba(X)[1].shape == (12, 1)
     np.testing.assert_allclose(model.predict_log_proba(X)[1], 0.0)
     assert LabelGraphCRF(graph="tree").fit(X, y).edges_.shape == (2, 2)
+
+
+@pytest.mark.parametrize("second", ["a", 7])
+def test_score_refuses_classes_of_another_type(second):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.empty((40, 2), object)
+    y[:, 0] = np.arange(40) % 3
+    y[:, 1] = [second if i % 2 else 2 * second for i in range(40)]
+    model = LabelGraphCRF(alpha=0.1, graph=[]).fit(X, y)
+    assert model.score(X, y) > 0
+    strings = y.copy()
+    strings[:, 0] = list(map(str, y[:, 0]))
+    with pytest.raises(ValueError, match=r"column 0 of y should hold .* such as 0; it holds '0'"):
+        model.score(X, strings)
+    with pytest.raises(ValueError, match="column 1 of y should hold classes of the type"):
+        model.score(X, np.where(y == second, 5 if second == "a" else "a", y))
+    unseen = y.copy()
+    unseen[0, 0] = 99  # a class of the right type that was not in the fit is predicted wrongly
+    unseen[1, 0] = None
+    assert 0 <= model.score(X, unseen) <= 1
 
 
 def test_unknown_classes_in_y():
@@ -371,8 +469,34 @@ def test_estimators_that_refuse_classes_name_this_one():
     X, y = chain_data(n=50)
     numbers = np.column_stack([codes(LabelGraphCRF(alpha=0.1).fit(X, y), y)]).astype(int)
     for given_y in (y, numbers, y.astype(str), numbers + 5):
-        with pytest.raises(ValueError, match="LabelGraphCRF"):
+        for model in (CRBMClassifier(), LMBMClassifier(), LayeredGMClassifier()):
+            message = rf"{type(model).__name__}.*LabelGraphCRF\(\)\.fit\(X, y\)"
+            with pytest.raises(ValueError, match=message):
+                model.fit(X, given_y)
+    for given_y in (y, pd.DataFrame(y)):  # no advice that would change the problem
+        with pytest.raises(ValueError, match=r"^CRBMClassifier needs a 0/1 indicator matrix y"):
             CRBMClassifier().fit(X, given_y)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_wrappers_refuse_columns_of_classes_by_one_error(numbers):
+    X, y = chain_data(n=60)
+    model = LabelGraphCRF(alpha=0.1)
+    if numbers:
+        y = np.column_stack([np.unique(column, return_inverse=True)[1] for column in y.T])
+    calls = {
+        "ConformalLabelSets": ConformalLabelSets(model).fit,
+        "ConformalRiskControl": ConformalRiskControl(model).fit,
+        "CalibratedMarginals": CalibratedMarginals(model).fit,
+        "find_label_issues": partial(find_label_issues, model),
+        "Constrained": Constrained(model, [Implies(0, 1)]).fit,
+        "OutOfBagLogOdds": OutOfBagLogOdds(model).fit,
+        "DecodedClassifier": DecodedClassifier(model).fit,
+    }
+    for name, call in calls.items():
+        wanted = "y must be a 0/1 indicator" if numbers else f"{name} needs a 0/1 indicator"
+        with pytest.raises(ValueError, match=rf"^{wanted} matrix.*LabelGraphCRF by itself"):
+            call(X, y)
 
 
 def test_scikit_learn_tools(fitted):

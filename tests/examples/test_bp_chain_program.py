@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from examples._harness import Rows, run_missing
+from examples.papers import _bp_chain_scores as scores
 from examples.papers import bp_chain_tables as program
-from skcrbm.inference import sample
+from skcrbm.density import MarkovRandomField
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.inference import BPChain, Gibbs, infer, sample
 
 # These tests fit models with the programs, which is slow.
 pytestmark = pytest.mark.deep
@@ -73,8 +76,26 @@ def test_likelihoods_by_enumeration(learner, fitted, tmp_path):
         assert found["share"] == f"{np.median(shares):.2f}" > "0.00"
     else:
         assert found["share"] == ""
-    texts = [f"{float(found[name]):.3f}" for name in ("truth", "train", "fresh")]
+    names = ("truth", "train", "fresh", "own_train", "own_fresh")
+    texts = [f"{float(found[name]):.3f}" for name in names]
     assert f"| 10 | {learner} | 1 | {' | '.join(texts)} |" in program.report(done)
+    if learner in ("mle", "weighted_bp_chain"):
+        assert (found["own_train"], found["own_fresh"]) == (found["train"], found["fresh"])
+    elif learner == "bp":
+        p = infer(model, program.BELIEFS, returns="marginals").marginals[0].astype(float)
+        logs = np.log(np.where(fresh > 0.5, p, 1 - p)).sum(axis=1)
+        assert float(found["own_fresh"]) == pytest.approx(logs.mean(), abs=2e-3)
+    else:  # Gibbs chains of 10 sweeps from coin flips
+        method = Gibbs(burn_in=9, n_chains=400_000)
+        drawn = sample(model, method, n_samples=400_000, random_state=0)[0]
+        shares = np.bincount(drawn @ (1 << np.arange(10)), minlength=1024) / len(drawn)
+        logs = scores.gibbs_log_probs(model, 10, fresh)
+        assert float(found["own_fresh"]) == pytest.approx(logs.mean(), abs=2e-4)
+        rows, logs = fresh[logs > -7], logs[logs > -7]
+        assert len(rows) > 500
+        expected = np.log(shares[rows.astype(int) @ (1 << np.arange(10))])
+        np.testing.assert_allclose(logs, expected, atol=0.25)
+        assert logs.mean() == pytest.approx(expected.mean(), abs=0.05)
 
 
 def test_sequences_by_enumeration(fitted, tmp_path):
@@ -89,9 +110,98 @@ def test_sequences_by_enumeration(fitted, tmp_path):
     recall = len(known & seen) / len(known)
     assert found["precision"] == f"{precision:.3f}" > "0.1"
     assert found["recall"] == f"{recall:.3f}" > "0.1"
-    texts = [f"{float(found[c]):.3f}" for c in ("truth", "fresh", "precision", "recall")]
-    assert f"| 5 | mle | 1 | {' | '.join(texts)} |" in program.report(done)
+    texts = [f"{float(found[c]):.3f}" for c in ("truth", "fresh", "own_fresh")]
+    shares = [f"{float(found[c]):.3f}" for c in ("precision", "own_precision")]
+    assert f"| 5 | mle | 1 | {' | '.join(texts)} |  | {' | '.join(shares)} |" in program.report(
+        done
+    )
     # The share of valid sequences that the model gives its samples, from its probabilities.
     logs = log_probabilities(energy)
     share = sum(np.exp(logs[row]) for row in known)
     assert precision == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / len(drawn)))
+
+
+# --- probabilities with which samplers draw a state ------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loopy():
+    """A factor graph of five variables with loops, all its states, and their scores."""
+    rng = np.random.RandomState(3)
+    scopes = [(2, 0, 1), (1, 3), (4, 2), (3, 4, 0), (1, 4)]
+    tables = [rng.normal(0, 1.5, 2 ** len(scope)) for scope in scopes]
+    energy = FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=5), n_variables=5)
+    return energy, np.array(list(itertools.product((0, 1), repeat=5)))
+
+
+def test_scores_of_all_states(loopy):
+    energy, states = loopy
+    expected = energy.log_weight_of_sets(states)[0]
+    np.testing.assert_allclose(scores.scores_of_all_states(energy).ravel(), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("chain", program.CHAINS.values(), ids=program.CHAINS)
+def test_probabilities_of_the_chain(chain, loopy):
+    """They sum to 1, differ from the model, and are the probabilities that the sampler reports."""
+    energy, states = loopy
+    logs = scores.chain_log_probs(energy, chain, states)
+    assert np.exp(logs).sum() == pytest.approx(1, abs=1e-5)
+    exact = np.array([log_probabilities(energy)[tuple(s)] for s in states.tolist()])
+    assert np.abs(logs - exact).max() > 0.01
+    drawn, log_prob = sample(energy, chain, n_samples=300, return_log_prob=True, random_state=0)
+    index = drawn[0] @ (1 << np.arange(5)[::-1])
+    np.testing.assert_allclose(logs[index], log_prob[0], atol=1e-5)
+
+
+def test_probabilities_of_beliefs(loopy):
+    energy, states = loopy
+    logs = scores.belief_log_probs(energy, program.BELIEFS, states)
+    assert np.exp(logs).sum() == pytest.approx(1, abs=1e-5)
+    p = infer(energy, program.BELIEFS, returns="marginals").marginals[0]
+    np.testing.assert_allclose(np.exp(logs) @ states, p, atol=1e-5)
+
+
+def test_probabilities_of_gibbs_chains(loopy):
+    """After one sweep they are shares of samples; after many they are the model's."""
+    energy, states = loopy
+    for n_sweeps in (1, 2):
+        logs = scores.gibbs_log_probs(energy, n_sweeps, states)
+        assert np.exp(logs).sum() == pytest.approx(1)
+        method = Gibbs(burn_in=n_sweeps - 1, n_chains=200_000)
+        drawn = sample(energy, method, n_samples=200_000, random_state=0)[0]
+        shares = np.bincount(drawn @ (1 << np.arange(5)[::-1]), minlength=32) / len(drawn)
+        np.testing.assert_allclose(np.exp(logs), shares, atol=0.006)
+    exact = [log_probabilities(energy)[tuple(s)] for s in states.tolist()]
+    assert np.abs(scores.gibbs_log_probs(energy, 1, states) - exact).max() > 0.05
+    np.testing.assert_allclose(scores.gibbs_log_probs(energy, 300, states), exact, atol=1e-3)
+    assert scores.gibbs_log_probs(energy, 10**8, states) is None
+
+
+def test_own_samples_of_the_chain(fitted, tmp_path):
+    """Own columns of a chain come from its samples and from its sequential conditionals."""
+    found, _ = run("sequences n=5 instance=0 bp_chain warm 5", tmp_path)
+    _, train, valid, _ = program.problem("sequences", 5, 0)
+    energy, chain = fitted[0].energy_, program.CHAINS["bp_chain warm 5"]
+    assert isinstance(fitted[0], MarkovRandomField)
+    states = np.array(list(itertools.product((0, 1), repeat=5)))
+    logs = scores.chain_log_probs(energy, chain, states)
+    assert np.exp(logs).sum() == pytest.approx(1, abs=1e-5)
+    known = {tuple(row): log for row, log in zip(states.tolist(), logs)}
+    for name, rows in (("own_train", train), ("own_fresh", valid)):
+        mean = np.mean([known[tuple(row)] for row in rows.astype(int).tolist()])
+        assert float(found[name]) == pytest.approx(mean, abs=2e-4)
+    drawn = sample(energy, BPChain(20, 5), n_samples=50, random_state=0)[0]
+    share = sum(np.exp(known[tuple(row)]) for row in valid.astype(int).tolist())
+    assert float(found["own_precision"]) == pytest.approx(share, abs=0.3)
+    known_rows = {tuple(row) for row in valid.tolist()}
+    precision = np.mean([tuple(row) in known_rows for row in drawn.tolist()])
+    assert found["own_precision"] == f"{precision:.3f}"
+
+
+def test_rows_that_a_sampler_excludes_are_counted():
+    found = program.log_texts("own_", [-1.0, -250.0, -np.inf], True)
+    assert found == {"own_fresh": "-67.0000", "own_excluded": "0.667"}
+    precision, recall = scores.precision_and_recall(
+        np.array([[0, 1], [0, 1], [1, 1], [0, 0]]), np.array([[0, 1], [1, 0]])
+    )
+    assert (precision, recall) == (0.5, 0.5)

@@ -1,5 +1,7 @@
 """Long programs may be stopped anywhere and go on where they were."""
 
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -197,6 +199,7 @@ def test_a_quick_run_has_results_of_its_own():
         "layered_tables",
         "learning_rules_multilabel",
         "persistent_messages",
+        "rule_settings",
         "bp_chain_tables",
         "pmp_tables",
     ],
@@ -210,3 +213,88 @@ def test_published_results_are_read(name):
     for key, row in rows.items():
         assert key == row["key"]
         assert len(row) == len(lines[0].split(","))
+
+
+# --- several cells at a time ----------------------------------------------------------------
+
+forks = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="processes cannot be forked"
+)
+
+
+@forks
+def test_cells_in_processes(tmp_path):
+    """All missing cells finish, each in a process of its own, whatever their order in time."""
+    rows = Rows(tmp_path / "rows.csv")
+    rows.add("cell 0", {"value": "kept"})
+
+    def work(k):
+        time.sleep(0.02 * (5 - k))
+        return {"value": k * k, "process": os.getpid()}
+
+    cells = [(f"cell {k}", partial(work, k)) for k in range(5)]
+    run_missing(cells, rows, jobs=3)
+    done = rows.read()
+    assert {key: row["value"] for key, row in done.items()} == {
+        "cell 0": "kept", "cell 1": "1", "cell 2": "4", "cell 3": "9", "cell 4": "16"
+    }  # fmt: skip
+    processes = {row["process"] for row in done.values()} - {""}
+    assert len(processes) == 4
+    assert str(os.getpid()) not in processes
+
+
+@forks
+def test_a_failed_cell_is_named_and_the_others_finish(tmp_path, capsys):
+    rows = Rows(tmp_path / "rows.csv")
+
+    def work(k):
+        if k == 1:
+            raise ValueError("this one fails")
+        if k == 2:
+            os._exit(1)
+        return {"value": k}
+
+    cells = [(f"cell {k}", partial(work, k)) for k in range(4)]
+    with pytest.raises(RuntimeError, match="2 cells failed: cell 1; cell 2"):
+        run_missing(cells, rows, jobs=1, seconds=60)
+    assert list(rows.read()) == ["cell 0", "cell 3"]
+    assert "this one fails" in capsys.readouterr().out
+
+
+@forks
+def test_the_time_limit_keeps_finished_cells_and_kills_the_others(tmp_path):
+    rows = Rows(tmp_path / "rows.csv")
+    cells = [("quick", lambda: {"value": 1}), ("long", partial(time.sleep, 600)),
+             ("later", lambda: {"value": 2})]  # fmt: skip
+    started = time.monotonic()
+    run_missing(cells, rows, jobs=1, seconds=2)
+    assert time.monotonic() - started < 60
+    assert list(rows.read()) == ["quick"]
+    assert not multiprocessing.active_children()
+
+
+def test_cells_of_a_file_run_in_its_order(tmp_path):
+    rows, ran = Rows(tmp_path / "rows.csv"), []
+    (tmp_path / "cells").write_text("cell c\ncell b\n")
+    parser = make_parser("What it does.", "name", "less")
+    arguments = ["--results", str(rows.path), "--cells", str(tmp_path / "cells")]
+    run_tables(parser.parse_args(arguments), cells(ran), lambda rows: "")
+    assert ran == ["c", "b"]
+    with pytest.raises(ValueError, match="cell x"):
+        run_missing(cells(ran), rows, order=["cell a", "cell x"])
+    assert ran == ["c", "b"]
+
+
+@forks
+def test_first_calls_run_before_the_processes_of_the_cells(tmp_path):
+    """Objects that the first calls make in the program are inherited by the cells."""
+    made = []
+    parser = make_parser("What it does.", "name", "less")
+    arguments = parser.parse_args(["--results", str(tmp_path / "rows.csv"), "--jobs", "2"])
+    done = run_tables(
+        arguments,
+        [(f"cell {k}", lambda: {"made": len(made)}) for k in range(3)],
+        lambda rows: "",
+        [partial(made.append, 1), partial(made.append, 2)],
+    )
+    assert [row["made"] for row in done.values()] == ["2"] * 3

@@ -412,7 +412,6 @@ def test_answers_after_training():
         ({"solver": "lbfgs"}, "needs a smooth loss"),
         ({"l1_ratio": 0.5}, "needs l1_ratio=0"),
         ({"decode": "marginal"}, "needs probabilities"),
-        ({"warm_start": True}, "starts from dual variables"),
         ({"early_stopping": True}, "early_stopping is for stochastic solvers"),
         ({"alpha": 0.0}, "alpha must be positive"),
         ({"learning": "mle", "solver": "frank_wolfe"}, "is for learning='max_margin' only"),

@@ -14,8 +14,9 @@ import numpy as np
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.factor_graph._elimination import make_plan
-from skcrbm.inference.factor_graph._exact import _Chunk, _Model
-from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES
+from skcrbm.inference.factor_graph._exact import _Chunk, _Model, solved_together
+from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 
 def k_best_states(
@@ -31,18 +32,65 @@ def k_best_states(
     ValueError
         If a table would have more than ``max_entries`` scores, which are k for each entry.
     """
+    states, scores = k_best_of_models(energy, k, max_entries)
+    n_found = int(np.count_nonzero(scores[0] > -np.inf))
+    if n_found == 0:
+        raise ContradictionError(0)
+    return states[0, :n_found], scores[0, :n_found]
+
+
+def k_best_of_models(
+    energy: FactorGraphEnergy,
+    k: int,
+    max_entries: int = MAX_ELIMINATED_ENTRIES,
+    n_jobs: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k best states (N, k', n) of each of N models, and their scores (N, k').
+
+    The states are in descending order of the scores. k' is k, or less if no model has k states. If
+    a model has fewer than k' states of positive weight, its last scores are -inf, and its last
+    states have no meaning. See `k_best_states` for errors.
+    """
     single = energy.graph.n_states == 1
-    held = ~energy.free[0] | single
-    plan = make_plan(energy.graph, held, max(1, max_entries // k))
-    model = _Model(energy, _Chunk(plan, np.arange(1)))
+    patterns, group = np.unique(~energy.free | single, axis=0, return_inverse=True)
+    most_entries = max(1, max_entries // k)
+    if len(patterns) > 1 and solved_together(energy, most_entries):
+        patterns, group = single[None], np.zeros_like(group)
+    chunks = []
+    for number, held in enumerate(patterns):
+        rows = np.flatnonzero(group.ravel() == number)
+        plan = make_plan(energy.graph, held, most_entries)
+        # `_best_sums` forms at most k (1 + log k) sums for each entry.
+        entries = max(plan.entries, energy.n_entries, 1) * k * k.bit_length()
+        parts = row_chunks(len(rows), max(1, BLOCK_ENTRIES // entries))
+        chunks += [_Chunk(plan, rows[part]) for part in parts]
+    with one_blas_thread():
+        found = list(ordered_map(lambda chunk: _k_best(energy, chunk, k), chunks, n_jobs))
+    most = max((part_scores.shape[1] for _, part_scores in found), default=0)
+    states = np.zeros((energy.n_models, most, energy.n_variables), np.int64)
+    scores = np.full((energy.n_models, most), -np.inf)
+    for chunk, (part_states, part_scores) in zip(chunks, found):
+        n_found = part_scores.shape[1]
+        states[chunk.rows, :n_found] = part_states[..., : energy.n_variables]
+        scores[chunk.rows, :n_found] = part_scores
+    return states, scores
+
+
+def _k_best(energy, chunk, k):
+    """Return the k best states (R, k', V) of the models of a chunk, and their scores (R, k').
+
+    All tables have an axis for the models before the axis of ranks.
+    """
+    plan = chunk.plan
+    model = _Model(energy, chunk)
     messages: dict[int, np.ndarray] = {}
     back: list[tuple[list, np.ndarray]] = []
     for i, bucket in enumerate(plan.buckets):
         v, scope = bucket.scope[0], bucket.scope
-        total = np.zeros((*(plan.counts[u] for u in scope), 1))
-        total += _spread(model.sides[v, : plan.counts[v]], (v,), scope)
+        total = np.zeros((*(plan.counts[u] for u in scope), len(chunk.rows), 1))
+        total += _spread(model.sides[v, : plan.counts[v], :, None], (v,), scope)
         for f in bucket.factors:
-            total += _spread(model.tables[f], plan.axes[f], scope)
+            total += _spread(model.tables[f][..., None], plan.axes[f], scope)
         steps = []
         for child in bucket.children:
             message = _spread(messages.pop(child), plan.buckets[child].scope[1:], scope)
@@ -54,33 +102,30 @@ def k_best_states(
         messages[i] = np.take_along_axis(several, order, axis=-1)
         # An index in `order` is the state of v, times the number of ranks, plus the rank.
         back.append((steps, np.stack(np.divmod(order, total.shape[-1]))))
-    score, joined = model.offset, []
+    scores, joined = model.offset[:, None], []
     for root in [i for i, bucket in enumerate(plan.buckets) if bucket.parent < 0]:
-        score, code = _best_sums(score, messages.pop(root), k)
+        scores, code = _best_sums(scores, messages.pop(root), k)
         joined.append((root, code))
-    n_found = int(np.count_nonzero(score > -np.inf))
-    if n_found == 0:
-        raise ContradictionError(0)
-    states = np.repeat(model.values.T, n_found, axis=0)
-    for row, state in enumerate(states):
-        ranks: dict[int, int] = {}
-        _set_ranks(joined, (), row, ranks)
-        for i in reversed(range(len(plan.buckets))):
-            steps, choice = back[i]
-            scope = plan.buckets[i].scope
-            near = tuple(state[list(scope[1:])])
-            state[scope[0]], rank = choice[(slice(None), *near, ranks[i])]
-            _set_ranks(steps, (state[scope[0]], *near), rank, ranks)
-    return states[:, : energy.n_variables], score[:n_found]
+    states = np.repeat(model.values.T[:, None], scores.shape[1], axis=1)
+    rows = np.arange(len(chunk.rows))[:, None]
+    ranks: dict[int, np.ndarray] = {}
+    _set_ranks(joined, (), rows, np.arange(scores.shape[1])[None], ranks)
+    for i in reversed(range(len(plan.buckets))):
+        steps, choice = back[i]
+        v, *near = plan.buckets[i].scope
+        place = tuple(states[..., u] for u in near)
+        states[..., v], rank = choice[(slice(None), *place, rows, ranks[i])]
+        _set_ranks(steps, (states[..., v], *place), rows, rank, ranks)
+    return states, scores
 
 
 def _spread(table, own, axes):
-    """Return a view of `table` with an axis for each variable in `axes`, and the axis of ranks.
+    """Return a view of `table` with an axis for each variable in `axes`, models and ranks.
 
-    The axes of `table` are the variables `own`, and the axis of ranks.
+    The axes of `table` are the variables `own`, the models, and the ranks.
     """
     sizes = dict(zip(own, table.shape))
-    return table.reshape(*(sizes.get(v, 1) for v in axes), table.shape[-1])
+    return table.reshape(*(sizes.get(v, 1) for v in axes), *table.shape[-2:])
 
 
 def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
@@ -99,11 +144,12 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
     return np.take_along_axis(sums, order, axis=-1), np.stack([a[order], b[order]])
 
 
-def _set_ranks(steps, place, rank, ranks):
-    """Write the rank of each child in a sum to `ranks`, given the rank of the sum.
+def _set_ranks(steps, place, rows, rank, ranks):
+    """Write the ranks of each child in sums to `ranks`, given the ranks (R, k') of the sums.
 
-    `place` is the index of the entry of the table. `steps` are the children with the ranks of the
-    terms of each sum, in the order in which they were added.
+    `place` holds the indices (R, k') of the entries of the table, and `rows` (R, 1) the indices of
+    the models. `steps` are the children with the ranks of the terms of each sum, in the order in
+    which they were added.
     """
     for child, code in reversed(steps):
-        rank, ranks[child] = code[(slice(None), *place, rank)]
+        rank, ranks[child] = code[(slice(None), *place, rows, rank)]

@@ -90,6 +90,16 @@ class StructuralMarginProblem:
         return coef.reshape(n_labels, n_columns), intercept, pairwise
 
     @property
+    def start(self):
+        """The vector of parameters from which training starts."""
+        return np.zeros(self.n_parameters)
+
+    def result(self, vector, objective, gap, n_iter, n_open, reason):
+        """Return the `StructuralMarginFit` of a vector."""
+        weights = self.weights(vector)
+        return StructuralMarginFit(*weights, objective, gap, n_iter, n_open, reason)
+
+    @property
     def draft(self):
         """A faster method that may miss the maximum, or None if `method` is fast."""
         quick = self.one_hot or self._upper is None or self.method.name == "icm"
@@ -243,13 +253,21 @@ def fit_cutting_planes(
     ValueError
         If the numbers overflow.
     """
+    return cut_planes(problem, tol, max_iter, on_pass_begin, on_pass_end)
+
+
+def cut_planes(problem: Any, tol, max_iter, on_pass_begin=None, on_pass_end=None) -> Any:
+    """Run `fit_cutting_planes` on any problem with the members `start`, `plane` and `result`.
+
+    The optional method `draft` is described in `StructuralMarginProblem`.
+    """
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         return _cut(problem, tol, max_iter, on_pass_begin, on_pass_end)
 
 
 def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
-    planes = _Planes(problem.n_parameters)
-    vector, lower = np.zeros(problem.n_parameters), 0.0
+    vector, lower = problem.start, 0.0
+    planes = _Planes(len(vector))
     best: Any = None  # (vector, half its squared length, risk) with the lowest objective
     n_iter, n_open, reason = 0, 0, "max_iter"
     draft = problem.draft
@@ -257,10 +275,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     def current_fit(reason="callback"):
         objective = best[1] + best[2]
         gap = _gap(objective, lower)
-        coef, intercept, pairwise = problem.weights(best[0])
-        return StructuralMarginFit(
-            coef, intercept, pairwise, objective, gap, n_iter, n_open, reason
-        )
+        return problem.result(best[0], objective, gap, n_iter, n_open, reason)
 
     try:
         while n_iter < max_iter:

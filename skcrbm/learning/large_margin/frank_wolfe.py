@@ -84,6 +84,14 @@ class DualBlocks(ABC):
         """Visit each example once, in random order."""
 
     @abstractmethod
+    def state(self) -> Any:
+        """Return the dual variables, from which a later fit may start."""
+
+    @abstractmethod
+    def restore(self, state: Any) -> None:
+        """Start from dual variables of an earlier fit, if its examples had the same labels."""
+
+    @abstractmethod
     def labels(self) -> Any:
         """Yield parts of the batch, with labels (T,) and the dual variable (n,) of each example."""
 
@@ -170,6 +178,21 @@ class Blocks(DualBlocks):
                 gap += weight * (violated - expected)
         return Visited(loss / self.weight, gap / self.weight)
 
+    def state(self):
+        """Return the labels and dual variables of each example; see `DualBlocks`."""
+        return self.found, self.mass
+
+    def restore(self, state):
+        """Start from earlier dual variables; see `DualBlocks`."""
+        found, mass = state
+        if [len(group) for group in found] != [len(group) for group in self.examples]:
+            return
+        old = (labels[0] for group in found for labels in group)
+        new = (one.path for group in self.examples for one in group)
+        if all(map(np.array_equal, old, new)):
+            self.found, self.mass = [list(g) for g in found], [[m.copy() for m in g] for g in mass]
+            self.rebuild()
+
     def _pieces(self):
         return self.pieces
 
@@ -252,7 +275,7 @@ class Blocks(DualBlocks):
 class ChainBlocks(DualBlocks):
     """Dual variables of sequences; the kernel `visit_chains` makes the steps of a whole pass.
 
-    The model must not have features of transitions.
+    The model must be of first order and must not have features of transitions.
     """
 
     def __init__(self, model: ChainModel, batch: SequenceBatch, objective, total):
@@ -298,6 +321,17 @@ class ChainBlocks(DualBlocks):
         weight = self.batch.weight / self.weight
         return Visited(float(losses @ weight), float(gaps @ weight))
 
+    def state(self):
+        """Return the labels of the sequences and the atoms; see `DualBlocks`."""
+        return self.batch.start, self.batch.path, self.atoms
+
+    def restore(self, state):
+        """Start from earlier dual variables; see `DualBlocks`."""
+        start, path, atoms = state
+        if np.array_equal(start, self.batch.start) and np.array_equal(path, self.batch.path):
+            self.atoms = Atoms(*(part.copy() for part in atoms))
+            self.rebuild()
+
     def labels(self):
         """Yield the whole batch with each atom; see `DualBlocks`."""
         for path, value in zip(self.atoms.path, self.atoms.value.T):
@@ -311,7 +345,7 @@ class ChainBlocks(DualBlocks):
 
 def dual_blocks(model: Any, batch: Any, objective: HingeObjective, total: float) -> DualBlocks:
     """Return the initial dual variables of a batch: all mass is on the observed labels."""
-    plain = isinstance(model, ChainModel) and model.pair_columns is None
+    plain = isinstance(model, ChainModel) and model.pair_columns is None and model.order == 1
     return (ChainBlocks if plain else Blocks)(model, batch, objective, total)
 
 

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from skcrbm.energies.chain import SecondOrderEnergies
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.chains import best_paths, path_log_weights
@@ -122,9 +123,10 @@ class ChainHinge(HingeObjective):
     def worst(self, energies, piece, augmented=True):
         """Return the labels that violate the margin most; see `HingeObjective`."""
         if augmented:
-            scores = energies.scores + 1.0
-            scores[np.arange(len(scores)), piece.path] -= 1.0
-            energies = energies._replace(scores=scores)
+            k = energies.triples.shape[0] if isinstance(energies, SecondOrderEnergies) else 0
+            wrong = np.ones((len(piece.path), k or energies.scores.shape[1]))
+            wrong[np.arange(len(wrong)), piece.path] = 0.0
+            energies = energies._replace(scores=energies.scores + np.tile(wrong, max(k, 1)))
         return best_paths(energies)[0], True
 
     def log_weights(self, energies, piece, path):
@@ -136,7 +138,9 @@ class ChainHinge(HingeObjective):
         add_path(piece.start, path, factor, states, pairs)
 
     def pairs_of(self, model, piece):
-        """Return zeros for the transitions: one matrix in all, or a matrix for each position."""
+        """Return zeros: for three classes, for all transitions, or for those of each position."""
+        if model.order == 2:
+            return np.zeros((model.n_classes,) * 3)
         n = 1 if model.pair_columns is None else max(2, len(piece.path))
         return np.zeros((n, model.n_states, model.n_states))
 

@@ -1,0 +1,97 @@
+"""Probabilities with which a sampler draws given states, and shares of valid samples.
+
+A learned model has two readings. As a distribution, a state has the probability
+``exp(score) / Z``. As the parameters of the sampler that it was learned with, a state has the
+probability with which this sampler draws it, which is computed here.
+"""
+
+import itertools
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.inference import infer
+from skcrbm.inference.factor_graph._lanes import Lanes
+from skcrbm.kernels.scalar import SUM
+
+#: Log-probabilities are raised to this, because a sampler may exclude a state altogether.
+FLOOR = -100.0
+#: Largest number of updates of a single state's probability for the distribution of a Gibbs chain.
+MAX_UPDATES = 1.2e9
+
+
+def chain_log_probs(energy, method, rows):
+    """Return the log-probabilities (N,) with which chained belief propagation draws rows (N, n).
+
+    The chain of the option object `method` runs once for each row, and each variable is then
+    clamped to its value in the row, in place of a value that is drawn.
+    """
+    start = Lanes(energy, SUM, method.damping)
+    start.sweep(method.max_iter)
+    found = np.zeros(len(rows))
+    for first in range(0, len(rows), Lanes.n_lanes):
+        part = np.asarray(rows[first : first + Lanes.n_lanes]).astype(bool)
+        lanes = start.copies(np.zeros(len(part), int))
+        for i in range(energy.n_variables):
+            if i and method.warm_iter is None:
+                lanes.forget()
+                lanes.sweep(method.max_iter)
+            elif i:
+                lanes.sweep(method.warm_iter)
+            log_odds = lanes.log_odds(i).astype(float)
+            found[first : first + len(part)] -= np.logaddexp(
+                0, np.where(part[:, i], -log_odds, log_odds)
+            )
+            lanes.hold(i, part[:, i])
+    return found
+
+
+def belief_log_probs(energy, method, rows):
+    """Return the log-probabilities (N,) of rows if variables are drawn from their beliefs alone."""
+    p = np.asarray(infer(energy, method, returns="marginals").marginals, float)[0]
+    with np.errstate(divide="ignore"):
+        return np.where(np.asarray(rows) > 0.5, np.log(p), np.log1p(-p)).sum(axis=1)
+
+
+def scores_of_all_states(energy):
+    """Return the scores of all states, an array with an axis of length 2 for each variable."""
+    n = energy.n_variables
+    score = np.zeros((2,) * n)
+    for i, field in enumerate(np.ravel(energy.field)):
+        score += np.array([0.0, field]).reshape([2 if k == i else 1 for k in range(n)])
+    for factors in energy.tables:
+        size = factors.variables.shape[1]
+        for variables, table in zip(factors.variables, factors.log_potentials):
+            table = table.astype(float).reshape((2,) * size).transpose(np.argsort(variables))
+            score += table.reshape([2 if k in variables else 1 for k in range(n)])
+    return score
+
+
+def gibbs_log_probs(energy, n_sweeps, rows):
+    """Return the log-probabilities (N,) of rows after `n_sweeps` sweeps from coin flips, or None.
+
+    The distribution of all states is updated as the chain is, so that it is exact. None if the
+    model has too many variables for this.
+    """
+    n = energy.n_variables
+    if n > 24 or 2.0**n * n * n_sweeps > MAX_UPDATES:
+        return None
+    score = scores_of_all_states(energy)
+    p = np.full_like(score, 0.5**n)
+    order = [int(i) for block in energy.sampling_blocks for i in np.arange(n)[block]]
+    places = [[(slice(None),) * i + (value,) for value in (0, 1)] for i in range(n)]
+    odds = [expit(score[places[i][1]] - score[places[i][0]]) for i in range(n)] if n < 20 else None
+    for _, i in itertools.product(range(n_sweeps), order):
+        off, on = places[i]
+        both = p[off] + p[on]
+        share = odds[i] if odds else expit(score[on] - score[off])
+        p[on], p[off] = both * share, both * (1 - share)
+    with np.errstate(divide="ignore"):
+        return np.log(p[tuple(np.asarray(rows).astype(int).T)])
+
+
+def precision_and_recall(drawn, valid):
+    """Return the share of valid states in `drawn`, and the share of `valid` that was drawn."""
+    known = {row.tobytes() for row in valid.astype(np.int8)}
+    seen = [row.tobytes() for row in drawn.astype(np.int8)]
+    return np.mean([row in known for row in seen]), len(known.intersection(seen)) / len(known)

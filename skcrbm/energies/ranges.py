@@ -1,0 +1,74 @@
+"""Pairwise models whose nodes are restricted to ranges of their states."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.energies._factors import TableFactors
+
+
+class RangeModel:
+    """Pairwise model of T nodes with S states, in which node i has only a range of the states.
+
+    A restricted node has a variable with fewer states, so that no weight is 0.
+
+    Parameters
+    ----------
+    scores : ndarray (T, S)
+        Log-weights of the states of each node.
+    edges : ndarray of int (M, 2)
+    tables : ndarray (M, S, S)
+        Log-weights of the states of the first and the second node of each edge.
+    begin, size : ndarray of int (T,)
+        Node i has the states ``begin[i]`` to ``begin[i] + size[i] - 1``.
+    """
+
+    def __init__(
+        self,
+        scores: np.ndarray,
+        edges: np.ndarray,
+        tables: np.ndarray,
+        begin: np.ndarray,
+        size: np.ndarray,
+    ):
+        self.shape = scores.shape
+        self.begin = begin
+        places = np.arange(int(size.max()))
+        inside = places < size[:, None]
+        # `index` has the state of each column of the field; columns outside the range are unused.
+        self._index = np.where(inside, begin[:, None] + places, 0)
+        self._inside = inside
+        field = np.where(inside, np.take_along_axis(scores, self._index, axis=1), 0.0)
+        self._groups, factors = [], []
+        sizes = size[edges]
+        for pair in np.unique(sizes, axis=0):
+            chosen = np.flatnonzero((sizes == pair).all(axis=1))
+            i, j = (begin[edges[chosen, side]][:, None] + np.arange(pair[side]) for side in (0, 1))
+            index = chosen[:, None, None], i[:, :, None], j[:, None, :]
+            self._groups.append(index)
+            factors.append(TableFactors(edges[chosen], tables[index]))
+        self._n_edges = len(edges)
+        self.energy = CategoricalGraphEnergy(factors, field, n_states=size)
+
+    def states(self, assignment: np.ndarray) -> np.ndarray:
+        """Convert states (..., T) of the energy to states from 0 to S - 1."""
+        return self.begin + assignment.astype(np.int64)
+
+    def marginals(self, found: np.ndarray) -> np.ndarray:
+        """Convert marginals (T, k) of the energy to marginals (T, S)."""
+        full = np.zeros(self.shape)
+        rows, columns = np.nonzero(self._inside)
+        full[rows, self._index[rows, columns]] = found[rows, columns]
+        return full
+
+    def pair_marginals(self, entries: np.ndarray) -> np.ndarray:
+        """Convert the statistics of the energy to marginals (M, S, S) of the edges."""
+        full = np.zeros((self._n_edges, self.shape[1], self.shape[1]))
+        first = 0
+        for index in self._groups:
+            shape = np.broadcast_shapes(*(part.shape for part in index))
+            n = int(np.prod(shape))
+            full[index] = entries[first : first + n].reshape(shape)
+            first += n
+        return full

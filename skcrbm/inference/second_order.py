@@ -1,0 +1,76 @@
+"""Exact inference in second-order chains of classes: marginals and best paths.
+
+Kernels take K^3 operations for each position. Chains whose weights underflow, samples and the k
+best paths use `ChainEnergies` with K^2 states, see `SecondOrderEnergies.as_pairs`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skcrbm.energies.chain import SecondOrderEnergies, state_path
+from skcrbm.kernels import second_order as kernels
+
+
+def _weights(log_weights, axes):
+    """Return exp of the log-weights divided by their maximum, and the maximum, 0 if it is -inf."""
+    most = log_weights.max(axis=axes, keepdims=True)
+    most = np.where(np.isfinite(most), most, 0.0)
+    return np.exp(log_weights - most), most
+
+
+def marginals(
+    energies: SecondOrderEnergies, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the marginals of states (T, K * K), the sums over triples (K, K, K), and log Z (n,).
+
+    Marginals and sums are multiplied by `weight` (n,). log Z is NaN for chains whose weights
+    underflow or which have no possible path; they have added nothing to the sums.
+    """
+    k = len(energies.triples)
+    shape = len(energies.scores), k, k
+    weights, most = _weights(energies.scores.reshape(shape), (1, 2))
+    factors, most_triple = _weights(energies.triples, (0, 1, 2))
+    first, most_first = _weights(energies.first.reshape(k, k), (0, 1))
+    last, most_last = _weights(energies.last.reshape(k, k), (0, 1))
+    found, sums, log_z = np.empty(shape), np.zeros((k, k, k)), np.empty(energies.n_chains)
+    kernels.forward_backward(
+        energies.start, weights, factors, first, last, weight, found, sums, log_z
+    )
+    log_z += np.add.reduceat(most.ravel(), energies.start[:-1])
+    log_z += float(most_first.item() + most_last.item())
+    log_z += float(most_triple.item()) * (np.diff(energies.start) - 1)
+    return found.reshape(len(found), -1), sums * factors, log_z
+
+
+def best_paths(energies: SecondOrderEnergies) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best path of each chain as classes (T,), and the log-weights (n,).
+
+    The log-weight is -inf if no path of a chain is possible.
+    """
+    k = len(energies.triples)
+    path = np.empty(energies.start[-1], np.int64)
+    value = np.empty(energies.n_chains)
+    kernels.best_paths(
+        energies.start,
+        energies.scores.reshape(-1, k, k),
+        energies.triples,
+        energies.first.reshape(k, k),
+        energies.last.reshape(k, k),
+        path,
+        value,
+    )
+    return path % k, value
+
+
+def log_weights(energies: SecondOrderEnergies, path: np.ndarray) -> np.ndarray:
+    """Return the log-weight (n,) of a path of each chain; `path` (T,) has the classes."""
+    k, start = len(energies.triples), energies.start
+    path = state_path(start, path, k)
+    own = energies.scores[np.arange(len(path)), path]
+    inner = np.ones(len(path), bool)
+    inner[start[:-1]] = False
+    later = np.flatnonzero(inner)
+    own[later] += energies.triples[path[later - 1] // k, path[later - 1] % k, path[later] % k]
+    total = np.add.reduceat(own, start[:-1])
+    return total + energies.first[path[start[:-1]]] + energies.last[path[start[1:] - 1]]

@@ -1,0 +1,206 @@
+"""Train graphs by sampled states: contrastive divergence, and rules with a sampler.
+
+The gradient is the mean of the counts of states and pairs of nodes over states that are drawn from
+the model, minus their counts in the observed labels. The states of a part of a batch are drawn from
+a single model of all its graphs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skcrbm.energies.pairwise_classes import two_classes
+from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference.any_energy.gibbs import gibbs_sweep
+from skcrbm.learning.data import Clock
+from skcrbm.learning.graphs import GraphBatch, GraphLikelihood, GraphModel, GraphPseudoLikelihood
+from skcrbm.learning.phases import tempered_weights
+from skcrbm.learning.structured import Residuals, StructuredObjective
+
+
+class Drawn(NamedTuple):
+    """States that a sampler has drawn for the n graphs of a part of a batch, with T nodes."""
+
+    states: np.ndarray  # (S, T) classes of the nodes
+    weight: np.ndarray  # (S, n) weight of each state of each graph; a column has the sum 1
+
+
+class GraphSampler(ABC):
+    """Source of states of graphs; a class for each way to draw them."""
+
+    #: True if each training graph has its own Markov chains, which continue from step to step.
+    keeps_chains = False
+
+    @abstractmethod
+    def draw(self, model: GraphModel, piece: GraphBatch, clock: Clock, chains: Any) -> Drawn:
+        """Draw states of the graphs of a part of a batch.
+
+        If the sampler keeps chains, `chains` is a list with the states (S, n_nodes) of the chains
+        of each training graph, or None before their first step. The list is changed in place.
+        """
+
+
+class GibbsStates(GraphSampler):
+    """Final states of Gibbs chains that begin at the labels, or continue from step to step."""
+
+    def __init__(self, n_steps: int, n_chains: int, persistent: bool):
+        self.n_steps = n_steps
+        self.n_chains = n_chains
+        self.keeps_chains = persistent
+
+    def draw(self, model, piece, clock, chains):
+        """Sweep `n_steps` times over all nodes; see `GraphSampler`."""
+        states = np.repeat(piece.path[None], self.n_chains, axis=0)
+        start, index = piece.start, piece.index
+        if chains is not None:
+            for c, number in enumerate(index.tolist()):
+                # `partial_fit` may pass a graph of another size in this place of the list.
+                before = chains[number]
+                if before is not None and before.shape[1] == start[c + 1] - start[c]:
+                    states[:, start[c] : start[c + 1]] = before
+        streams = int(index[0]) * self.n_chains + np.arange(self.n_chains)
+        found, _ = gibbs_sweep(
+            model.energy(piece), states[None], clock.key, streams, clock.draw(1), self.n_steps
+        )
+        states = found[0].astype(np.int64)
+        if chains is not None:
+            for c, number in enumerate(index.tolist()):
+                chains[number] = found[0][:, start[c] : start[c + 1]].copy()
+        return Drawn(states, np.full((len(states), len(piece)), 1 / len(states)))
+
+
+class SamplerStates(GraphSampler):
+    """States drawn by an inference method, with importance weights if `weighted` is True.
+
+    ``find(energy)`` returns a copy of the method if the method can draw from the energy. Otherwise
+    the function raises a ValueError. If the method cannot draw from variables with K states, it
+    draws from 0/1 variables, if there are two classes.
+    """
+
+    def __init__(self, find: Callable[[Any], Any], n_states: int, weighted: bool = False):
+        self.find = find
+        self.n_states = n_states
+        self.weighted = weighted
+
+    def draw(self, model, piece, clock, chains):
+        """Draw states of all graphs at once, or of each graph alone if they have weights."""
+        if not self.weighted:
+            states, _ = self._drawn(model, piece, clock)
+            return Drawn(states, np.full((len(states), len(piece)), 1 / len(states)))
+        parts, weights = [], []
+        for c in range(len(piece)):
+            one = piece.take(np.array([c]))
+            states, excess = self._drawn(model, one, clock)
+            parts.append(states)
+            weights.append(tempered_weights(excess)[0])
+        return Drawn(np.hstack(parts), np.stack(weights, axis=1))
+
+    def _drawn(self, model, piece, clock):
+        """Return states (S, T), and their scores minus their log-probabilities if weighted."""
+        energy, sampler = self._energy(model, piece)
+        seed = np.random.SeedSequence([int(clock.key), clock.step, int(piece.index[0])])
+        found = infer(
+            energy,
+            sampler,
+            returns=("samples", "sample_log_prob") if self.weighted else ("samples",),
+            n_samples=self.n_states,
+            random_state=int(seed.generate_state(1)[0]),
+        )
+        assert found.samples is not None
+        states = found.samples[0]
+        if not self.weighted:
+            return states.astype(np.int64), None
+        assert found.sample_log_prob is not None
+        score = energy.rows(np.zeros(len(states), int)).score(states)
+        return states.astype(np.int64), score - found.sample_log_prob[0]
+
+    def _energy(self, model, piece):
+        """Return an energy from which the sampler can draw, and the sampler."""
+        energy = model.energy(piece)
+        if model.n_states == 2:
+            try:
+                return energy, self.find(energy)
+            except ValueError:
+                a = piece.arrays
+                energy = two_classes(model.scores(a.X), a.edges, model.pairs(a.Z))
+        return energy, self.find(energy)
+
+
+class GraphContrast(StructuredObjective):
+    """Difference between states that a sampler draws and the observed labels.
+
+    The reported loss is the mean score of the drawn states minus the score of the labels, which
+    does not measure progress. `inference` computes the validation score.
+    """
+
+    needs_complete = True
+    draws = True
+    is_loss = False
+
+    def __init__(
+        self,
+        trained: tuple[bool, ...],
+        sampler: GraphSampler,
+        inference: InferenceMethod,
+        n_jobs: int | None = None,
+        state_key: Any = None,
+    ):
+        super().__init__(trained, n_jobs)
+        self.sampler = sampler
+        self.keeps_chains = sampler.keeps_chains
+        self.state_key = type(self).__name__, trained, state_key
+        self._validation = GraphLikelihood(trained, inference, n_jobs)
+
+    @property
+    def for_search(self):
+        """The pseudo-likelihood: the search for alpha needs a loss, and this loss is cheap."""
+        return GraphPseudoLikelihood(self.trained, self.n_jobs)
+
+    def start(self, n_rows):
+        """Return a list of the chains of each training graph, or None if no chains are kept."""
+        return [None] * n_rows if self.keeps_chains else None
+
+    def score(self, model, batch: Any, epoch):
+        """Return the mean log-likelihood of held-out graphs, by `inference`."""
+        return self._validation.score(model, batch, epoch)
+
+    def _function(self, model, clock, state):
+        return partial(self._contrast, model, clock, state)
+
+    def _residuals(self, model, piece):
+        raise TypeError("GraphContrast has no loss")
+
+    def _contrast(self, model, clock, chains, piece):
+        """Return the `Residuals` of a part of a batch."""
+        drawn = self.sampler.draw(model, piece, clock, chains)
+        states, pairs = counts(piece, drawn.states, drawn.weight, model.n_states)
+        ones = np.ones((1, len(piece)))
+        observed = counts(piece, piece.path[None], ones, model.n_states)
+        states -= observed[0]
+        pairs -= observed[1]
+        scores, tables = model.scores(piece.X), model.pairs(piece.arrays.Z)
+        loss = float(np.vdot(states, scores) + np.vdot(pairs, tables))
+        weight = float(piece.weight[0])
+        return Residuals(weight * loss, weight * states, weight * pairs)
+
+
+def counts(piece: GraphBatch, states: np.ndarray, weight: np.ndarray, k: int):
+    """Return the weighted counts (T, K) of classes and (M, K, K) of pairs in `states` (S, T).
+
+    `weight` (S, n) is the weight of each state of each graph.
+    """
+    a = piece.arrays
+    of_node = np.repeat(weight, np.diff(a.start), axis=1)
+    of_edge = np.repeat(weight, np.diff(a.edge_start), axis=1)
+    n, m = len(piece.path), len(a.edges)
+    place = np.arange(n) * k + states
+    single = np.bincount(place.ravel(), of_node.ravel(), n * k).reshape(n, k)
+    i, j = a.edges.T
+    place = np.arange(m) * k**2 + states[:, i] * k + states[:, j]
+    pairs = np.bincount(place.ravel(), of_edge.ravel(), m * k**2).reshape(m, k, k)
+    return single, pairs
