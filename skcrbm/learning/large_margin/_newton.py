@@ -28,7 +28,7 @@ _SHORTER, _SHORTENINGS = 0.35, 8
 # Each Newton system gets a ridge, a multiple of its mean diagonal entry, which shortens the step.
 # The ridge starts at `_RIDGE`. It is multiplied by `_RIDGE_FALL` (down to `_MIN_RIDGE`) after a
 # step of full length, and by `_RIDGE_RISE` (up to `_MAX_RIDGE`) after a step that is shortened to
-# less than the share `_SHORT` of its length.
+# less than `_SHORT` times its length.
 _RIDGE, _MIN_RIDGE, _MAX_RIDGE = 1e-3, 1e-6, 1e-2
 _RIDGE_FALL, _RIDGE_RISE, _SHORT = 0.33, 3.0, 0.2
 # Rough measured cost of a Newton step, per label and per 1000 multiplications. The unit is the cost
@@ -41,9 +41,9 @@ _MAX_PAIRS = 1000
 # float64 values (32 MB). If there are more, a label with more free variables than columns of X
 # copies its rows of X each time.
 _MAX_INPUTS = 4_000_000
-# With more than `_MAX_PAIRS` pair weights, no Newton step is made if the arrays `_Label.right`
-# would have more float64 entries than this number (160 MB) and more than the N * L entries of the
-# dual variables.
+# If there are more than `_MAX_PAIRS` pair weights, the arrays `_Label.right` may together have this
+# number of float64 entries (160 MB), or as many entries as there are dual variables if that is
+# more. If they would be larger, no Newton step is made.
 _MAX_SIGNS = 20_000_000
 # Ridge of exact steps, as a multiple of the mean diagonal entry. The ridge is not 0, because equal
 # rows would make the system singular.
@@ -90,7 +90,7 @@ class _Label:
         return inputs[:, kept] if self.wide else inputs
 
     def factorise(self, ridge):
-        """Factorise M: the products of the inputs of the free variables, plus `ridge` times I.
+        """Factorise M, the inner products of the inputs of free variables plus `ridge` times I.
 
         Returns ``P' M^-1 [P, r]`` (L, L + 1), where P are the signs and r the residuals in `right`.
         The step of the pair weights is computed from this array. The factors are stored for
