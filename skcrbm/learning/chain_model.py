@@ -176,12 +176,16 @@ class ChainModel(NamedTuple):
         return self._second_order(found) if self.order == 2 else found
 
     def _second_order(self, found):
-        """Return second-order chains: the weights of pairs become scores of states."""
+        """Convert first-order to second-order chains, whose states are pairs of classes.
+
+        The log-weights of pairs become scores of states.
+        """
         k, (start, single, pairs, first, last) = self.n_classes, found
         scores = np.repeat(single[:, None, :], k, axis=1)
         inner = inner_positions(start)
         scores[inner] += pairs if len(pairs) == 1 else pairs[inner]
-        # The class before a first position is 0. Its weight with the next two classes cancels.
+        # The state of a first position is a pair whose first class is 0, although no class precedes
+        # the position. Subtract the log-weight of class 0 and the first two real classes.
         scores[_second_positions(start)] -= self.params.triple[0]
         begin = np.full((k, k), -np.inf)
         begin[0] = first

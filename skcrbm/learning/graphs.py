@@ -30,11 +30,11 @@ from skcrbm.utils.graphs import GraphArrays, min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
 MISSING = -1  # class of a node whose label is not observed
-# Number of entries of tables and scores in a part of a batch, about a megabyte. A larger graph is a
-# part of its own.
+# Largest number of entries of the tables and scores of one part of a batch, about a megabyte. A
+# larger graph is a part of its own.
 _PART_ENTRIES = 2**17
-# A graph with cycles counts as narrow if elimination makes no table of more than _NARROW entries. A
-# part of a batch with more than _MOST_NODES nodes and a cycle counts as wide without a check.
+# A graph with cycles counts as narrow if variable elimination makes no table of more than _NARROW
+# entries. A part of a batch with more than _MOST_NODES nodes and a cycle counts as wide unchecked.
 _NARROW, _MOST_NODES = 2**16, 5000
 
 
@@ -175,14 +175,14 @@ class GraphModel(NamedTuple):
 
 
 class Posed(NamedTuple):
-    """Distribution of the states of the nodes of several graphs, given known classes.
+    """Distribution of the node states in several graphs, given known classes.
 
-    `energy` and `clamp` are arguments of `infer`. The functions convert its results.
+    `energy` and `clamp` are arguments of `infer`. The methods convert the results of `infer`.
     """
 
     energy: CategoricalGraphEnergy
     clamp: np.ndarray | None  # (1, T), known states; None if no state is known
-    ranges: RangeModel | None  # for latent states, if a class is known
+    ranges: RangeModel | None  # limits latent states to known classes; else None
 
     @classmethod
     def of(cls, model: GraphModel, piece: GraphBatch) -> Posed:
@@ -203,7 +203,7 @@ class Posed(NamedTuple):
         return cls(ranges.energy, None, ranges)
 
     def states(self, assignment: np.ndarray) -> np.ndarray:
-        """Return the states (..., T) of nodes for states of the energy."""
+        """Convert states of the variables of `energy` to states (..., T) of the nodes."""
         return (
             assignment.astype(np.int64) if self.ranges is None else self.ranges.states(assignment)
         )
@@ -254,7 +254,7 @@ class GraphLikelihood(StructuredObjective):
         super().__init__(trained, n_jobs)
         self.inference = inference.with_defaults(tol=ESTIMATOR_TOL)
         self._continues = self.inference.accepts >= {"init", "return_state"}
-        self._last = WeakKeyDictionary()  # results by part of a batch, to start from
+        self._last = WeakKeyDictionary()  # part of a batch: result to start from
 
     def _residuals(self, model, piece):
         energy = model.energy(piece)
@@ -303,7 +303,8 @@ class GraphPseudoLikelihood(StructuredObjective):
         tables = model.pairs(a.Z)
         i, j = a.edges.T
         edge = np.arange(len(tables))
-        # Row of each node: its scores, plus a row or column of the table of each of its edges.
+        # Add to the scores of each node, for each of its edges, the row or column of the table
+        # that belongs to the label of the neighbour.
         to_first, to_second = (_incidence(nodes, len(scores)) for nodes in (i, j))
         scores = scores + to_first @ tables[edge, :, path[j]] + to_second @ tables[edge, path[i]]
         log_p = log_softmax(scores, axis=1)

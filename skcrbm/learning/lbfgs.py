@@ -76,7 +76,8 @@ def descend(
     lowered it by no more than `tol`, or by no more than `share` times its value.
 
     The points lie on a grid, so that rounding errors, which differ between processors, have no
-    effect. Without a grid, an objective with many minima enlarges them from iteration to iteration.
+    effect. Without a grid, the differences would grow from iteration to iteration if the objective
+    has many minima.
     """
     # Ignore overflow on purpose: the objective becomes inf, and the line search rejects the step.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
@@ -137,7 +138,7 @@ def relative_tolerance(objective: Objective, model, n_rows: int) -> float:
 def n_states(model) -> int:
     """Return the number of states that exact inference visits for a row of a conditional RBM.
 
-    A state of an enumerated unit counts once for each unit of the other layer.
+    Each joint state of the enumerated units counts once for each unit of the other layer.
     """
     layers = model.params.weights.shape
     if model.energy_type.categorical:

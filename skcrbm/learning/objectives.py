@@ -107,7 +107,7 @@ class Objective(ABC):
 
 
 class Contrast(Objective):
-    """Objective with a gradient of the form "moments of a negative minus a positive phase".
+    """Objective whose gradient is the difference of the moments of two phases, negative - positive.
 
     The method `inference` computes the validation score. If `only_violations` is True, a row counts
     only if its log-weight is larger in the negative phase than in the positive phase, as in a hinge

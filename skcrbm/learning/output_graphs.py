@@ -164,8 +164,8 @@ class CentredOutputs:
             ),
             shape=(graph.n_states, graph.n_entries),
         )
-        # `shift` (U, P) times the tables is the change of the intercepts if the tables multiply
-        # states minus their means, instead of states.
+        # Subtracting their means from the states that the tables multiply changes the intercepts by
+        # `shift` (U, P) times the entries of the tables.
         two = graph.n_classes[graph.output[graph.scored]] == 2
         base = shift[np.maximum(graph.scored - 1, 0)].multiply(two[:, None])
         self.shift = csr_matrix(shift[graph.scored] - base)
@@ -291,7 +291,7 @@ class OutputPseudoLikelihood(_OutputObjective):
 
 
 def _pair_counts(graph, one_hot, weighted):
-    """Return the weighted number (P,) of rows in which the states of each entry occur together."""
+    """Return for each entry of the tables the weighted number (P,) of rows with its two states."""
     if not graph.n_entries:
         return np.zeros(0)
     return (weighted.T @ one_hot)[graph.rows, graph.columns]
@@ -406,7 +406,10 @@ class IndependentSearch:
         self.penalty = make_penalty(first_model(self.graph, batch), batch, True)
 
     def best(self, variance: float) -> tuple[float, HeldOut]:
-        """Return alpha with the least loss of held-out rows, and the predictions for these rows."""
+        """Return the alpha with the least loss of held-out rows, and the predictions for them.
+
+        `variance` is the total variance of the columns of X.
+        """
         start = _START * (variance if variance > 0 else 1.0)
         models = [first_model(self.graph, train) for train, _ in self.parts]
         tried = {0: self.fit(models, start)}

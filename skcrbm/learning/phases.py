@@ -26,8 +26,8 @@ from skcrbm.inference.random_numbers import uniforms
 
 # Results that a phase requests from `infer`: the moments, and log Z for the loss.
 MOMENTS = ("marginals", "statistics", "log_partition")
-#: Smallest effective share of weighted states. If the share is smaller, `tempered_weights` makes
-#: the weights more equal.
+#: Smallest effective share of weighted states, which `Sampled` defines. If the share is smaller,
+#: `tempered_weights` makes the weights more equal.
 LEAST_SHARE = 0.1
 # Number of bisections with which `tempered_weights` finds the power. The error of the power is then
 # about 1e-9.

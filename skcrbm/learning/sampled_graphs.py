@@ -31,7 +31,7 @@ class Drawn(NamedTuple):
 
 
 class GraphSampler(ABC):
-    """Source of states of graphs; a class for each way to draw them."""
+    """Base class of the samplers, which draw states of graphs in different ways."""
 
     #: True if each training graph has its own Markov chains, which continue from step to step.
     keeps_chains = False
@@ -59,7 +59,8 @@ class GibbsStates(GraphSampler):
         start, index = piece.start, piece.index
         if chains is not None:
             for c, number in enumerate(index.tolist()):
-                # `partial_fit` may pass a graph of another size in this place of the list.
+                # Chains of another size are not continued: in `partial_fit`, this index may have
+                # belonged to another graph before.
                 before = chains[number]
                 if before is not None and before.shape[1] == start[c + 1] - start[c]:
                     states[:, start[c] : start[c + 1]] = before
@@ -78,8 +79,8 @@ class SamplerStates(GraphSampler):
     """States drawn by an inference method, with importance weights if `weighted` is True.
 
     ``find(energy)`` returns a copy of the method if the method can draw from the energy. Otherwise
-    the function raises a ValueError. If the method cannot draw from variables with K states, it
-    draws from 0/1 variables, if there are two classes.
+    the function raises a ValueError. If there are two classes and the method cannot draw variables
+    with K states, it draws 0/1 variables.
     """
 
     def __init__(self, find: Callable[[Any], Any], n_states: int, weighted: bool = False):
