@@ -109,8 +109,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         the weight of a transition depends on the features of its second position.
     order : {1, 2}, default=1
         Order of the chain. 2 adds weights `triple_` of each three neighbouring classes,
-        ``sum_t triple[y_(t-2), y_(t-1), y_t]``. Inference stays exact. It takes the number of
-        classes to the power of 3 operations for each position, instead of the power of 2.
+        ``sum_t triple[y_(t-2), y_(t-1), y_t]``. Inference stays exact. For K classes it takes about
+        K^3 operations for each position, instead of K^2.
     fit_intercept : bool, default=True
         If True, learn the weights `intercept_` of the classes at all positions, and their
         additional weights `first_` and `last_` at the first and the last position.

@@ -372,7 +372,7 @@ class GraphAnswers(BaseEstimator):
         return self._by_nodes(batch, answer, (len(self.classes_),))
 
     def _classes(self, posed, assignment):
-        """Return the classes (..., T) of the nodes for states of the energy of `posed`."""
+        """Convert states of the variables of `posed.energy` to classes (..., T) of the nodes."""
         return self.classes_[posed.states(assignment) // self._model.n_latent]
 
     def _by_graphs(self, batch, answer):
