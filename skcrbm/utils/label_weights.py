@@ -80,7 +80,7 @@ def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     row, place = np.nonzero(steps > 0)
     if not len(row):
         raise NothingToLearnError("sample_weight is zero for every observed label of y")
-    number = np.arange(len(row)) - np.searchsorted(row, row)  # number of the copy of its row
+    number = np.arange(len(row)) - np.searchsorted(row, row)  # 0 for first copies
     order = np.lexsort([row, number])
     row, place = row[order], place[order]
     observed = weight[row] >= levels[row, place][:, None]
@@ -127,7 +127,7 @@ def split_rows(
 
 
 def label_weights(visible: np.ndarray, weight: np.ndarray, origin: np.ndarray | None) -> np.ndarray:
-    """Return the weights of the labels (n, V) for which copies stand, or row weights (n,)."""
+    """Return the label weights (n, V) of which the rows are copies, or without copies `weight`."""
     if origin is None:
         return weight
     rows, group = np.unique(origin, return_inverse=True)
