@@ -1,4 +1,4 @@
-"""Define BlendedLabelSets, a mixture of a stack's distribution and that of label-set trees."""
+"""Define BlendedLabelSets, which mixes the distributions of a stack and of its label-set trees."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TINY = np.finfo(np.float64).tiny
 
 
 class _Parts(NamedTuple):
-    """Answers of both components about rows."""
+    """Results of the forests for some rows, from which both distributions are computed."""
 
     inputs: Any  # log-odds of the forests, the inputs of the last step of the stack
     trees: np.ndarray  # (n, K): probabilities of the label sets by the trees
@@ -65,7 +65,8 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         set seen in fit with the largest expected Jaccard index. Expectations are over all label
         vectors if there are at most 14 labels, otherwise over the label sets seen in fit.
     cv : int, splitter or iterable, default=5
-        Folds of the rows in which the last step of the stack is fitted to find the weight.
+        Folds of the rows. To find the weight, the last step of the stack is fitted without each
+            fold in turn.
     n_jobs : int, default=None
         Number of threads of the default stack, and of folds fitted at the same time.
     random_state : int, RandomState or None, default=None
@@ -83,7 +84,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     label_sets_ : ndarray (n_sets, n_outputs)
         Distinct label sets of y.
     allow_empty_ : bool
-        True if `predict` may return rows without a positive label: if a row of y has none.
+        True if `predict` may return rows without a positive label, because y has such rows.
     classes_ : ndarray (n_outputs,)
         Numbers of the labels.
     label_names_ : ndarray of str (n_outputs,)
