@@ -105,7 +105,7 @@ def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
 
 
 def _largest_gain(mixture, weight, p, sizes):
-    """Return a bound (N, K) of the gains of labels with marginals of at most p (N,).
+    """Return an upper bound (N, K) of the gains of all labels with a marginal up to p (N,).
 
     The bound falls with the size, so it is computed for every fourth of the `sizes` 1, ..., K only.
     """

@@ -60,10 +60,11 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         (``label_powerset=True, cv="oob"``) among its inputs. None stands for
         ``make_stacked(compare=False)``.
     decode : {"marginal", "label_set", "expected_f1", "expected_jaccard"}, default="marginal"
-        Choice of the predicted labels: labels with a probability of at least 1/2, the most probable
-        of the label sets seen in fit, the label vector with the largest expected F1, or the label
-        set seen in fit with the largest expected Jaccard index. Expectations are over all label
-        vectors if there are at most 14 labels, otherwise over the label sets seen in fit.
+        Rule by which `predict` chooses labels. "marginal": the labels with a probability of at
+        least 1/2. "label_set": the most probable of the label sets seen in fit. "expected_f1": the
+        label vector with the largest expected F1. "expected_jaccard": the label set seen in fit
+        with the largest expected Jaccard index. Expectations are over all label vectors if there
+        are at most 14 labels, otherwise over the label sets seen in fit.
     cv : int, splitter or iterable, default=5
         Folds of the rows. To find the weight, the last step of the stack is fitted without each
             fold in turn.

@@ -90,7 +90,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _label_log_odds(self, rows):
-        """Return the log-odds (N, L) of the marginals of the labels of a 2-D y."""
+        """Return the marginal log-odds (N, L) of the labels of a 2-D y."""
 
     @abstractmethod
     def _labels(self, rows):

@@ -101,9 +101,9 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         best validation score, see `EarlyStopping`. False stops when the training loss no longer
         falls.
     features : {"observed", "all"}, default="observed"
-        Coefficients that are learned for sparse X and dicts: "observed" learns a coefficient for
-        each pair of a feature and a class that occur together in training, "all" for each pair of
-        a feature and a class.
+        Coefficients that are learned for sparse X and dicts. "observed" learns a coefficient for a
+        feature and a class only if both occur together in training; "all" learns the coefficients
+        of all features for all classes.
     transition_features : bool, default=False
         If True, learn coefficients of the features for each pair of neighbouring classes, so that
         the weight of a transition depends on the features of its second position.

@@ -270,9 +270,9 @@ class CRBMClassifier(RBMClassifier):
     changes alpha by factors of sqrt(10) as long as the score improves; each fit starts from the
     parameters of the previous fit. The optimum of a parabola through the best three scores is the
     result. Then models with hidden units are tried in the same way, starting at twice this
-    penalty. Hidden units are kept if the score improves by more than its standard error over the
-    rows, and the log loss of the marginals increases by no more than the largest of its standard
-    error, 1 %, and a tenth of the improvement of the score. `alpha_` is the penalty of a fit on all
+    penalty. Hidden units are kept if they improve the score by more than its standard error over
+    the rows, and do not harm the marginals: their log loss may increase by its standard error, by
+    1 %, or by a tenth of the gain in score, whichever is largest. `alpha_` applies to a fit on all
     rows; a fit on fewer rows uses a proportionally larger penalty. With more than two million
     labels in all rows, the search without hidden units uses a sample of the labels. If there are
     more than 2^30 states (rows times labels times ``2^n_hidden``), the search with hidden units

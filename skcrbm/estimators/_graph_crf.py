@@ -125,9 +125,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Stopping rule of stochastic solvers. True holds out graphs and keeps the epoch with the best
         validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
     features : {"observed", "all"}, default="observed"
-        Coefficients that are learned for sparse nodes and dicts: "observed" learns a coefficient
-        for each pair of a feature and a class that occur together in training, "all" for each pair
-        of a feature and a class. With latent states, all coefficients are learned.
+        Coefficients that are learned for sparse nodes and dicts. "observed" learns a coefficient
+        for a feature and a class only if both occur together in training; "all" learns the
+        coefficients of all features for all classes. With latent states, all are learned.
     decode : {"map", "marginal"}, default="map"
         "map" predicts the most probable labels of the whole graph, exactly for forests, for narrow
         graphs and with ``inference="exact"``, otherwise by max-product with local search. With

@@ -563,7 +563,7 @@ default=None
         return copy.copy(local).set_params(n_jobs=self.n_jobs)
 
     def _of_second_class(self, images):
-        """Return the probabilities of the second of two classes, or of all of more classes."""
+        """Return P(second class) if the last axis has two classes, or images with all classes."""
         if len(self.classes_) > 2:
             return images
         if images.dtype == object:

@@ -223,9 +223,9 @@ class ChainModel(NamedTuple):
         """Convert the gradient for the log-weights to parameters, and add the result to `total`.
 
         `batch` is a `SequenceBatch`. `states` (T, K) is the gradient with respect to the scores.
-        `pairs` is the gradient with respect to the pairs: a matrix (K, K) for all positions, as
-        (1, K, K), or T matrices. In second-order chains, `states` is (T, K * K) and `pairs` is the
-        gradient with respect to the weights of three classes (K, K, K).
+        `pairs` is the gradient with respect to the log-weights of pairs, of the shape (1, K, K) if
+        all positions share them, else (T, K, K). In second-order chains, `states` is (T, K * K) and
+        `pairs` is the gradient with respect to the weights of three classes (K, K, K).
         """
         X, start = batch.X, batch.start
         if self.order == 2:

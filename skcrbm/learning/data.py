@@ -174,7 +174,7 @@ class ArraySource(Source):
         return self._arrays if self._positions is None else self._arrays.rows(self._positions)
 
     def _rows(self, numbers):
-        """Return a batch of the rows with the indices `numbers` among the rows to visit."""
+        """Return a batch of some rows; `numbers` are their indices among the rows to visit."""
         return self._arrays.rows(numbers if self._positions is None else self._positions[numbers])
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:

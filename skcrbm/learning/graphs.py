@@ -148,14 +148,14 @@ class GraphModel(NamedTuple):
         return self.columns.products(X, self.params.coef) + self.params.intercept
 
     def pairs(self, Z: np.ndarray) -> np.ndarray:
-        """Return the log-weights (M, K, K) of the classes of the two nodes of each edge."""
+        """Return for each edge the log-weights (M, K, K) of the classes of its two nodes."""
         p = self.params
         if not Z.shape[1]:
             return np.repeat(p.pair_intercept[None], len(Z), axis=0)
         return p.pair_intercept + np.tensordot(Z, p.pair_coef, 1)
 
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
-        """Return the distribution of the classes of all nodes of a batch, as a single model."""
+        """Return the joint distribution of all node classes of a batch, as a single model."""
         a = batch.arrays
         return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z))
 
@@ -209,12 +209,12 @@ class Posed(NamedTuple):
         )
 
     def marginals(self, found: Any) -> np.ndarray:
-        """Return the probabilities (T, K) of the states from the result of `infer`."""
+        """Convert the result of `infer` to probabilities (T, K) of the states of nodes."""
         states = np.array(found.marginals[0], np.float64)
         return states if self.ranges is None else self.ranges.marginals(states)
 
     def pair_marginals(self, found: Any) -> np.ndarray:
-        """Return the probabilities (M, K, K) of pairs of states from the result of `infer`."""
+        """Convert the result of `infer` to probabilities (M, K, K) of the state pairs of edges."""
         entries = np.array(found.statistics[0], np.float64)
         if self.ranges is not None:
             return self.ranges.pair_marginals(entries)
@@ -222,7 +222,7 @@ class Posed(NamedTuple):
 
 
 def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
-    """Return "forest", "narrow" or "wide", the kind of the graphs of a part of a batch.
+    """Return the kind of the graphs in a part of a batch: "forest", "narrow" or "wide".
 
     Graphs without cycles are a forest. For other graphs, see `_NARROW` and `_MOST_NODES`.
     """
@@ -254,7 +254,8 @@ class GraphLikelihood(StructuredObjective):
         super().__init__(trained, n_jobs)
         self.inference = inference.with_defaults(tol=ESTIMATOR_TOL)
         self._continues = self.inference.accepts >= {"init", "return_state"}
-        self._last = WeakKeyDictionary()  # part of a batch: result to start from
+        # Maps a part of a batch to its last result, from which message passing starts.
+        self._last = WeakKeyDictionary()
 
     def _residuals(self, model, piece):
         energy = model.energy(piece)
@@ -320,6 +321,6 @@ class GraphPseudoLikelihood(StructuredObjective):
 
 
 def _incidence(nodes, n_nodes):
-    """Return the matrix (n_nodes, M) that adds up rows of edges for each node."""
+    """Return the matrix (n_nodes, M) that adds up, for each node, the rows of its edges."""
     n = len(nodes)
     return csr_array((np.ones(n), (nodes, np.arange(n))), shape=(n_nodes, n))

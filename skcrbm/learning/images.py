@@ -116,7 +116,7 @@ def image_params(structure: ImageStructure, rng: np.random.RandomState):
 
 
 def image_fields(model: ImageModel, part: ImageBatch) -> np.ndarray:
-    """Return the fields (P, T) of the pixels of a part of a batch.
+    """Return the fields (P, T) of the pixels in a part of a batch.
 
     The fields depend on the windows of X, and not on the classes of neighbours.
     """
@@ -125,7 +125,7 @@ def image_fields(model: ImageModel, part: ImageBatch) -> np.ndarray:
 
 
 def log_beliefs(model: ImageModel, part: ImageBatch, known: np.ndarray | None = None):
-    """Return the log-beliefs (K, T) of the classes of the pixels of a part of a batch.
+    """Return, for the pixels in a part of a batch, the log-beliefs (K, T) of the classes.
 
     `known` (T,) contains the known class of each pixel, or `MISSING`.
     """
@@ -192,6 +192,6 @@ def _part_step(model, part):
 
 
 def _loss(log_p, part):
-    """Return the weighted sum of the losses of the observed pixels of a part."""
+    """Add up the weighted losses of all observed pixels in a part."""
     weight, observed = part.observed()
     return -float(weight[observed] @ log_p[part.path[observed], observed])

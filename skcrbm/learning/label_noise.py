@@ -101,10 +101,10 @@ class NoisyLikelihood(Likelihood):
     Parameters
     ----------
     flip_rates : {"symmetric", "per_label", "per_value"}, float or array-like, default="per_label"
-        Flip rates. A number is the rate of all labels, an array (n_outputs,) holds a rate for each
-        label, and an array (n_outputs, 2) holds the probabilities that a label that is off is
-        observed as on, and that a label that is on is observed as off; rates are above 0 and below
-        1/2. Names stand for rates that `fit` estimates: "symmetric" a common rate, "per_label" a
+        Flip rates, above 0 and below 1/2. A number is the rate of all labels, and an array
+        (n_outputs,) holds a rate for each label. An array (n_outputs, 2) holds two rates for each
+        label: the probability that a 0 is observed as 1, and the probability that a 1 is observed
+        as 0. A name means that `fit` estimates the rates: "symmetric" a common rate, "per_label" a
         rate for each label, and "per_value" two rates for each label. `CRBMClassifier` has the
         rates of the fit as `flip_rates_` (n_outputs, 2).
     max_iter : int, default=5

@@ -56,8 +56,8 @@ _MEMORY = 10
 # _CURVATURE times the initial slope.
 _DECREASE, _CURVATURE = 1e-4, 0.9
 _MAX_EVALUATIONS = 25  # largest number of evaluations in one line search
-# `descend` rounds every point to a grid. The rounding may raise the objective by about this share
-# of the decrease at which the fit stops.
+# `descend` rounds every point to a grid. The rounding may raise the objective by about
+# _OF_TOLERANCE times the tolerance, which is the decrease at which the fit stops.
 _OF_TOLERANCE = 1e-4
 
 
@@ -354,8 +354,8 @@ class OrthantMinimizer(Minimizer):
 class CenteredCoordinates:
     """Linear conversion between the parameters and a vector with better conditioning.
 
-    The model is rewritten for units and columns of X from which their means are subtracted [1]_,
-    which changes the intercepts. Each entry of the vector is a parameter of the rewritten model
+    The model is rewritten for centred units and columns of X, whose means are 0 [1]_. Centring
+    changes the intercepts. Each entry of the vector is a parameter of the rewritten model
     times the square root of the parameter's estimated curvature, including the curvature of the
     penalty.
 

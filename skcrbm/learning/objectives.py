@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
     @classmethod
     def total(cls, steps: Iterable[Step]) -> Step:
-        """Return the sum of the steps of the parts of a batch, without an effective share.
+        """Add up the steps of all parts of a batch; the sum has no effective share.
 
         `steps` may be a generator, so that at most two gradients are in memory at a time.
         """

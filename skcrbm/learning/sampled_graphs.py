@@ -1,8 +1,8 @@
 """Train graphs by sampled states: contrastive divergence, and rules with a sampler.
 
-The gradient is the mean of the counts of states and pairs of nodes over states that are drawn from
-the model, minus their counts in the observed labels. The states of a part of a batch are drawn from
-a single model of all its graphs.
+States drawn from the model are compared with the observed labels: the gradient is the mean count of
+each class and pair of classes in the drawn states, minus its count in the observed labels. The
+states of a part of a batch are drawn from a single model of all its graphs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GraphSampler(ABC):
 
     @abstractmethod
     def draw(self, model: GraphModel, piece: GraphBatch, clock: Clock, chains: Any) -> Drawn:
-        """Draw states of the graphs of a part of a batch.
+        """Draw states for all graphs in a part of a batch.
 
         If the sampler keeps chains, `chains` is a list with the states (S, n_nodes) of the chains
         of each training graph, or None before their first step. The list is changed in place.

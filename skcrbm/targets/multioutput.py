@@ -189,7 +189,7 @@ class MultioutputTargets(Targets):
         return np.arange(self.n_visible) if self.names is None else self.names
 
     def framed(self, values, index, container="pandas"):
-        """Return classes (N, L) as a data frame, or a list of probabilities as a list of data frames."""
+        """Return classes (N, L) as a data frame, or probabilities as a frame for each output."""
         if isinstance(values, list):
             return [
                 label_frame(part, index, np.array(list(map(str, classes)), object), container)

@@ -75,7 +75,7 @@ class ImageRows:
 
 
 def _stacked(X):
-    """Return the pixels (C, T) of a list of images, the start of each image, and the shapes."""
+    """Return the pixels (C, T) of all images, the start of each image, and the shapes."""
     if getattr(X, "ndim", 3) == 2:
         raise ValueError(
             f"X should be a list of images, got one array of shape {X.shape}; pass [X] for a "

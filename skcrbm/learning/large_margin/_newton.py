@@ -38,8 +38,8 @@ _PER_LABEL, _PER_THOUSAND = 3000, 1
 # Then each label makes its step as if its pair weights did not depend on other labels.
 _MAX_PAIRS = 1000
 # A joint step keeps the inputs of the free variables in memory if there are at most this number of
-# float64 values (32 MB). If there are more, a label with more free variables than columns of X
-# copies its rows of X each time.
+# float64 values (32 MB). If there are more inputs, they are computed again in each step for labels
+# with more free variables than columns of X.
 _MAX_INPUTS = 4_000_000
 # If there are more than `_MAX_PAIRS` pair weights, the arrays `_Label.right` may together have this
 # number of float64 entries (160 MB), or as many entries as there are dual variables if that is
@@ -125,8 +125,8 @@ class _Label:
         """Clip a step (n,) to the bounds.
 
         Returns four results: the new value of `change`, the change of the fields that the inputs
-        cause, the increase of the objective if the pair weights stay fixed, and an array (L,).
-        Divided by eta, the array is the change of the pair weights that this label causes.
+        cause, the increase of the objective if the pair weights stay fixed, and eta times the
+        change (L,) of the pair weights that this label causes.
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change

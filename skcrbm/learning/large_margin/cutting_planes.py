@@ -216,7 +216,7 @@ class _Planes:
         self._idle = np.append(self._idle[keep], 0)
 
     def solve(self):
-        """Return the optimal vector for the planes, and a lower bound of the true minimum."""
+        """Return the optimal vector for the planes, and a lower bound of the smallest objective."""
         self.dual = maximise_over_simplex(self.gram, self.offsets, self.dual)
         self._idle = np.where(self.dual > 0, 0, self._idle + 1)
         vector = self.dual @ self.slopes

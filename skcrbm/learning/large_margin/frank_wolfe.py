@@ -42,7 +42,7 @@ _ROUNDING = 1e-12
 
 
 class Visited(NamedTuple):
-    """Means over the visits of a pass; each visit uses the parameters at the time of the visit."""
+    """Means over all examples of a pass, for the parameters at the visit of each example."""
 
     loss: float  # mean hinge loss of an example
     # Estimate of the duality gap: mean difference between the largest violation of an example and
@@ -63,7 +63,7 @@ class FrankWolfeFit(NamedTuple):
 
 
 class DualBlocks(ABC):
-    """Base class of the dual variables of all examples, and of the parameters that they determine.
+    """Base class for the dual variables of all examples and the parameters that they determine.
 
     `params` are the parameters w in the form of ``model.params``. `total` is ``alpha W``.
     """

@@ -27,7 +27,7 @@ class HingeObjective(StructuredObjective):
     """Base class of the structured hinge losses of chains and graphs.
 
     A subclass computes log-weights and finds the labels that violate the margin most. An array of
-    labels (T,) holds the classes of all positions or nodes of a part of a batch.
+    labels (T,) holds the classes of all positions or nodes in a part of a batch.
     """
 
     needs_complete = True
@@ -53,7 +53,7 @@ class HingeObjective(StructuredObjective):
         """Return the log-weight (n,) of labels `path` (T,) for each example."""
 
     def scores_of(self, energies: Any, one: Any, labels: np.ndarray) -> np.ndarray:
-        """Return the log-weight (m,) of each of several labels (m, T) of a single example."""
+        """Return the log-weights (m,) of m label vectors `labels` (m, T) for a single example."""
         return np.array([self.log_weights(energies, one, path)[0] for path in labels])
 
     @abstractmethod
@@ -204,7 +204,7 @@ class GraphHinge(HingeObjective):
         return own + np.diff(pairs[piece.arrays.edge_start])
 
     def scores_of(self, energies, one, labels):
-        """Return the log-weight (m,) of each of several labels (m, T) of a single graph."""
+        """Return the log-weights (m,) of m label vectors `labels` (m, T) for a single graph."""
         scores, tables = energies
         i, j = one.arrays.edges.T
         own = scores[np.arange(len(scores)), labels].sum(axis=1)

@@ -39,7 +39,7 @@ class StructuredPlanes:
 
     @property
     def start(self) -> np.ndarray:
-        """The vector of the parameters of the model, from which training starts."""
+        """The vector from which training starts: the parameters of the model."""
         return self.unit * self.coordinates.vector(self.model.params)
 
     def plane(self, vector: np.ndarray, method: Any) -> tuple[np.ndarray, float, int]:
