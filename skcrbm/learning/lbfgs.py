@@ -275,7 +275,7 @@ class Minimizer:
             if not value <= self.value + _DECREASE * step * slope:  # also True for NaN
                 high = step
                 excess = value - self.value - step * slope
-                # Go to the minimum of the parabola through both values with the initial slope.
+                # Go to the minimum of the parabola that has both values and the initial slope.
                 if low == 0 and np.isfinite(excess) and excess > 0:
                     step *= float(np.clip(-0.5 * step * slope / excess, 0.1, 0.5))
                     continue

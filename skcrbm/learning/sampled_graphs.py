@@ -24,7 +24,7 @@ from skcrbm.learning.structured import Residuals, StructuredObjective
 
 
 class Drawn(NamedTuple):
-    """States that a sampler has drawn for the n graphs of a part of a batch, with T nodes."""
+    """States that a sampler has drawn for a part of a batch, n graphs with T nodes in total."""
 
     states: np.ndarray  # (S, T) classes of the nodes
     weight: np.ndarray  # (S, n) weight of each state of each graph; a column has the sum 1
