@@ -40,8 +40,8 @@ class Moments(NamedTuple):
     # Means (M, n_variables) of the variables. M is N, or 1 if all rows share a single model.
     unary: np.ndarray
     # Sufficient statistics of the couplings, as weighted sums over the rows. None if the variables
-    # of each row are independent with means `unary`. This is so, for example, if the phase consists
-    # of one fixed state per row.
+    # of each row are independent with means `unary`, for example if a phase gives one fixed state
+    # per row.
     statistics: tuple | None
     # Contribution (M,) to the loss, in float64: log Z, or the log-weight of a state.
     log_weight: np.ndarray

@@ -577,7 +577,7 @@ def label_sets_of(visible: np.ndarray) -> np.ndarray:
 
 
 def may_be_empty(y: np.ndarray) -> bool:
-    """Return True if rows without a positive label seem to be valid, judging from y (N, L).
+    """Return True if y (N, L) suggests that a row may have no positive label.
 
     The result is False if y has several labels, some row has a positive label, and no complete row
     is all 0. Rows with missing entries and no positive label are ignored.
