@@ -133,7 +133,7 @@ class LabelVectors(NamedTuple):
 
     @property
     def _n_vectors(self) -> float:
-        """Number of all label vectors, inf if it is not a float."""
+        """Number of all label vectors, inf if a float cannot hold it."""
         with np.errstate(over="ignore"):
             return float(np.exp2(float(self.posterior.energy.n_visible)))
 
