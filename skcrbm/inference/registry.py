@@ -147,7 +147,8 @@ SWEEPS = {
     "CategoricalGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_categorical_graph",
 }
 
-#: (method, class of energies) -> answers of the solver, if the method has more answers.
+#: (method, class of energies) -> answers of the solver, if it does not give all answers of the
+#: method.
 ANSWERS = {
     ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
     ("sum_product", "LayeredEnergy"): frozenset({"marginals", "statistics"}),

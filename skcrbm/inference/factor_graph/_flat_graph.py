@@ -137,7 +137,7 @@ def fits_odds(graph, norms, field, dtype, share=1.0):
     """Return a mask (N,) of the models whose messages fit the range of a dtype as odds.
 
     The result for a model does not depend on the other models, because answers must not depend on
-    the batch. A product of messages may take `share` of the range.
+    the batch. A product of messages may use at most the fraction `share` of the range.
     """
     room = share * LOG_RANGE[np.dtype(dtype)]
     if graph.hard or graph.spread.max(initial=0.0) > _TABLE_SHARE * room:

@@ -139,7 +139,7 @@ class Chain:
 
     @property
     def n_iter(self) -> tuple[int, int]:
-        """Numbers of iterations before the first variable and before each other variable."""
+        """Numbers of iterations before the first variable is drawn, and before each later draw."""
         first, later = self.method.max_iter, self.method.warm_iter
         return first, first if later is None else later
 

@@ -128,7 +128,7 @@ class StateGraph:
 
     @cached_property
     def edges(self):
-        """Pair of a dict of arrays and an array (E,) with the factor of each edge.
+        """A pair: a dict of arrays, and an array (E,) with the factor of each edge.
 
         The dict has the arrays of `CategoricalGraph` that do not depend on the tables, and
         "variables" (E,), the variable of each edge. Edges are sorted by variable.

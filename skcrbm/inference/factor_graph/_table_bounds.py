@@ -96,7 +96,7 @@ def _solve(
 
 
 def _tables_of(energy):
-    """Return tables and scopes of an energy, and the number of variables with auxiliary ones.
+    """Return tables and scopes of an energy, and the number of variables, auxiliary ones included.
 
     OR and AND factors with many inputs are cut into chains of tables over auxiliary variables.
     """
@@ -141,7 +141,7 @@ def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
             bound = min(bound, now)
             break
         bound = min(bound, now)
-    # Each sweep changes each number by a few operations.
+    # Add an allowance for rounding errors: a sweep changes each number by a few operations.
     return _Part(state, bound + 4 * (n_iter + 2) * n_edges * _ROUNDING * size, n_iter, converged)
 
 

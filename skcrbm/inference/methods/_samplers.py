@@ -28,12 +28,12 @@ class Gibbs(_RandomMethod):
     Marginals are Rao-Blackwellised: the probabilities from which the states were drawn are averaged
     over sweeps and chains. Statistics are averages of the states, except that the states of the
     last block are replaced by their probabilities: ``v_i P(h_j = 1 | v)`` for RBMs. The error of
-    marginals
-    and statistics is inversely proportional to the square root of the number of independent sweeps.
-    All models of a batch use the same random numbers for marginals and statistics, so that an
-    answer does not depend on the rest of the batch; as a drawback, errors of different models are
-    correlated. For "samples" each model has different random numbers. Sample s comes from chain
-    ``s % n_chains``, so that successive samples of a chain are `n_chains` positions apart.
+    marginals and statistics is inversely proportional to the square root of the number of
+    independent sweeps. All models of a batch use the same random numbers for marginals and
+    statistics, so that an answer does not depend on the rest of the batch; as a drawback, errors of
+    different models are correlated. For "samples" each model has different random numbers. Sample s
+    comes from chain ``s % n_chains``, so that successive samples of a chain are `n_chains`
+    positions apart.
 
     If variables have K states, a sweep draws one of the K states of each variable, and marginals
     have shape (N, n, K). The chains do not converge if states of weight 0 separate the other states
