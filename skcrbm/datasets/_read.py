@@ -244,7 +244,7 @@ def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
     if subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
     if subset != "all" and not return_X_y:
-        raise ValueError("subset is for return_X_y=True: the Bunch has all parts, as X_train etc.")
+        raise ValueError("subset needs return_X_y=True: a Bunch has all parts, such as X_train")
 
 
 def load(
