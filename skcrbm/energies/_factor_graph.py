@@ -565,7 +565,7 @@ class FactorGraphEnergy(BaseEnergy):
         return ((self.n_entries,),)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with one array (n_entries,): weighted sums of the entries' probabilities."""
+        """Return a tuple with one array (n_entries,): weighted sums of entry probabilities."""
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
         certain = ((means == 0) | (means == 1)).all()
