@@ -34,7 +34,7 @@ class CliqueFeatures(NamedTuple):
 
 
 class CliqueRows(NamedTuple):
-    """Rows of a training problem, and the parameters of its loss, which is a sum over margins."""
+    """Rows of a training problem, and parameters of its loss, which has a term for each margin."""
 
     signs: np.ndarray  # (N, V)
     data: np.ndarray  # inputs (N, D) as a CSR matrix: data, indices and indptr

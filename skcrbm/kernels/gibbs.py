@@ -31,7 +31,7 @@ class FactorLists(NamedTuple):
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,) int64, index of the first entry of each table
     flat: np.ndarray  # (n_entries,) float64 log-potentials
-    at_zero: np.ndarray  # (F,) int64, code if all variables are 0: inputs of an AND, else 0
+    at_zero: np.ndarray  # (F,) int64, code if all variables are 0: number of AND inputs, else 0
     output: np.ndarray  # (F,) int64, output variable of an OR or AND
     # 0 if no factor can have weight 0. Otherwise, if factors give weight 0 to both values of a
     # variable, the value with fewer such factors gains this log-odds per factor of the difference.

@@ -169,6 +169,7 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
     Returns
     -------
     bound, score, n_iter, settled
+        `settled` is False if `max_iter` steps were made without meeting a condition to stop.
     """
     n_hidden, n_visible = weight.shape
     order = np.empty((n_hidden, n_visible), np.int64)

@@ -60,7 +60,7 @@ class OddsWork(NamedTuple):
     ratio: np.ndarray  # (V,) product of the messages into a visible unit
     last_ratio: np.ndarray  # `ratio` before the last iteration
     # (H,) products of messages into hidden units. Before `column` (dtype of the model) overflows,
-    # `product` (float64) is multiplied by it. Before `product` does, its log is added to `total`.
+    # `product` (float64) is multiplied by it. Before `product` overflows, `total` gets its log.
     column: np.ndarray
     product: np.ndarray
     last_product: np.ndarray  # `product` before the last iteration
