@@ -107,7 +107,10 @@ def test_split_into_two_parts(groups):
             "groups has 2 entries, but y has 6 rows",
         ),
         (lambda X, y: folds_of(X, y, y), r"groups must have the shape \(n_samples,\)"),
-        (lambda X, y: folds_of(X, y, [0, 0, 0, 1, 1, 1]), "at least 3 groups, a group for each part; got 2"),
+        (
+            lambda X, y: folds_of(X, y, [0, 0, 0, 1, 1, 1]),
+            "at least 3 groups, a group for each part; got 2",
+        ),
         (lambda X, y: folds_of(X, y[:, 0], range(6)), "use scikit-learn's StratifiedKFold"),
         (lambda X, y: multilabel_train_test_split(X, y[:5]), "inconsistent numbers of samples"),
         (lambda X, y: multilabel_train_test_split(X, y[:, 0]), "use scikit-learn's Stratified"),
