@@ -13,8 +13,8 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import shuffle
 
-# A projected gradient of at most this share of the target margin counts as a rounding error, and no
-# step is made.
+# A projected gradient of at most this number times the target margin counts as a rounding error,
+# and no step is made.
 _ZERO = 1e-12
 
 

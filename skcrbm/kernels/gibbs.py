@@ -243,7 +243,7 @@ def _update_code(change, weight, code, f, n_lanes):
 def _first_codes(start, factor, weight, at_zero, bits, code, n_lanes):
     """Write the code of each factor to `code` (F, lanes), from the states `bits`.
 
-    The code of a table is the index of its entry, the code of an OR or AND a count of its inputs.
+    The code of a table is the index of its entry; the code of an OR or AND is a count of inputs.
     """
     for f in range(np.uintp(len(at_zero))):
         for l in range(n_lanes):
@@ -351,7 +351,7 @@ def _draw_state(field, total, u, n_states, weight, log_odds):
     for k in range(1, n_states):
         if total[k] > total[best]:
             best = k
-    if total[best] == -math.inf:  # all states are forbidden: draw among those the evidence allows
+    if total[best] == -math.inf:  # all states are forbidden: draw a state that the evidence allows
         for k in range(n_states):
             total[k] = 0.0 if field[k] > -math.inf else -math.inf
             if total[k] > total[best]:

@@ -161,7 +161,7 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
     shift : (H, V), changed; the rows sum to `field`, up to rounding
     score : float, score of the best known state, -inf if no state is known
     max_iter : int
-    rough : float, stop once the targeted decrease is below this share of the gap
+    rough : float, stop once the targeted decrease is below `rough` times the gap
     tol : float, see `rbm_dual`
     average : (V,) output, mean state of the parts, over the last steps
     best_state : (V,) int8 output, replaced if a state with a higher score is found
