@@ -45,7 +45,7 @@ def _one_error(path):
 
 @lru_cache(maxsize=64)
 def _file_sha256(path, mtime_ns, size):
-    """Return the checksum of a file; `mtime_ns` and `size` only key the cache."""
+    """Return the checksum of a file; `mtime_ns` and `size` only serve as a key of the cache."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -87,7 +87,7 @@ class OutputGraph:
 
     @cached_property
     def _log_size(self) -> float:
-        """Binary logarithm of the number of entries of the largest table of elimination."""
+        """log2 of the number of entries in the largest table that elimination makes."""
         counts = self.n_classes.tolist()
         found = min_fill(self.edges.tolist(), range(len(counts)), counts)
         if not found.complete:

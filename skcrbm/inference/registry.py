@@ -157,7 +157,7 @@ ANSWERS = {
 
 
 def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
-    """List the classes in the MRO of a class of energies whose solvers are valid for this class.
+    """List the classes in the MRO of `energy_type` whose solvers are valid for `energy_type`.
 
     A solver is valid if its class has the same score as the energy, or an abstract score.
     """

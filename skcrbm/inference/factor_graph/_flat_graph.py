@@ -11,8 +11,9 @@ from skcrbm.kernels.factor_tables import TableGraph
 from skcrbm.utils.limits import LOG_RANGE, MAX_TABLE_VARIABLES
 from skcrbm.utils.validation import kernel_array
 
-# Messages are stored as logarithms if the entries of a table span more than this share of the range
-# of the dtype, because the product of an extreme message and the smallest entry could underflow.
+# Messages are stored as logarithms if the logarithms of the entries of a table differ by more than
+# this number times the log-range of the dtype. Otherwise the product of an extreme message and the
+# smallest entry could underflow.
 _TABLE_SHARE = 0.75
 # A log-message about an impossible value is -inf in theory. The kernels use a finite number: minus
 # _LIMIT_MARGIN, minus _LIMIT_FACTOR times the largest sum of fields and finite messages. So the
