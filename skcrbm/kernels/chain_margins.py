@@ -24,7 +24,7 @@ _STEPS = 3
 
 
 class Sequences(NamedTuple):
-    """Features and labels of n sequences with T positions, as a CSR matrix."""
+    """Features of n sequences with T positions, as a CSR matrix, and labels of the positions."""
 
     start: np.ndarray  # (n + 1,) int64
     data: np.ndarray  # float64

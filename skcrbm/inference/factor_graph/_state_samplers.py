@@ -130,8 +130,8 @@ class _StateChain(Chain):
     def _draw(self, block):
         """Draw the samples of a block (start, rows, lane).
 
-        `start` has the messages of the models `rows` before the first variable is drawn. `lane` are
-        the indices of the samples, where the samples of each model follow each other.
+        `start` has the messages of the models `rows` before the first variable is drawn. `lane` has
+        the indices of the samples to draw side by side, model by model.
         """
         start, rows, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])

@@ -183,12 +183,13 @@ class GibbsWithGradients(_RandomMethod):
 class BPChain(_RandomMethod):
     """Samples by chained belief propagation (Ding and Xue 2020).
 
-    The variables are drawn one after the other. Each is drawn from its sum-product belief given
-    the variables that were drawn before, and is then clamped to its value. The messages for the
-    next variable start from the current messages. In an `RBMEnergy` the visible units are drawn in
-    this way, then all hidden units at once from p(h | v). Variables may have any number of states;
-    an iteration then is a sweep that visits the variables in turn, and two sweeps are made instead
-    of more if the graph has no loops and `damping` is 0, because the messages are exact then.
+    The variables are drawn one after the other. Each is drawn from its sum-product belief given the
+    variables that were drawn before, and is then clamped to its value. The messages for the next
+    variable start from the current messages. In an `RBMEnergy` the visible units are drawn in this
+    way, then all hidden units at once from p(h | v). Variables may have any number of states. If
+    some have more than two states, an iteration is a sweep that visits the variables in turn. If
+    the graph also has no loops and `damping` is 0, the messages are exact after two sweeps, and
+    further sweeps are left out.
 
     Samples are independent. Their distribution q equals the distribution of the model if beliefs
     are exact, as on graphs without loops after enough iterations; otherwise q is an approximation.
