@@ -64,8 +64,10 @@ exclude_patterns = [
     "layered_tables.md",
     "lmbm_tables.md",
     "learning_rules_multilabel.md",
+    "margin_settings.md",
     "persistent_messages.md",
     "pmp_tables.md",
+    "rule_settings.md",
 ]
 nitpicky = True
 

@@ -1,5 +1,10 @@
 import os
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # before NumPy is imported
+    # Each worker gets its share of the processors: more threads would wait for each other.
+    share = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    os.environ.setdefault("OMP_NUM_THREADS", str(share))
+
 import numpy as np
 import pytest
 from hypothesis import settings

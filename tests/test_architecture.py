@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -62,12 +63,12 @@ def part_of(path):
 
 def imported_modules(path):
     package = [ROOT.name, *path.relative_to(ROOT).parts[:-1]]
-    yield from imports_in(path.read_text(encoding="utf-8"), package)
+    yield from imports_in(parsed(path), package)
 
 
-def imports_in(source, package):
-    """Absolute names of everything that a source imports, anywhere in it."""
-    for node in ast.walk(ast.parse(source)):
+def imports_in(tree, package):
+    """Absolute names of everything that a parsed source imports, anywhere in it."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -78,10 +79,8 @@ def imports_in(source, package):
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def strings(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_imports_are_found_wherever_they_stand():
@@ -93,7 +92,7 @@ def function():
 class Class:
     from skcrbm import e
 """
-    found = set(imports_in(source, ["skcrbm", "energies"]))
+    found = set(imports_in(ast.parse(source), ["skcrbm", "energies"]))
     expected = {"skcrbm.a", "skcrbm.b", "skcrbm.b.c", "skcrbm.energies.d", "skcrbm.e"}
     assert expected <= found
 
@@ -145,7 +144,7 @@ def test_kernels_import_arrays_and_the_decorator_only(path):
     "path", [p for p in KERNELS if p.name not in ("jit.py", "arguments.py")], ids=name_of
 )
 def test_every_kernel_has_the_house_decorator(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)]
     assert functions
     for function in functions:
@@ -187,7 +186,7 @@ STORES_APART = {"skcrbm.kernels.rbm_exact._divide"}
 @pytest.mark.parametrize("path", [p for p in KERNELS if p.name != "jit.py"], ids=name_of)
 def test_reordered_sums_only_load(path):
     """A loop that stores too is vectorised or not by where its arrays lie in memory."""
-    functions = ast.parse(path.read_text(encoding="utf-8")).body
+    functions = parsed(path).body
     for function in filter(lambda n: isinstance(n, ast.FunctionDef), functions):
         name = f"skcrbm.kernels.{path.stem}.{function.name}"
         if reorders_sums(function) and name not in STORES_APART:
@@ -201,7 +200,7 @@ def test_reordered_sums_only_load(path):
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_raw_njit_no_global_random_numbers_no_print(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Name):
             assert node.id != "print"
             assert node.id not in ("njit", "prange")
@@ -225,13 +224,14 @@ def test_files_stay_readable(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
 
 
+LOCATION = re.compile(r'"(skcrbm\.[\w.]+:\w+)"')
+
+
 def all_locations():
     """Every "module:attribute" string of the package."""
     for path in FILES:
-        for text in strings(path):
-            module, _, attribute = text.partition(":")
-            if module.startswith("skcrbm.") and attribute.isidentifier():
-                yield pytest.param(path, module, attribute, id=text)
+        for text in LOCATION.findall(path.read_text(encoding="utf-8")):
+            yield pytest.param(path, *text.split(":"), id=text)
 
 
 LOCATIONS = list(all_locations())

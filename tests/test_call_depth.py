@@ -31,6 +31,7 @@ def counts():
     return {name: dict(zip(head[1:], map(int, values))) for name, *values in lines}
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("call", LIMITS)
 def test_few_files_climbs_and_hops(counts, call):

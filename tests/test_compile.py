@@ -75,6 +75,53 @@ def test_first_prediction_of_a_row_with_an_empty_cache(model, n_compiled, tmp_pa
     assert int(run.stdout) <= n_compiled
 
 
+ASKED = """
+import sys
+from collections import Counter
+from numba.core import codegen, event
+codegen.CPUCodeLibrary._optimize_final_module = lambda library: None
+compiled = Counter()
+class Listener(event.Listener):
+    def on_start(self, event):
+        function = event.data["dispatcher"].py_func
+        if (function.__module__ or "").startswith("skcrbm."):
+            compiled[function] += 1
+    def on_end(self, event):
+        pass
+event.register("numba:compile", Listener())
+from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.inference import infer
+pairs = TableFactors([(0, 1), (1, 2)], [[[0.0, 1.0], [2.0, 0.0]]] * 2)
+infer(FactorGraphEnergy([pairs], [[0.1, 0.2, 0.3]]), sys.argv[1], **eval(sys.argv[2]))
+print(compiled.total(), max(compiled.values()))
+"""
+
+
+@pytest.mark.deep
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("method", "options", "n_compiled"),
+    [
+        ("sum_product", {}, 28),
+        ("max_product", {}, 28),
+        ("perturb_and_max_product", {"returns": ("samples",), "random_state": 0}, 20),
+    ],
+    ids=["sum_product", "max_product", "perturb_and_max_product"],
+)
+def test_first_question_about_a_factor_graph(method, options, n_compiled, tmp_path):
+    """The first question compiles at most `n_compiled` functions, none of them twice."""
+    run = subprocess.run(
+        [sys.executable, "-c", ASKED, method, repr(options)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+    )
+    assert run.returncode == 0, run.stderr
+    total, most = map(int, run.stdout.split())
+    assert 0 < total <= n_compiled
+    assert most == 1
+
+
 @pytest.mark.compiled
 def test_a_later_process_compiles_nothing(tmp_path, capsys):
     main(["--estimators", "LMBMClassifier", "--dtypes", "float64"])

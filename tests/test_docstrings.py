@@ -25,6 +25,7 @@ def documented(name):
     return getattr(importlib.import_module(module), attribute)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     matplotlib = pytest.importorskip("matplotlib")  # drawn by some; in the tests extra

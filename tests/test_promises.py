@@ -94,7 +94,9 @@ def test_predictions_from_several_threads():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     Y = (X @ rng.normal(size=(4, 3)) > 0).astype(int)
-    model = CRBMClassifier(n_hidden=2, solver="adam", max_iter=3, random_state=0).fit(X, Y)
+    model = CRBMClassifier(n_hidden=2, solver="adam", alpha=0.05, max_iter=3, random_state=0).fit(
+        X, Y
+    )
     alone = model.predict_proba(X)
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: model.predict_proba(X), range(12)):

@@ -2,9 +2,10 @@
 Pictures of a fit
 =================
 
-Four questions about a fitted joint model, each with a display: has the training ended, can its
-probabilities be trusted, which labels occur together, and between which label sets does the model
-hesitate on a row? The data are generated, so that nothing is downloaded.
+Five questions about a fitted joint model, each with a display: has the training ended, can its
+probabilities be trusted, which labels occur together, which labels are predicted in place of
+others, and between which label sets does the model hesitate on a row? The data are generated, so
+that nothing is downloaded.
 """
 
 import sys
@@ -17,6 +18,7 @@ from skcrbm import CRBMClassifier
 from skcrbm.datasets import make_structured_labels
 from skcrbm.inspection import (
     CooccurrenceDisplay,
+    LabelConfusionDisplay,
     LabelSetsDisplay,
     ReliabilityDisplay,
     TrainingCurveDisplay,
@@ -31,7 +33,7 @@ model = CRBMClassifier(random_state=0).fit(X, Y)
 # %%
 # The loss of L-BFGS has levelled off: more iterations would not change the model.
 
-figure, axes = plt.subplots(2, 3, figsize=(15, 9), layout="constrained")
+figure, axes = plt.subplots(2, 4, figsize=(20, 9), layout="constrained")
 TrainingCurveDisplay.from_estimator(model, ax=axes[0, 0])
 axes[0, 0].set_title("training")
 
@@ -54,12 +56,16 @@ for probability, share, count in zip(display.probability[0], display.share[0], d
     print(f"| {probability:.2f} | {share:.2f} | {count} |")
 
 # %%
-# Labels that occur together, and the most probable label sets of a row.
+# Labels that occur together; labels that are found (diagonal) or replaced by others; and the most
+# probable label sets of a row.
 
 CooccurrenceDisplay.from_labels(Y, ax=axes[1, 1])
 axes[1, 1].set_title("labels that occur together")
-LabelSetsDisplay.from_estimator(model, X_test, row=4, ax=axes[1, 2])
-axes[1, 2].set_title("label sets of a row")
+LabelConfusionDisplay.from_estimator(model, X_test, Y_test, ax=axes[1, 2])
+axes[1, 2].set_title("labels found, and labels in their place")
+LabelSetsDisplay.from_estimator(model, X_test, row=4, ax=axes[1, 3])
+axes[1, 3].set_title("label sets of a row")
+axes[0, 3].remove()
 path = Path(sys.argv[0]).resolve().parents[1] / "output" / "pictures_of_a_fit.png"
 path.parent.mkdir(exist_ok=True)
 figure.savefig(path, dpi=80)

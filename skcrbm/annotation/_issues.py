@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import HasMethods, StrOptions, validate_par
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import call_given, final_model, inner_method, label_marginals
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_count, check_same_length, check_sample_weight
 
@@ -125,8 +126,8 @@ def find_label_issues(
     cv : int, splitter or iterable, default=None
         Folds of the rows. An int stands for this number of stratified folds, and None for 5 of
         them.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows in the fits.
+    sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+        Weights of the rows, or of single labels if the classifier supports them, in the fits.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
 
@@ -172,7 +173,11 @@ def find_label_issues(
     visible = targets.encode(y)
     fit_params = {}
     if sample_weight is not None:
-        fit_params["sample_weight"] = check_sample_weight(sample_weight, visible)
+        if is_per_label(sample_weight):
+            weight = checked_label_weight(sample_weight, visible.shape, targets.names)
+        else:
+            weight = check_sample_weight(sample_weight, visible)
+        fit_params["sample_weight"] = weight
     conditional = takes_known(estimator)
     if given == "other_labels" and not conditional:
         raise ValueError(

@@ -14,6 +14,7 @@ from skcrbm.targets.known import KnownLabelsMixin
 from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import call_given, check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.labels import in_rows_of, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.validation import (
@@ -154,8 +155,9 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
             Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or two classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the classifier and the calibrators.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels if the classifier supports them, for the
+            classifier and the calibrators.
 
         Returns
         -------
@@ -182,7 +184,10 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         self.classes_ = targets.classes
         fit_params = {}
         weight = np.ones(len(y))
-        if sample_weight is not None:
+        if targets.multilabel and is_per_label(sample_weight):
+            weight = checked_label_weight(sample_weight, visible.shape, targets.names)
+            fit_params["sample_weight"] = weight
+        elif sample_weight is not None:
             weight = check_sample_weight(sample_weight, y)
             fit_params["sample_weight"] = weight
         responses = out_of_fold(
@@ -200,8 +205,13 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
             _clip_distance(responses) if hasattr(self.estimator_, "predict_proba") else None
         )
         self.calibrators_ = [
-            self._calibrator(s, t, weight)
-            for s, t in zip(self._scores(responses).T, visible.T, strict=True)
+            self._calibrator(s, t, w)
+            for s, t, w in zip(
+                self._scores(responses).T,
+                visible.T,
+                np.broadcast_to(weight.T, visible.T.shape),
+                strict=True,
+            )
         ]
         return self
 

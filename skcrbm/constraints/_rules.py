@@ -43,6 +43,19 @@ class Tables:
         if self.parent[child] < 0 and above < 0:
             self.parent[child] = parent
 
+    def _depth_first(self) -> np.ndarray:
+        """Return the rank (L,) of each label in depth-first order of the hierarchy."""
+        children: dict[int, list[int]] = {}
+        for child in range(self.n_labels):
+            children.setdefault(int(self.parent[child]), []).append(child)
+        rank = np.empty(self.n_labels, np.int64)
+        waiting, n_ranked = children.get(-1, [])[::-1], 0
+        while waiting:
+            label = waiting.pop()
+            rank[label], n_ranked = n_ranked, n_ranked + 1
+            waiting.extend(children.get(label, [])[::-1])
+        return rank
+
     def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:
         """Require that between `low` and `high` of the literals are true.
 
@@ -57,7 +70,10 @@ class Tables:
         # Larger counts need not be told apart: up to `top` they count, then they stay.
         top = high + 1 if high < n else low
         before = None
-        for label, value in zip(labels, values):
+        # Labels of a hierarchy are counted tree by tree, so that the counter needs to know only the
+        # labels above the present label. The graph is then as wide as the hierarchy is deep.
+        rank = self._depth_first()
+        for label, value in sorted(zip(labels, values), key=lambda literal: rank[literal[0]]):
             counts = np.arange(top + 1)
             step = np.minimum(counts[:, None] + (np.arange(2) == value), top)
             allowed = step[:, :, None] == counts

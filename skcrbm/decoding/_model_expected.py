@@ -8,6 +8,7 @@ from functools import partial as bind
 import numpy as np
 from scipy.special import log_expit, softmax
 
+from skcrbm.decoding._top_f1 import top_f1
 from skcrbm.decoding.expected import (
     SIZES_AT_ONCE,
     best_but_empty,
@@ -23,8 +24,9 @@ from skcrbm.decoding.expected import (
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import infer
+from skcrbm.inference.rbm.mixture import LabelMixture, is_small_mixture
 from skcrbm.utils.limits import BLOCK_ENTRIES
-from skcrbm.utils.parallel import one_blas_thread, row_chunks
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 # Constants of `_seen_factor`: the odds that a model typically gives to the label sets seen in fit,
 # and the largest factor. If there are few label sets, a model typically gives them a total
@@ -111,11 +113,21 @@ def _by_rows(posterior, decide, entries):
     """
     energy = posterior.energy
     result = np.empty((energy.n_models, energy.n_visible), np.int8)
-    kind = _Joint if posterior.method.name == "exact" else _Independent
+    kind: type[_Model] = _Independent
+    n_jobs = None  # inference of the other kinds uses the threads itself
+    if posterior.method.name == "exact":
+        kind = _Joint
+        if is_small_mixture(energy):
+            kind, n_jobs = _Mixture, posterior.n_jobs
+
+    def run(rows):
+        model = kind(posterior.rows(rows))
+        result[rows] = model.with_known(decide(model, posterior.allow_empty))
+
+    chunks = row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // entries))
     with one_blas_thread():
-        for rows in row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // entries)):
-            model = kind(posterior.rows(rows))
-            result[rows] = model.with_known(decide(model, posterior.allow_empty))
+        for _ in ordered_map(run, chunks, n_jobs):
+            pass
     return result
 
 
@@ -258,6 +270,35 @@ class _Joint(_Model):
     def _mass(self, sets, log_weight):
         log_p = log_weight - self.log_partition[:, None]
         return np.exp(np.minimum(log_p, _LARGE)).sum(axis=1)
+
+
+class _Mixture(_Joint):
+    """Joint distribution of an RBM with few hidden units, which is a mixture of products.
+
+    `best_f1` and `jaccard` give the results of `_Joint` up to rounding, at a fraction of the cost:
+    hidden states with a negligible probability are left out, and `best_f1` only looks at labels
+    that can be among the best.
+    """
+
+    def _infer(self, energy):
+        self._nodes, self._node_weights = inverse_nodes(2 * energy.n_visible)
+        self._labels = LabelMixture(energy, self._nodes)
+        return self._labels.marginals, self._labels.log_partition
+
+    def best_f1(self, zero_division, allow_empty):
+        """Return the label vectors (N, L) with the largest expected F1; see `top_f1`."""
+        return top_f1(self._labels, self._node_weights, zero_division, allow_empty)
+
+    def jaccard(self, candidates):
+        """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L).
+
+        ``E[|y and A| t^|y - A|]`` is a sum over the hidden states, given which both factors are
+        independent.
+        """
+        size = candidates.sum(axis=2)
+        overlap = self._labels.overlap(candidates)
+        power = self._node_weights * self._nodes ** (size[:, :, None] - 1)
+        return (power * overlap).sum(axis=2)
 
 
 class _Independent(_Model):

@@ -17,6 +17,9 @@ from skcrbm.inference import InferenceMethod, infer, sample
 # other log-probabilities, but finite, so that label sets with fewer impossible outputs have a
 # higher score.
 _LOG_IMPOSSIBLE = -700.0
+#: Score of a row without true and predicted labels if a rule has ``zero_division="auto"``: the
+#: score of scikit-learn and of `skcrbm.metrics.masked_score`.
+ZERO_DIVISION = 0.0
 
 
 class Posterior(NamedTuple):
@@ -66,7 +69,7 @@ class Posterior(NamedTuple):
     margin: float = 1.0
     allow_empty: bool = True
     unseen_share: float = 1.0
-    zero_division: float = 1.0
+    zero_division: float = ZERO_DIVISION
     seed: int = 0
 
     @property
@@ -156,7 +159,7 @@ class ClassifierPosterior(NamedTuple):
     label_sets: np.ndarray
     thresholds: np.ndarray | None = None
     allow_empty: bool = True
-    zero_division: float = 0.0
+    zero_division: float = ZERO_DIVISION
     sampler: Callable[[int], Any] | None = None
 
     @property

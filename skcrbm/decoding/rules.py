@@ -95,8 +95,14 @@ class DecodingRule(Options):
 class Marginal(DecodingRule):
     """Switch on the outputs with ``P(v_i = 1 | x) >= 0.5``.
 
-    This rule minimises the expected Hamming loss. If no label of a row reaches 0.5 and every
-    training row had a label, the most probable label is switched on.
+    This rule minimises the expected Hamming loss. A row in which no label reaches 0.5 gets its most
+    probable label if empty predictions are not allowed.
+
+    Parameters
+    ----------
+    allow_empty : bool or "auto", default="auto"
+        False switches on the most probable label in rows without a label. "auto" means False if
+        every training row had a label, else True.
 
     Examples
     --------
@@ -107,11 +113,20 @@ class Marginal(DecodingRule):
     """
 
     name = "marginal"
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "allow_empty": ["boolean", StrOptions({"auto"})],
+    }
+
+    def __init__(self, *, allow_empty: bool | str = "auto"):
+        self.allow_empty = allow_empty
 
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
         """Return the modes of the marginals as 0/1 outputs (N, V)."""
         labels, score = posterior.modes()
-        return with_a_label(labels, score, posterior.allow_empty)
+        allow_empty = self.allow_empty
+        if isinstance(allow_empty, str):
+            allow_empty = posterior.allow_empty
+        return with_a_label(labels, score, allow_empty)
 
 
 class LabelSet(DecodingRule):
@@ -149,8 +164,7 @@ class ExpectedMetric(DecodingRule):
         "f1_samples" and "jaccard_samples" are accepted, too.
     zero_division : {"auto", 0.0, 1.0}, default="auto"
         Score of a row without true and predicted labels. With 0, the default of scikit-learn's
-        `f1_score`, an empty prediction is never better than another prediction. "auto" means 1 in
-        the `decode` of a model and 0 in `DecodedClassifier`.
+        `f1_score`, an empty prediction is never better than another prediction. "auto" means 0.
     n_samples : int, default=None
         Number of samples from the joint distribution of each row by which the expectation is
         estimated, with a fixed seed. If None, the expectation is computed without sampling: under
@@ -227,7 +241,7 @@ class Threshold(DecodingRule):
         means 5.
     zero_division : {"auto", 0.0, 1.0}, default="auto"
         Score of a row (with "f1_macro" of a label) without true and predicted labels. "auto" means
-        1 in the `decode` of a model and 0 in `DecodedClassifier`.
+        0, as in scikit-learn.
 
     See Also
     --------

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from skcrbm.decoding.posterior import check_zero_division, with_a_label
 from skcrbm.metrics.scores import SCORES, scores_maximized_by
 from skcrbm.utils.classifiers import label_marginals
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label, label_layers
 from skcrbm.utils.labels import in_order_of, indicator_with_nan, require_observed
 from skcrbm.utils.limits import TIE
 from skcrbm.utils.validation import as_float_array, check_sample_weight
@@ -95,7 +96,12 @@ def fit_thresholds(
     proba = label_marginals(proba)
     if y.shape != proba.shape:
         raise ValueError(f"proba must have the shape of y, {y.shape}, got {proba.shape}")
-    weight = check_sample_weight(sample_weight, proba)
+    if is_per_label(sample_weight):
+        weight = checked_label_weight(sample_weight, y.shape)
+        row, y, weight = label_layers(y, weight)
+        proba = proba[row]
+    else:
+        weight = check_sample_weight(sample_weight, proba)
     observed: np.ndarray = ~np.isnan(y) & (weight > 0)[:, None]
     require_observed(observed)
     y = np.where(observed, y, 0.0)

@@ -31,7 +31,7 @@ from skcrbm.energies._factors import (
 )
 from skcrbm.energies._libdai import read_libdai
 from skcrbm.energies._uai import read_uai, write_uai
-from skcrbm.energies.base import QUERIES, BaseEnergy, Block
+from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     FORBIDDEN_LOG_ODDS,
@@ -111,9 +111,9 @@ class FactorGraphEnergy(BaseEnergy):
 
     _saved = ("graph", "field", "log_potentials", "tables", "_finite")
 
-    queries = QUERIES - {"marginal_map"}
     #: Constant part of the score that all models share. The attribute `offset` includes it.
     constant: float = 0.0
+    _constants = ("constant",)
     _centred = False
     _categorical = False
 
@@ -453,8 +453,8 @@ class FactorGraphEnergy(BaseEnergy):
         Fields, log-potentials of -inf, and OR and AND factors do not change.
         """
         flat = self.log_potentials
-        scaled = np.where(flat == -np.inf, flat, np.nan_to_num(flat) * self.dtype.type(beta))
-        return self.with_log_potentials(scaled.astype(self.dtype))
+        scaled = np.multiply(flat, self.dtype.type(beta), out=flat.copy(), where=flat > -np.inf)
+        return self.with_log_potentials(scaled)
 
     @property
     def is_pairwise(self) -> bool:

@@ -51,6 +51,7 @@ class LayeredEnergy(BaseEnergy):
     array([[0.42, 0.37, 0.82]])
     """
 
+    _constants = ("unaries",)
     _saved = ("structure", "field", "unaries", "weights", "_slices", "_matrices")
 
     def __init__(

@@ -82,6 +82,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     queries = QUERIES - {"marginal_map"}
     labels: tuple[Hashable, ...] | None = None
     offset: float = 0.0
+    _constants = ("offset",)
 
     def __init__(self, coupling: Any, field: ArrayLike | None = None):
         if not sparse.issparse(coupling):

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 
+from skcrbm.energies._temperature import Tempered
 from skcrbm.energies.states import (
     binary_states,
     check_methods_that_take_states,
@@ -38,7 +39,7 @@ QUERIES |= {"map_bound", "samples", "sample_log_prob"}
 Block = slice | np.ndarray
 
 
-class BaseEnergy(Versioned, ABC):
+class BaseEnergy(Tempered, Versioned, ABC):
     """A batch of N models over n 0/1 variables, visible variables first.
 
     Subclasses store C-contiguous arrays of one floating dtype and define the abstract members. The

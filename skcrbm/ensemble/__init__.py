@@ -1,6 +1,7 @@
 """Stacking: use predictions of other classifiers as inputs of a final model."""
 
+from skcrbm.ensemble._blend import BlendedLabelSets
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.ensemble._stacked import make_stacked
 
-__all__ = ["OutOfBagLogOdds", "make_stacked"]
+__all__ = ["BlendedLabelSets", "OutOfBagLogOdds", "make_stacked"]

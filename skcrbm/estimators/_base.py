@@ -15,6 +15,14 @@ from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import KnownLabelsMixin
 from skcrbm.targets.multioutput import make_label_targets
+from skcrbm.targets.new_labels import in_label_order
+from skcrbm.utils.label_weights import (
+    checked_label_weight,
+    first_copies,
+    first_copy_of_each,
+    is_per_label,
+    label_layers,
+)
 from skcrbm.utils.labels import (
     in_rows_of,
     may_be_empty,
@@ -24,7 +32,12 @@ from skcrbm.utils.labels import (
 )
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread
-from skcrbm.utils.validation import check_count, checked_features, weighted_rows
+from skcrbm.utils.validation import (
+    check_count,
+    checked_features,
+    refuse_label_weights,
+    weighted_rows,
+)
 
 
 class Rows(NamedTuple):
@@ -33,6 +46,16 @@ class Rows(NamedTuple):
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
     visible: np.ndarray  # (N, V): encoded y in the dtype of X, with NaN for missing labels
     weight: np.ndarray  # (N,): positive weights of the rows
+    # (N,): number of the row of which a row is a copy, if labels have weights; see `label_layers`
+    origin: np.ndarray | None = None
+
+    @property
+    def first(self) -> Rows:
+        """The first copy of each row, in which all labels of positive weight are observed."""
+        if self.origin is None:
+            return self
+        first = first_copies(self.origin)
+        return Rows(self.X[first], self.visible[first], self.weight[first])
 
 
 class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
@@ -56,6 +79,8 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     _state: tuple[str, ...] = ("_targets",)
     #: Hyperparameters that change predictions; they are validated before each prediction.
     _prediction_parameters: tuple[str, ...] = ("decode", "n_jobs")
+    #: True if `fit` takes weights of single labels, `sample_weight` of shape (N, L).
+    _takes_label_weights = True
     #: Factor that turns the `decision_function` of a binary 1-D y into log-odds.
     _log_odds_scale = 1.0
 
@@ -503,14 +528,25 @@ def training_rows(
     X = model._validate_X(X, reset)
     # The labels are copied to C order, because the rounding of sums depends on the memory layout,
     # and data frames yield Fortran order. A data frame and an array then give the same result.
+    y = in_label_order(y, classes, targets, X.dtype)
     visible = targets.encode(y, X.dtype).astype(X.dtype, order="C", copy=False)
     if len(visible) != X.shape[0]:
         raise ValueError(
             "Found input variables with inconsistent numbers of samples: "
             f"X has {X.shape[0]} rows, y has {len(visible)}"
         )
-    (X, visible), weight = weighted_rows((X, visible), sample_weight)
+    origin = None
+    if is_per_label(sample_weight):
+        weight = _label_weight(model, targets, sample_weight, visible)
+        row, visible, weight = layers = label_layers(visible, weight)
+        origin = layers.origin
+        complete = len(row) == X.shape[0] and origin is None
+        X = X if complete else X[row]
+    else:
+        (X, visible), weight = weighted_rows((X, visible), sample_weight)
+    rows = Rows(X, visible, weight, origin)
     require_observed(~np.isnan(visible))
+    visible = rows.visible if origin is None else visible[first_copies(origin)]
     if not partial:
         targets.warn_of_one_value(visible)
     empty = not targets.indicator or may_be_empty(visible)
@@ -522,7 +558,19 @@ def training_rows(
     else:
         model.allow_empty_ |= empty
         model.unseen_share_ = max(model.unseen_share_, unseen)
-    return Rows(X, visible, weight)
+    return rows
+
+
+def _label_weight(model, targets, sample_weight, visible):
+    """Return validated weights (N, L) of labels; raise a ValueError if they are not possible."""
+    if not targets.multilabel:
+        raise ValueError(
+            "sample_weight must have shape (n_samples,) if y is 1-D; weights of single labels need "
+            f"a 2-D y, got {np.shape(sample_weight)}"
+        )
+    if not model._takes_label_weights:
+        refuse_label_weights(sample_weight)
+    return checked_label_weight(sample_weight, visible.shape, targets.names)
 
 
 def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
@@ -530,9 +578,14 @@ def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
     class_weight = getattr(model, "class_weight", None)
     if class_weight is None:
         return rows
-    weight = model._targets.class_weighted(class_weight, rows.visible, rows.weight)
-    (X, visible), weight = weighted_rows((rows.X, rows.visible), weight)
-    return Rows(X, visible, weight)
+    first = first_copy_of_each(rows.origin)  # all copies of a row get the same factor
+    weight = model._targets.class_weighted(class_weight, rows.visible, rows.weight, first)
+    if rows.origin is None:
+        (X, visible), weight = weighted_rows((rows.X, rows.visible), weight)
+        return Rows(X, visible, weight)
+    arrays = rows.X, rows.visible, rows.origin
+    (X, visible, origin), weight = weighted_rows(arrays, weight)
+    return Rows(X, visible, weight, origin)
 
 
 def refuse_balanced_weights(class_weight) -> None:

@@ -25,6 +25,8 @@ from skcrbm.estimators._crbm_auto import (
     search_convex_penalty,
     search_penalty,
 )
+from skcrbm.estimators._learning_rule import learning_rule
+from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
     CRBMPlan,
     RBMClassifier,
@@ -39,6 +41,7 @@ from skcrbm.inference.base import marginal_method, methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
+from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
@@ -58,7 +61,6 @@ from skcrbm.utils.fitting import (
     skip_empty_batches,
     with_callbacks,
 )
-from skcrbm.utils.labels import require_complete
 from skcrbm.utils.options import Integer, is_auto, option_name
 
 _UNCONVERGED = (
@@ -105,6 +107,7 @@ class CRBMClassifier(RBMClassifier):
         Learning rule, by name or as an object from `skcrbm.learning`:
 
         - "mle", `Likelihood`: maximum conditional likelihood, with marginals by `inference`;
+        - "noisy_mle", `NoisyLikelihood`: maximum likelihood if labels may be wrong;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: gradients
           from Gibbs chains. With "pcd" each training row keeps its own chain, so `partial_fit` is
           not possible, and a warm start on the same number of rows continues the chains;
@@ -113,7 +116,7 @@ class CRBMClassifier(RBMClassifier):
           step. The weights are learned for this sampler, but predictions use the Gibbs
           distribution with these weights, which is inaccurate if couplings are strong.
 
-        All rules except "mle" need complete labels and at most two classes in a 1-D y, and use
+        Other rules need complete labels and at most two classes in a 1-D y, and use
         `inference` for predictions only.
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
@@ -131,8 +134,8 @@ class CRBMClassifier(RBMClassifier):
           label sets seen in fit;
         - "expected_f1": the label vector with the largest expected F1 (F1 averaged over rows). As
           for "expected_jaccard" the expectation uses p(v | x) if inference is exact, and otherwise
-          assumes that labels are independent given x. An empty prediction scores 1 if the row has
-          no label;
+          assumes that labels are independent given x. An empty prediction scores 0
+          unless the rule is ``ExpectedMetric(zero_division=1.0)``;
         - "threshold": the labels with a marginal above a threshold that is best for a metric on
           the training rows; by default a common threshold for F1 averaged over rows. To find it,
           `fit` does five more fits, each without a fifth of the rows and without a warm start; see
@@ -172,7 +175,7 @@ class CRBMClassifier(RBMClassifier):
         the penalty is not searched, but is 0.003 times the total variance of the scaled columns.
         Solvers other than L-BFGS use the best penalty of the model without hidden units, searched
         on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is `partial_fit`,
-        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00025.
+        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00001.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. It should be small, so that W can grow. "auto"
         is 0.1 / max(n, 40) with L-BFGS, else 0; n is the number of rows, or the sum of the weights
@@ -237,6 +240,8 @@ class CRBMClassifier(RBMClassifier):
         Record of the search for the penalty, with an entry for each penalty tried: "n_hidden",
         "alpha", and the means over validation rows of the "log_likelihood" of the label vector and
         the "log_loss" of the marginals, summed over outputs. The arrays are empty without a search.
+    flip_rates_ : ndarray (n_outputs, 2)
+        Flip rates of labels that are off and on, with ``learning="noisy_mle"``.
     n_hidden_ : int
         Number of hidden units of the fitted model: `n_hidden`, or 0 if they did not help.
     thresholds_ : ndarray (n_outputs,)
@@ -366,8 +371,9 @@ class CRBMClassifier(RBMClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
+            weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns
         -------
@@ -408,7 +414,7 @@ class CRBMClassifier(RBMClassifier):
             interrupted |= self._warn_of_strong_couplings(rows)
         if option_name(self.decode) == "threshold":
             folds = bind(self._fold_settings, rows)
-            update_thresholds(self, folds, rows.weight, rng, interrupted)
+            update_thresholds(self, folds, rows.weight, rng, interrupted, rows.origin)
         callbacks.end()
         return self
 
@@ -430,7 +436,8 @@ class CRBMClassifier(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
-            The classes of a 2-D y are 0 and 1.
+            For a 2-D y, 0 and 1, or the labels of its columns: names, also for an array y, or the
+            numbers 0, 1, ... of the labels. Labels that appear for the first time are added.
 
         Returns
         -------
@@ -438,7 +445,8 @@ class CRBMClassifier(RBMClassifier):
 
         Notes
         -----
-        A call in which no row of positive weight has an observed label does nothing.
+        A call in which no row of positive weight has an observed label does nothing. A new label
+        starts with its share of the rows of the call. Known labels without a column are missing.
 
         The automatic learning rate depends on the number of rows of the first call. If `alpha` and
         `solver` are "auto", it also depends on the scale of the columns.
@@ -447,6 +455,7 @@ class CRBMClassifier(RBMClassifier):
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()
+            add_labels_to_targets(self, classes)
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
@@ -455,6 +464,8 @@ class CRBMClassifier(RBMClassifier):
         )
         rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
+        if resume:
+            add_labels_to_model(self, rows, rng)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
         new = {
@@ -472,7 +483,7 @@ class CRBMClassifier(RBMClassifier):
 
         If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
         """
-        rule = resolve_rule(self.learning, "conditional")
+        rule = learning_rule(self, rows, rng, partial)
         n_rows, n_visible = rows.visible.shape
         method = marginal_method(
             self.inference, n_visible, self.n_hidden, needs=rule.conditional_answers
@@ -480,7 +491,6 @@ class CRBMClassifier(RBMClassifier):
         if self._targets.one_hot:
             method = resolve_method("exact")
         method, marginals = method.seeded(rng), method.seeded(rng)
-        self._check_rule(rule, rows, partial)
         solver: Any = choose_solver(self.solver, self.early_stopping, rule, method, partial)
         full_batch = isinstance(solver, LBFGS)
         averaged = not full_batch and solver.averaged
@@ -502,7 +512,7 @@ class CRBMClassifier(RBMClassifier):
                 crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, **scales)
             )
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight)
+        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
 
         # Search the penalty, unless it is a number or an earlier fit has found it.
         adapted = partial and is_auto(self.alpha) and is_auto(self.solver)
@@ -513,11 +523,11 @@ class CRBMClassifier(RBMClassifier):
         settings = PenaltySettings(
             self.alpha_hidden, self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
         )
+        if isinstance(rule, Likelihood):
+            settings = settings._replace(likelihood=rule)
         points = []
         if full_batch:
-            penalty_of = make_penalty(
-                settings, rows.visible, rows.weight, every_intercept=is_auto(self.alpha)
-            )
+            penalty_of = make_penalty(settings, *rows[1:], every_intercept=is_auto(self.alpha))
             if search and columns is not None:
                 alpha, model, points = search_penalty(
                     settings, penalty_of, model, source.all, columns.variance
@@ -559,25 +569,9 @@ class CRBMClassifier(RBMClassifier):
             "alpha_path_": path_record(points),
             "_columns": columns,
         }
+        if isinstance(rule, NoisyLikelihood):
+            found["flip_rates_"] = rule.flip_rates
         return CRBMPlan(training, rows, method, marginals, found)
-
-    def _check_rule(self, rule: LearningRule, rows: Rows, partial: bool) -> None:
-        """Raise a ValueError if the learning rule cannot be used on these rows."""
-        if partial and rule.keeps_chains:
-            raise ValueError(
-                f"learning={rule.name!r} keeps a chain for each training row, but partial_fit "
-                "cannot recognise rows of earlier calls; use fit, or learning='cd'"
-            )
-        if rule.needs_complete:
-            require_complete(
-                rows.visible,
-                f"learning={rule.name!r} needs complete labels; learning='mle' does not",
-            )
-        if rule.draws and self._targets.one_hot:
-            raise ValueError(
-                f"learning={rule.name!r} needs two classes in a 1-D y, got "
-                f"{len(self.classes_)}; learning='mle' supports any number of classes"
-            )
 
     def _fold_settings(self, rows: Rows):
         """Return X, y and the hyperparameters to change, for fits on folds of the rows."""

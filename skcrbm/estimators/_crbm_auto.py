@@ -1,6 +1,6 @@
 """Choose the solver (``solver="auto"``) and the penalty (``alpha="auto"``) of CRBMClassifier.
 
-ImageCRBM uses the search for the penalty as well.
+ImageCRBM and MSSVMCRBM use the search for the penalty as well.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.energies.rbm import ConditionalRBM
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
+from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.lbfgs import fit_rows, n_states
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2, crbm_penalty
@@ -30,14 +31,16 @@ from skcrbm.learning.solvers import (
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double
 from skcrbm.utils.fitting import LiveLine, say
+from skcrbm.utils.label_weights import count_rows_of, split_rows
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.selection import is_better
 
 # PLAIN_ALPHA is the value of alpha="auto" in a first `partial_fit`, for columns with a root mean
 # square of 1, because `partial_fit` searches no penalty and scales no columns. _LEAST_SCALE is the
 # smallest scale of columns that `partial_scale` returns.
-PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.05
+PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.01
 # If there are too few rows for a search, alpha is this number times the total variance of the
 # columns. It is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
@@ -134,28 +137,36 @@ class PenaltySettings(NamedTuple):
     max_iter: int | None  # maximum number of iterations of a fit
     n_jobs: int | None
     verbose: int
+    likelihood: Likelihood = Likelihood()  # rule of the fits on folds
 
 
 def make_penalty(
-    settings: PenaltySettings, visible: np.ndarray, weight: np.ndarray, *, every_intercept: bool
+    settings: PenaltySettings,
+    visible: np.ndarray,
+    weight: np.ndarray,
+    origin: np.ndarray | None = None,
+    *,
+    every_intercept: bool,
 ) -> Callable[[float], L2]:
     """Return the function ``penalty(alpha)``, which makes the `L2` penalty for fits by L-BFGS.
 
     The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). If
     `every_intercept` is True, it pulls all intercepts. Otherwise it pulls only the intercepts of
-    labels that are 0 in all rows or 1 in all rows, because these would become infinite.
+    labels that are 0 in all rows or 1 in all rows, because these would become infinite. `origin`
+    (N,) is the number of the row of which a row is a copy.
     """
+    count = count_rows_of(origin, len(visible))
     # `every_intercept` is True in a search for alpha. Only the ratios of the weights may then have
     # an effect, so n_rows does not depend on the weights. Otherwise a row of weight 2 counts as two
     # rows, so n_rows is the sum of the weights.
-    n_rows = len(visible) if every_intercept else float(weight.sum())
+    n_rows = count if every_intercept else float(weight.sum())
     weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)
     on_weights = weak if isinstance(settings.alpha_hidden, str) else settings.alpha_hidden
     on_hidden = weak if every_intercept else 0.0
-    centre = smoothed_log_odds(visible, weight, settings.categorical)
+    centre = smoothed_log_odds(visible, weight, settings.categorical, count)
 
     def penalty(alpha):
         return crbm_penalty(alpha, on_weights, pull, on_hidden, centre)
@@ -181,7 +192,7 @@ def search_penalty(
     """
     variance = variance if variance > 0 else 1.0
     n_rows, n_visible = batch.visible.shape
-    if n_rows < MIN_SEARCH_ROWS:
+    if count_rows_of(batch.origin, n_rows) < MIN_SEARCH_ROWS:
         return _FEW_ROWS_ALPHA * variance, model, []
     found = None
     n_sampled = max(_LEAST_SAMPLED, _CONVEX_ENTRIES // n_rows)
@@ -193,10 +204,10 @@ def search_penalty(
     n_convex, n_hidden = (
         int(np.clip(rows // n_rows, 1, _N_FOLDS)) for rows in (_CONVEX_ROWS, _HIDDEN_ROWS)
     )
-    folds = list(splitter.split(batch.visible, batch.visible))[:n_convex]
+    folds = split_rows(lambda y: splitter.split(y, y), batch.visible, batch.origin)[:n_convex]
     exact = resolve_method("exact")
     path = PenaltyPath(
-        objective=Likelihood().conditional(exact, settings.n_jobs),
+        objective=settings.likelihood.conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
         # `with_hidden` is False for stochastic training. There `max_iter` is a number of epochs,
@@ -220,8 +231,11 @@ def _search_on_sample(settings, model, batch, variance, n_outputs):
     outputs, so that they estimate the sums over all outputs.
     """
     n_visible = batch.visible.shape[1]
-    sample, batch = _sampled_outputs(_without_hidden(model), batch, n_outputs)
-    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)
+    convex = _without_hidden(model)
+    settings, sample, batch = _sampled_outputs(settings, convex, batch, n_outputs)
+    penalty = make_penalty(
+        settings, batch.visible, batch.weight, batch.origin, every_intercept=True
+    )
     alpha, _, points = search_penalty(settings, penalty, sample, batch, variance)
     ratio = n_visible / n_outputs
     points = [
@@ -231,8 +245,8 @@ def _search_on_sample(settings, model, batch, variance, n_outputs):
     return PathResult(alpha, model, points)
 
 
-def _sampled_outputs(model, batch, n_outputs):
-    """Return the model and the batch for a random sample of the outputs.
+def _sampled_outputs(settings, model, batch, n_outputs):
+    """Return the settings, the model and the batch for a random sample of the outputs.
 
     Outputs with a constant value are chosen only if there are too few other outputs.
     """
@@ -245,7 +259,10 @@ def _sampled_outputs(model, batch, n_outputs):
         visible_coef=p.visible_coef[chosen],
         visible_intercept=p.visible_intercept[chosen],
     )
-    return model._replace(params=params), replace(batch, visible=batch.visible[:, chosen])
+    if isinstance(settings.likelihood, NoisyLikelihood):
+        settings = settings._replace(likelihood=settings.likelihood.of_outputs(chosen))
+    batch = replace(batch, visible=batch.visible[:, chosen])
+    return settings, model._replace(params=params), batch
 
 
 def search_convex_penalty(
@@ -263,11 +280,35 @@ def search_convex_penalty(
     n_outputs = min(n_visible, max(_LEAST_OUTPUTS, min(_MOST_OUTPUTS, affordable)))
     if settings.categorical:
         n_outputs = n_visible
-    model, batch = _sampled_outputs(model, batch, n_outputs)
+    settings, model, batch = _sampled_outputs(settings, model, batch, n_outputs)
     batch = replace(batch, X=in_double(batch.X))
-    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)
+    penalty = make_penalty(
+        settings, batch.visible, batch.weight, batch.origin, every_intercept=True
+    )
     alpha, _, points = search_penalty(settings, penalty, model, batch, variance, with_hidden=False)
     return max(alpha, 1 / max(n_rows, MIN_SEARCH_ROWS)), points
+
+
+def without_hidden_units(
+    settings: PenaltySettings, model: ConditionalRBM, batch: Batch, alpha: float
+) -> Callable[[Batch], ConditionalRBM]:
+    """Return a function that fits the most probable model without hidden units to a batch.
+
+    The fits start from `model`, whose hidden units are left out. The penalty `alpha` pulls the
+    intercepts towards the log-odds of the labels in `batch`, which has all training rows.
+    """
+    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)(alpha)
+    objective = Likelihood().conditional(resolve_method("exact"), settings.n_jobs)
+    start, dtype = _without_hidden(model), model.params.weights.dtype
+
+    def fit(batch):
+        batch = replace(batch, X=in_double(batch.X))
+        with one_blas_thread():
+            fitted = fit_rows(start, batch, objective, penalty, _CONVEX.first, _CONVEX.share)
+        params = (p.astype(dtype, copy=False) for p in fitted.params)
+        return fitted._replace(params=CRBMParams(*params))
+
+    return fit
 
 
 def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
@@ -406,13 +447,14 @@ class _Search:
     def best_penalty(self, models, start, limits):
         """Multiply the penalty by `_STEP` while the score improves; then divide it in the same way.
 
-        Smaller scores are better. Return the best trial and a penalty. This penalty is the minimum
-        of a parabola through the scores of the best trial and of its two neighbours.
+        Smaller scores are better; ties go to the penalty that was tried first. Return the best
+        trial and a penalty. This penalty is the minimum of a parabola through the scores of the
+        best trial and of its two neighbours.
         """
         effort = self.effort
         trials = {0: self._try(models, start, effort.first)}
+        at = 0
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
-            at = min(trials, key=lambda i: trials[i].score)
             # Try no smaller penalties if a larger penalty was better than the first penalty.
             if direction < 0 and at > 0:
                 break
@@ -421,10 +463,9 @@ class _Search:
                 if not limits[0] <= alpha <= limits[1]:
                     break
                 trials[at + direction] = self._try(trials[at].models, alpha, effort.later)
-                if trials[at + direction].score >= trials[at].score:
+                if not is_better(-trials[at + direction].score, -trials[at].score):
                     break
                 at += direction
-        at = min(trials, key=lambda i: trials[i].score)
         shift = 0.0
         if at - 1 in trials and at + 1 in trials:
             below, here, above = (trials[at + k].score for k in (-1, 0, 1))
@@ -450,7 +491,13 @@ class _Search:
                 fit_rows(model, train, path.objective, penalty, max_iter, self.effort.share)
             )
             losses += [
-                row_scores(fitted[-1], block.computed(), path.inference, path.n_jobs)
+                row_scores(
+                    fitted[-1],
+                    block.computed(),
+                    path.inference,
+                    path.n_jobs,
+                    path.objective.noise,
+                )
                 for block in held_out.blocks()
             ]
         weight = np.concatenate([held_out.weight for _, held_out in self.folds])

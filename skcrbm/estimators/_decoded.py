@@ -17,7 +17,7 @@ from sklearn.utils._metadata_requests import (
 from sklearn.utils._param_validation import HasMethods, make_constraint
 from sklearn.utils.validation import has_fit_parameter
 
-from skcrbm.decoding.posterior import ClassifierPosterior
+from skcrbm.decoding.posterior import ZERO_DIVISION, ClassifierPosterior
 from skcrbm.decoding.rules import (
     DECODERS,
     DecodingRule,
@@ -43,13 +43,10 @@ from skcrbm.utils.fitting import (
     all_or_nothing,
     with_callbacks,
 )
-from skcrbm.utils.labels import in_rows_of, label_sets_of, may_be_empty
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label
+from skcrbm.utils.labels import in_order_of, in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
-
-# Score of a row that has neither true nor predicted labels, if the rule does not set
-# `zero_division`. It is 0, as in scikit-learn.
-_ZERO_DIVISION = 0.0
 
 
 class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
@@ -205,8 +202,9 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix, or classes. Missing labels may be NaN if the estimator supports
             them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the estimator and the thresholds.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels if the estimator supports them, for the
+            estimator and the thresholds.
         **fit_params : dict
             Further arguments of the estimator's `fit`.
 
@@ -235,7 +233,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             "allow_empty_": True,
         }
         if targets.multilabel:
-            visible = targets.encode(y)[_positive(sample_weight, y)]
+            visible = _weighted_labels(targets, y, sample_weight)
             found["allow_empty_"] = may_be_empty(visible)
             found["label_sets_"] = label_sets_of(visible)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -256,8 +254,8 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             found["thresholds_"] = rule.find(
                 y,
                 unseen,
-                zero_division=_ZERO_DIVISION,
-                sample_weight=sample_weight,
+                zero_division=ZERO_DIVISION,
+                sample_weight=in_order_of(sample_weight, targets.names, "sample_weight"),
                 allow_empty=found["allow_empty_"],
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -354,7 +352,6 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             self.label_sets_,
             thresholds=getattr(self, "thresholds_", None),
             allow_empty=self.allow_empty_,
-            zero_division=_ZERO_DIVISION,
             sampler=sampler,
         )
 
@@ -423,11 +420,15 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 
-def _positive(sample_weight, y):
-    """Return an index (a mask or a slice) that selects the rows of y with a positive weight."""
+def _weighted_labels(targets, y, sample_weight):
+    """Return the labels (n, L) of the rows of positive weight; labels of weight 0 are NaN."""
+    visible = targets.encode(y)
     if sample_weight is None:
-        return slice(None)
-    return check_sample_weight(sample_weight, y) > 0
+        return visible
+    if is_per_label(sample_weight):
+        weight = checked_label_weight(sample_weight, visible.shape, targets.names)
+        return np.where(weight > 0, visible, np.nan)[weight.any(axis=1)]
+    return visible[check_sample_weight(sample_weight, y) > 0]
 
 
 def _decodes_by(model, rule: DecodingRule) -> bool:

@@ -183,6 +183,8 @@ class ImageCRBM(RBMClassifier):
 
     _saved = (*RBMClassifier._saved, "_input_shape")
     _state = (*RBMClassifier._state, "_input_shape")
+    _takes_label_weights = False
+
     _parameter_constraints: dict = {
         "n_hidden": [Integer(0)],
         "inference": method_constraint(

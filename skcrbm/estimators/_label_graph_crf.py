@@ -49,6 +49,7 @@ from skcrbm.utils.fitting import (
     forget,
     with_callbacks,
 )
+from skcrbm.utils.label_weights import count_rows_of, split_rows
 from skcrbm.utils.labels import label_sets_of, require_two_classes
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto, option_name
@@ -300,9 +301,9 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix, or classes of each output, with NaN or None for missing entries;
             or the classes of a single output.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row. If
-            ``alpha="auto"``, only the ratios of the weights count in the search for alpha.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Non-negative weights of the rows, or of single labels, as the page on missing labels
+            explains. If ``alpha="auto"``, only their ratios count in the search for alpha.
 
         Returns
         -------
@@ -326,7 +327,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         self._checked_rule()
         rng = check_random_state(self.random_state)
         choices = self._plan(rows)
-        label_sets = self._label_sets(rows)
+        label_sets = self._label_sets(rows.first)
         plan = choices.training
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         attributes = bind(self._model_attributes, choices=choices, label_sets=label_sets)
@@ -338,7 +339,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             warn_of_convergence(self.convergence_curve_[-1], choices.method, *_UNCONVERGED)
         if option_name(self.decode) == "threshold" and self._targets.indicator:
             folds = bind(self._fold_settings, rows)
-            update_thresholds(self, folds, rows.weight, rng, fitted.interrupted)
+            update_thresholds(self, folds, rows.weight, rng, fitted.interrupted, rows.origin)
         callbacks.end()
         return self
 
@@ -375,7 +376,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         edges = self._given_edges(n_classes, len(codes))
         alpha: Any = self.alpha
         held_out = None
-        search = self._search(batch, n_classes) if edges is None or columns is not None else None
+        wanted = edges is None or columns is not None
+        search = self._search(batch, n_classes, rows.origin) if wanted else None
         with one_blas_thread():
             if columns is not None and search is None:
                 alpha = _FEW_ROWS_ALPHA * (columns.variance or 1.0)
@@ -408,10 +410,11 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         )
         return _Choices(plan, graph, float(alpha), float(pairs), learning, method)
 
-    def _search(self, batch, n_classes):
+    def _search(self, batch, n_classes, origin):
         """Return the search on folds of the rows, or None if there are too few rows."""
         observed = np.flatnonzero((batch.codes != MISSING).any(axis=1))
-        if len(observed) < MIN_SEARCH_ROWS:
+        origin = None if origin is None else origin[observed]
+        if count_rows_of(origin, len(observed)) < MIN_SEARCH_ROWS:
             return None
         graph = OutputGraph(n_classes, np.empty((0, 2)))
         states = batch.one_hot(graph)[:, graph.scored]
@@ -421,7 +424,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         states = states[observed]
         splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
         n_folds = int(np.clip(_SEARCH_ROWS // len(observed), 1, _N_FOLDS))
-        folds = list(splitter.split(states, states))[:n_folds]
+        folds = split_rows(lambda y: splitter.split(y, y), states, origin)[:n_folds]
         folds = [(observed[train], observed[held]) for train, held in folds]
         return IndependentSearch(batch, n_classes, folds, self.n_jobs)
 
@@ -487,8 +490,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             learning = "pseudo_likelihood" if costly and batch.complete else "mle"
         if learning == "pseudo_likelihood" and not batch.complete:
             raise ValueError(
-                "learning='pseudo_likelihood' needs complete labels, but y has missing labels; "
-                "learning='mle' supports them"
+                "learning='pseudo_likelihood' needs complete labels with equal weights; "
+                "learning='mle' does not"
             )
         return method.with_defaults(tol=ESTIMATOR_TOL), learning
 

@@ -264,8 +264,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
             Features, with NaN for missing features.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
+            weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns
         -------
@@ -379,7 +380,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return Plan(
             model=model,
             design=Design(rows.X),
-            rows=ArraySource(rows.X, rows.visible, rows.weight),
+            rows=ArraySource(rows.X, rows.visible, rows.weight, origin=rows.origin),
             objective=rule.layered(resolve_truncated(self.inference), self.n_jobs),
             penalty=L2(LayeredParams(self.alpha, self.alpha_hidden, 0.0)),
             solver=solver,

@@ -294,9 +294,10 @@ class LMBMClassifier(PairwiseClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
-        sample_weight : array-like of shape (n_samples,), default=None
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
             Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
-            If ``C="auto"`` searches C, on 50 rows and more, only the ratios of the weights count.
+            If ``C="auto"`` searches C, on 50 rows and more, only the ratios of the weights count. A
+            matrix holds weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns
         -------
@@ -318,9 +319,10 @@ class LMBMClassifier(PairwiseClassifier):
         if not warm:
             forget(self, self._state)
         method = self._search_method()  # raise an error before training, not after it
-        inputs, visible, weight = training_rows(self, X, y, sample_weight, reset=not warm)
+        rows = training_rows(self, X, y, sample_weight, reset=not warm)
+        inputs, visible, weight, origin = rows
         require_observed(~np.isnan(visible))
-        weight, mean_weight = weights_of_search(self, visible, weight)
+        weight, mean_weight = weights_of_search(self, visible, weight, origin)
         factors = self._targets.loss_factors(self.class_weight, visible, weight)
         cliques = label_cliques(self)
         if cliques:
@@ -333,9 +335,11 @@ class LMBMClassifier(PairwiseClassifier):
             inputs = columns.transform(inputs, inputs.dtype)
         elif not warm:
             warn_of_scales(inputs, weight, type(self).__name__)
-        chosen = choose_penalties(self, inputs, visible, weight, factors, columns, cliques, rng)
-        label_sets, signs = label_sets_of(visible), signs_of(visible)
-        del visible  # save memory during training
+        chosen = choose_penalties(
+            self, rows._replace(X=inputs, weight=weight), factors, columns, cliques, rng
+        )
+        label_sets, signs = label_sets_of(rows.first.visible), signs_of(visible)
+        del visible, rows  # save memory during training
         limit = chosen.C * weight[:, None] * factors
         problem = LargeMarginProblem(inputs, signs, limit, self.margin, chosen.penalty, cliques)
         if dual is None or dual.shape != signs.shape:
@@ -391,6 +395,7 @@ class LMBMClassifier(PairwiseClassifier):
                 weight,
                 rng,
                 fitted.reason == "interrupted",
+                origin,
             )
         callbacks.end()
         return self

@@ -12,16 +12,19 @@ from scipy import sparse
 
 from skcrbm.energies import BaseEnergy, IsingEnergy
 from skcrbm.energies.cliques import clique_energy
+from skcrbm.estimators._base import Rows
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.fitting import LiveLine
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
+from skcrbm.utils.label_weights import count_rows_of, first_copies, split_rows
 from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import linear_fields
+from skcrbm.utils.selection import is_better
 
 # Maximum number of labels in a clique, because the weight of a clique becomes a table of a factor
 # graph. A larger clique raises a ValueError.
@@ -124,7 +127,7 @@ def label_energy(
 # ---------------------------------------------------------------- C and pairwise_penalty
 
 
-def weights_of_search(estimator, visible, weight) -> tuple[np.ndarray, float]:
+def weights_of_search(estimator, visible, weight, origin) -> tuple[np.ndarray, float]:
     """Return the row weights, and the mean by which they were divided.
 
     If C is searched, the weights are divided by their mean and rounded to single precision. So
@@ -132,9 +135,9 @@ def weights_of_search(estimator, visible, weight) -> tuple[np.ndarray, float]:
     too few rows for a search, the weights are returned unchanged, with a mean of 1. A row of
     weight 2 then counts as two copies of a row.
     """
-    if not is_auto(estimator.C) or _has_few_rows(visible):
+    if not is_auto(estimator.C) or _has_few_rows(visible[first_copies(origin)]):
         return weight, 1.0
-    mean = float(weight.mean())
+    mean = float(weight.sum() / count_rows_of(origin, len(weight)))
     return (weight / mean).astype(np.float32).astype(weight.dtype), mean
 
 
@@ -152,15 +155,14 @@ class ChosenPenalties(NamedTuple):
     dual: np.ndarray | None = None  # dual variables (N, L) from which to start the fit
 
 
-def choose_penalties(
-    estimator, X, visible, weight, factors, columns, cliques, rng
-) -> ChosenPenalties:
+def choose_penalties(estimator, rows: Rows, factors, columns, cliques, rng) -> ChosenPenalties:
     """Return C and eta: the given numbers, or the values that are best in cross-validation.
 
     If C is "auto", the columns of X must be scaled, and `columns` describes their scales; otherwise
     `columns` is None. `factors`, of shape (N, L) or (N, 1), holds the weights that `class_weight`
     gives to the labels.
     """
+    X, visible, weight, origin = rows
     one_hot = estimator._targets.one_hot
     C, penalty = estimator.C, estimator.pairwise_penalty
     # Pairs get no weights if y is one-hot: each label is determined by the other labels, and the
@@ -172,7 +174,8 @@ def choose_penalties(
         return ChosenPenalties(C, penalty)
     if find_C:
         C = _C / columns.variance if columns.variance > 0 else _C
-    if _has_few_rows(visible):
+    first = visible[first_copies(origin)]
+    if _has_few_rows(first):
         return ChosenPenalties(C, _RATIO * C * weight.sum() if find_penalty else penalty)
     splitter = MultilabelStratifiedKFold(
         _N_FOLDS, shuffle=True, random_state=rng.randint(np.iinfo(np.int32).max)
@@ -187,9 +190,9 @@ def choose_penalties(
         factors,
         estimator.margin,
         "one_hot" if one_hot else rule,
-        rule == "hinge" or may_be_empty(visible),
+        rule == "hinge" or may_be_empty(first),
         cliques,
-        list(splitter.split(visible, visible))[:n_folds],
+        split_rows(lambda y: splitter.split(y, y), visible, origin)[:n_folds],
         rng,
         estimator.n_jobs,
         lambda row: line.show(_progress_text(row)),
@@ -257,7 +260,9 @@ class PenaltySearch:
 
         best = _START
         for direction in (1, -1):
-            while _LIMITS[0] < best < _LIMITS[1] and value(best + direction) < value(best):
+            while _LIMITS[0] < best < _LIMITS[1]:
+                if not is_better(-value(best + direction), -value(best)):
+                    break
                 best += direction
             if best != _START:
                 break
@@ -276,7 +281,7 @@ class PenaltySearch:
             errors = self._errors_of(C, ratio * C * self.weight.sum(), proven=True)
             if errors is None:
                 break
-            if self._value(errors) < self._value(best_errors):
+            if is_better(-self._value(errors), -self._value(best_errors)):
                 best, best_errors = ratio, errors
             elif self._gain(errors, best_errors) > 0:
                 break

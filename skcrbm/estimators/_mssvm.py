@@ -15,7 +15,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows, with_class_weight
-from skcrbm.estimators._crbm_auto import PLAIN_ALPHA
+from skcrbm.estimators._crbm_auto import (
+    PLAIN_ALPHA,
+    PenaltySettings,
+    path_record,
+    search_convex_penalty,
+    without_hidden_units,
+)
 from skcrbm.estimators._rbm import (
     CRBMPlan,
     RBMClassifier,
@@ -66,8 +72,12 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 # Options of message passing if `inference` is a name. Messages are damped, because they would
 # otherwise oscillate. Damped messages need more iterations, so `max_iter` is given, too.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
-# For alpha="auto", the penalty is this number times the total variance of the columns.
+# For alpha="auto" and solvers other than "asgd", the penalty is this number times the total
+# variance of the columns.
 _RELATIVE_ALPHA = 2e-3
+# For alpha="auto" and the solver "asgd", the penalty is this multiple of the best penalty of
+# logistic regressions. On digits the multiple 1 overfits after a few epochs in noise.
+_HIDDEN_FACTOR = 3.0
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",
     "inference='exact' if a layer is small",
@@ -128,15 +138,20 @@ class MSSVMCRBM(RBMClassifier):
         Maximum number of epochs.
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a row plus ``alpha / 2 (|U|^2 + |S|^2)``.
-        "auto" scales the columns of X internally, as in `CRBMClassifier`, and uses 0.002 times
-        their total variance as the penalty of the coefficients of the scaled columns. If the first
-        call is `partial_fit`, "auto" is 0.1 and columns are not scaled. A number applies to the
-        coefficients of the given columns; scale them, for example with `StandardScaler`.
+        "auto" scales the columns of X internally, as in `CRBMClassifier`, and penalises the
+        coefficients of the scaled columns. With the solver "asgd" it finds the best penalty of
+        logistic regressions by cross-validation, as `CRBMClassifier` does, and uses three times
+        this penalty; with the other solvers it uses 0.002 times the total variance of the scaled
+        columns. If the first call is `partial_fit`, "auto" is 0.1 and columns are not scaled. A
+        number applies to the coefficients of the given columns; scale them, for example with
+        `StandardScaler`.
     alpha_hidden : float, default=0.0
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``.
     early_stopping : bool, "auto" or object, default="auto"
         Stopping rule, as in `CRBMClassifier`; the validation score is minus the share of wrong
         outputs. "auto" holds out validation rows from 1000 rows on ("asgd": from 200 rows on).
+        With "asgd" and ``alpha="auto"``, logistic regressions without hidden units are scored on
+        the same validation rows, and kept if no epoch is as good (`n_hidden_` is then 0).
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Weights of the classes, as in `CRBMClassifier`.
     warm_start : bool, default=False
@@ -176,17 +191,25 @@ class MSSVMCRBM(RBMClassifier):
         Value of `hidden` in the fit.
     alpha_ : float
         Penalty of the fit, which applies to the scaled columns if `alpha` is "auto".
+    alpha_path_ : dict of ndarray
+        Record of the search for the penalty, as in `CRBMClassifier`. The arrays are empty without a
+        search.
+    n_hidden_ : int
+        Number of hidden units of the fitted model: `n_hidden`, or 0 if the logistic regressions
+        were kept.
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
         Maximum number of iterations of inference in prediction; None for "exact".
     loss_curve_, convergence_curve_ : list of float
         Training loss and share of rows for which inference converged, for each epoch of the final
-        run. With approximate inference and complete labels, the loss is a lower bound.
+        run, or of the run with held-out rows if the logistic regressions were kept. With
+        approximate inference and complete labels, the loss is a lower bound.
     validation_scores_ : list of float or None
         Validation score of each epoch of the run with held-out rows.
     n_iter_ : int
-        Number of epochs of training that led to the parameters.
+        Number of epochs of training that led to the parameters; 0 if the logistic regressions were
+        kept.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -286,8 +309,9 @@ class MSSVMCRBM(RBMClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
+            weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns
         -------
@@ -325,7 +349,8 @@ class MSSVMCRBM(RBMClassifier):
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         if option_name(self.decode) == "threshold":
             folds = rows.X, rows.visible, {"class_weight": None}
-            update_thresholds(self, lambda: folds, rows.weight, rng, fitted.interrupted)
+            interrupted = fitted.interrupted
+            update_thresholds(self, lambda: folds, rows.weight, rng, interrupted, rows.origin)
         callbacks.end()
         return self
 
@@ -410,13 +435,28 @@ class MSSVMCRBM(RBMClassifier):
                 crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, scale)
             )
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight)
+        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
 
+        # Choose the penalty, and for many outputs the regressions that training has to improve on.
         alpha: Any = self.alpha
         if is_auto(self.alpha):
             alpha = getattr(self, "alpha_", PLAIN_ALPHA)
-        if columns is not None and not partial and columns.variance > 0:
-            alpha = _RELATIVE_ALPHA * columns.variance
+        points: list = []
+        fallback: Any = None
+        if columns is not None and not partial:
+            settings = PenaltySettings(
+                self.alpha_hidden, self._targets.one_hot, None, self.n_jobs, self.verbose
+            )
+            if not solver.averaged:
+                if columns.variance > 0:
+                    alpha = _RELATIVE_ALPHA * columns.variance
+            elif not (resume and self._columns is not None):
+                convex, points = search_convex_penalty(
+                    settings, model, source.all, columns.variance
+                )
+                alpha = _HIDDEN_FACTOR * convex
+                if not resume:
+                    fallback = without_hidden_units(settings, model, source.all, convex)
         if columns is None and not resume:
             warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
         hold_out = holds_out_automatically(n_rows, solver)
@@ -435,8 +475,14 @@ class MSSVMCRBM(RBMClassifier):
             rate_factors=crbm_rate_factors(solver),
             stratify=not self._targets.multilabel,
             mean_square=mean_square(design.X, rows.weight) if solver.averaged else 0.0,
+            fallback=fallback,
         )
-        found = {"alpha_": float(alpha), "_columns": columns, "hidden_": self.hidden}
+        found = {
+            "alpha_": float(alpha),
+            "alpha_path_": path_record(points),
+            "_columns": columns,
+            "hidden_": self.hidden,
+        }
         return CRBMPlan(training, rows, method, marginals, found)
 
     def _methods(self, n_visible: int) -> tuple[InferenceMethod, InferenceMethod]:

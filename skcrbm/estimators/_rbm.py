@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import Marginal, resolve_decoder
@@ -188,10 +189,71 @@ class RBMClassifier(
             posterior = self._posterior(X, y_known)
             return posterior.infer().marginals[:, posterior.energy.n_visible :]
 
+    def sparsify(self, threshold: float = 0.0):
+        """Store the coefficients of the inputs as CSR matrices, without small entries.
+
+        This saves memory and pickled bytes if most coefficients are 0 or small. With
+        ``threshold=0`` predictions stay the same up to rounding. Later calls of `partial_fit`, and
+        of `fit` with a warm start, convert the coefficients back.
+
+        Parameters
+        ----------
+        threshold : float, default=0.0
+            Entries of `visible_coef_` and `hidden_coef_` with an absolute value of at most this
+            number are set to 0. The coefficients apply to the given columns of X, so the threshold
+            has the unit of 1 / X.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the threshold is negative or not finite.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_multilabel_classification
+        >>> from skcrbm import CRBMClassifier
+        >>> X, Y = make_multilabel_classification(n_samples=150, random_state=0)
+        >>> model = CRBMClassifier(random_state=0).fit(X, Y).sparsify(0.05)
+        >>> model.visible_coef_.shape, model.visible_coef_.nnz < 100
+        ((5, 20), True)
+        """
+        check_is_fitted(self)
+        if not 0 <= threshold < np.inf:
+            raise ValueError(f"threshold must be a nonnegative number, got {threshold!r}")
+        for name in ("visible_coef_", "hidden_coef_"):
+            coef = getattr(self, name)
+            coef = coef.toarray() if issparse(coef) else coef
+            small = np.abs(coef) <= threshold
+            setattr(self, name, csr_matrix(np.where(small, coef.dtype.type(0), coef)))
+        return self
+
+    def densify(self):
+        """Store the coefficients of the inputs as arrays, which undoes `sparsify`.
+
+        Entries that `sparsify` has set to 0 stay 0.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        check_is_fitted(self)
+        for name in ("visible_coef_", "hidden_coef_"):
+            coef = getattr(self, name)
+            if issparse(coef):
+                setattr(self, name, coef.toarray())
+        return self
+
     # ------------------------------------------------------------- steps of a fit
 
     def _check_same_model(self) -> None:
         """Raise a ValueError if the fitted model cannot be trained further."""
+        self.densify()
         if self.n_hidden != self._n_hidden:
             raise ValueError(
                 f"n_hidden={self.n_hidden} differs from n_hidden={self._n_hidden} of the earlier "
@@ -215,7 +277,7 @@ class RBMClassifier(
             "hidden_intercept_": params.hidden_intercept,
             "n_hidden_": params.weights.shape[1],
             "_n_hidden": self.n_hidden,
-            "label_sets_": self._label_sets(model, marginals, plan.data),
+            "label_sets_": self._label_sets(model, marginals, plan.data.first),
             "inference_": method.name,
             "n_inference_iter_": getattr(method, "max_iter", None),
             "_prediction_method": method,

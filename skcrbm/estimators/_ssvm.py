@@ -144,6 +144,7 @@ class SSVMClassifier(PairwiseClassifier):
     (True, True)
     """
 
+    _takes_label_weights = False
     _searches = ("branch_and_bound", "linear_program", "icm")
     _saved = (*PairwiseClassifier._saved, "objective_")
 
@@ -230,7 +231,8 @@ class SSVMClassifier(PairwiseClassifier):
             "SSVMClassifier needs complete label vectors, because its margin compares whole "
             "vectors. Leave these rows out, or use LMBMClassifier, CRBMClassifier or MSSVMCRBM",
         )
-        X, visible, weight = with_class_weight(self, rows)
+        rows = with_class_weight(self, rows)
+        X, visible, weight = rows.X, rows.visible, rows.weight
         warn_of_scales(X, weight, type(self).__name__)
         one_hot = self._targets.one_hot
         problem = StructuralMarginProblem(

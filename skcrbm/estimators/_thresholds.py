@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from skcrbm.decoding.posterior import ZERO_DIVISION
 from skcrbm.decoding.rules import Threshold, resolve_decoder
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.model_selection.folds import out_of_fold, resolve_cv
 from skcrbm.utils.columns import SCALES
+from skcrbm.utils.label_weights import first_copies, split_rows
 from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.warnings import warn_user
 
@@ -22,7 +24,7 @@ _N_FOLDS = 5
 
 
 def update_thresholds(
-    estimator, fold_settings: Callable, weight, rng, interrupted: bool = False
+    estimator, fold_settings: Callable, weight, rng, interrupted: bool = False, origin=None
 ) -> None:
     """Set `thresholds_` at the end of a fit with ``decode="threshold"``, unless y is 1-D.
 
@@ -39,7 +41,7 @@ def update_thresholds(
             raise KeyboardInterrupt
         X, visible, changes = fold_settings()
         estimator.thresholds_ = cross_validated_thresholds(
-            estimator, rule, X, visible, weight, rng, changes
+            estimator, rule, X, visible, weight, rng, changes, origin
         )
     except KeyboardInterrupt:
         estimator.thresholds_ = np.full(estimator._targets.n_visible, 0.5)
@@ -50,21 +52,22 @@ def update_thresholds(
 
 
 def cross_validated_thresholds(
-    estimator, rule: Threshold, X, visible, weight, rng, changes: dict
+    estimator, rule: Threshold, X, visible, weight, rng, changes: dict, origin=None
 ) -> np.ndarray:
     """Return the thresholds (V,) on out-of-fold marginals that are best for the metric of `rule`.
 
     For each fold, a copy of the estimator is fitted without the rows of the fold; the estimator
     itself does not change. `visible` (N, V) contains 0, 1 and NaN for missing labels. `changes`
     maps names of parameters to the values for the copies. For example, it replaces
-    ``alpha="auto"`` by the penalty that was found, so that the copies do not search again.
+    ``alpha="auto"`` by the penalty that was found, so that the copies do not search again. `origin`
+    (N,) is the number of the row of which a row is a copy; copies of a row are in the same fold.
 
     A ValueError is raised if fewer rows than folds have an observed label. If the user interrupts
     the fit of a copy, a KeyboardInterrupt is raised.
     """
     n_folds = int(rule.cv) if isinstance(rule.cv, Integral) else _N_FOLDS
     by_number = rule.cv is None or isinstance(rule.cv, Integral)
-    n_rows = np.count_nonzero(~np.isnan(visible).all(axis=1))
+    n_rows = np.count_nonzero(~np.isnan(visible[first_copies(origin)]).all(axis=1))
     if by_number and n_rows < n_folds:
         raise ValueError(
             f"decode='threshold' needs at least {n_folds} rows of positive weight with an "
@@ -90,6 +93,9 @@ def cross_validated_thresholds(
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", SCALES)
         warnings.filterwarnings("ignore", ONE_VALUE)
+        if origin is not None:
+            splitter = resolve_cv(cv, visible)
+            cv = split_rows(lambda y: splitter.split(y, y), visible, origin)
         proba = out_of_fold(
             fresh,
             X,
@@ -101,7 +107,7 @@ def cross_validated_thresholds(
     return rule.find(
         visible,
         proba,
-        zero_division=1.0,
+        zero_division=ZERO_DIVISION,
         sample_weight=weight,
         allow_empty=estimator.allow_empty_,
     )

@@ -77,8 +77,9 @@ def infer(
         - "statistics" (or "pairwise"): the expected sufficient statistics.
         - "log_partition": log Z.
         - "map": the most probable joint state.
-        - "marginal_map": the most probable visible state, with hidden units summed out. A query
-          takes only one of "map" and "marginal_map".
+        - "marginal_map": the most probable visible state, with hidden units summed out; in a
+          `FactorGraphEnergy`, the best values of the variables `map_variables` of `Exact`, with all
+          other variables summed out. A query takes only one of "map" and "marginal_map".
         - "map_bound": an upper bound of the score of the best state (of the log-weight for
           "marginal_map"), and the gap between the bound and the state that was found.
         - "samples", and "sample_log_prob", the log-probability with which each sample was drawn.

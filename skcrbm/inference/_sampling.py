@@ -80,7 +80,8 @@ def sample(
     Returns
     -------
     samples : ndarray of int8 (N, n_samples, n_variables)
-        Sampled states as 0 and 1, visible units first. In an Ising model 0 stands for y = -1.
+        Sampled states as 0 and 1, visible units first. In an Ising model 0 stands for y = -1. For
+        variables with any number of states, the states are integers from 0.
     log_prob : ndarray (N, n_samples)
         Log-probabilities of the samples. Only returned if ``return_log_prob=True``.
     state : object

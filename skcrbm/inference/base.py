@@ -244,6 +244,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     accepts: ClassVar[frozenset] = frozenset()
     #: Reason why the method refuses some energies of a class that it supports, for error messages.
     restriction: ClassVar[str] = ""
+    #: For answers that need an option, an advice for error messages.
+    hints: ClassVar[dict[str, str]] = {}
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     @property

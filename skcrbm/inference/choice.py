@@ -80,6 +80,9 @@ def check_answers(
             f"{quoted(available_methods(energy, returns))}"
         )
     missing = sorted(returns - answers)
+    hints = [method.hints[name] for name in missing if name in method.hints]
+    if hints and set(missing) <= energy.queries:
+        raise ValueError(f"{missing[0]!r} is not possible without an option: {hints[0]}")
     if missing:
         raise ValueError(
             f"inference method {method.display_name!r} cannot answer {quoted(missing)}; methods "

@@ -54,6 +54,11 @@ def logistic_noise(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarra
     return np.log(u) - np.log1p(-u)
 
 
+def gumbel_noise(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
+    """Draw Gumbel random numbers of mean 0, of shape (len(streams), n_sites)."""
+    return -np.log(-np.log(uniforms(key, streams, step, n_sites))) - np.euler_gamma
+
+
 def best_of_restarts(
     solve: Callable[[np.ndarray | None], tuple[dict, np.ndarray]],
     energy: BaseEnergy,

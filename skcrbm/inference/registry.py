@@ -93,10 +93,12 @@ SOLVERS = {
     ("mplp", "IsingEnergy"): _MPLP,
     ("mplp", "SparseIsingEnergy"): _MPLP,
     ("mplp", "FactorGraphEnergy"): _MPLP,
+    ("mplp", "CategoricalGraphEnergy"): _MPLP,
     ("linear_program", "RBMEnergy"): _LINEAR_PROGRAM,
     ("linear_program", "IsingEnergy"): "skcrbm.inference.ising.roof_dual:solve",
     ("linear_program", "SparseIsingEnergy"): _LINEAR_PROGRAM,
     ("linear_program", "FactorGraphEnergy"): _LINEAR_PROGRAM,
+    ("linear_program", "CategoricalGraphEnergy"): _LINEAR_PROGRAM,
     ("dual_decomposition", "RBMEnergy"): "skcrbm.inference.rbm._dual_decomposition:solve",
     ("icm", "RBMEnergy"): "skcrbm.inference.rbm._icm:solve",
     ("icm", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
@@ -119,11 +121,15 @@ SOLVERS = {
     ("bp_chain", "IsingEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain_ising",
     ("bp_chain", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain_ising",
     ("bp_chain", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain",
+    ("bp_chain", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}._state_samplers:solve_bp_chain",
     ("perturb_and_max_product", "RBMEnergy"): f"{_PERTURBED}:solve_rbm",
     ("perturb_and_max_product", "IsingEnergy"): f"{_PERTURBED}:solve_ising",
     ("perturb_and_max_product", "SparseIsingEnergy"): f"{_PERTURBED}:solve_sparse_ising",
     ("perturb_and_max_product", "FactorGraphEnergy"): (
         f"{_FACTOR_GRAPH}._samplers:solve_perturb_and_max_product"
+    ),
+    ("perturb_and_max_product", "CategoricalGraphEnergy"): (
+        f"{_FACTOR_GRAPH}._state_samplers:solve_perturb_and_max_product"
     ),
     ("ais", "RBMEnergy"): "skcrbm.inference.rbm._ais:solve",
     ("ais", "IsingEnergy"): _AIS,

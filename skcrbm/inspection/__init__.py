@@ -1,5 +1,6 @@
 """Plots of fitted estimators, of labels and of inference results."""
 
+from skcrbm.inspection._confusion import LabelConfusionDisplay
 from skcrbm.inspection._convergence import ConvergenceDisplay
 from skcrbm.inspection._graph import GraphDisplay
 from skcrbm.inspection._label_dependency import LabelDependencyDisplay
@@ -11,6 +12,7 @@ __all__ = [
     "ConvergenceDisplay",
     "CooccurrenceDisplay",
     "GraphDisplay",
+    "LabelConfusionDisplay",
     "LabelDependencyDisplay",
     "LabelSetsDisplay",
     "ReliabilityDisplay",

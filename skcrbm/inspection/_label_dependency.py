@@ -185,7 +185,11 @@ def _through_hidden_units(estimator, X):
     if X is not None:
         labels = np.asarray(estimator.predict(X), dtype=np.float64)
         X = estimator._check_predict_data(X)
-        inputs = inputs + safe_sparse_dot(X, estimator.hidden_coef_.T) + labels @ weights
+        inputs = (
+            inputs
+            + safe_sparse_dot(X, estimator.hidden_coef_.T, dense_output=True)
+            + labels @ weights
+        )
     maximised = getattr(estimator, "hidden_", "marginal") == "max"  # the value of `hidden` in fit
     dependency = np.zeros((len(weights), len(weights)))
     for i in range(len(weights)):

@@ -95,24 +95,10 @@ class CooccurrenceDisplay:
             This object.
         """
         check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
-
-        share = np.asarray(self.share, dtype=np.float64)
-        names = _names(self.label_names, len(share))
-        if ax is None:
-            side = min(16.0, max(3.6, 0.3 * len(share)))
-            _, ax = plt.subplots(figsize=(side + 1.6, side + 0.6), layout="compressed")
-        self.image_ = ax.imshow(share, **{"cmap": cmap, "vmin": 0, "vmax": 1, **image_kw})
-        ax.set_yticks(range(len(share)), names)
-        ax.set_xticks(range(len(share)), names, rotation=45, ha="right", rotation_mode="anchor")
-        ax.tick_params(length=0)
-        if len(share) <= 10:
-            for (i, k), value in np.ndenumerate(share):
-                if not np.isnan(value):
-                    colour = "white" if value > 0.6 else "black"
-                    ax.text(k, i, f"{value:.2f}", ha="center", va="center", color=colour, size=7)
-        ax.figure.colorbar(self.image_, ax=ax, fraction=0.046, pad=0.04, label="P(column | row)")
-        self.ax_, self.figure_ = ax, ax.figure
+        self.image_ = draw_shares(
+            self.share, self.label_names, ax, "P(column | row)", {"cmap": cmap, **image_kw}
+        )
+        self.ax_, self.figure_ = self.image_.axes, self.image_.figure
         return self
 
 
@@ -241,6 +227,28 @@ class LabelSetsDisplay:
         ax.set(xlabel="probability of the label set", xlim=(0, 1))
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+def draw_shares(share, label_names, ax, text, image_kw):
+    """Draw a matrix (L, L) of shares from 0 to 1 with a colour bar; return the image."""
+    import matplotlib.pyplot as plt
+
+    share = np.asarray(share, dtype=np.float64)
+    names = _names(label_names, len(share))
+    if ax is None:
+        side = min(16.0, max(3.6, 0.3 * len(share)))
+        _, ax = plt.subplots(figsize=(side + 1.6, side + 0.6), layout="compressed")
+    image = ax.imshow(share, **{"vmin": 0, "vmax": 1, **image_kw})
+    ax.set_yticks(range(len(share)), names)
+    ax.set_xticks(range(len(share)), names, rotation=45, ha="right", rotation_mode="anchor")
+    ax.tick_params(length=0)
+    if len(share) <= 10:
+        for (i, k), value in np.ndenumerate(share):
+            if not np.isnan(value):
+                colour = "white" if value > 0.6 else "black"
+                ax.text(k, i, f"{value:.2f}", ha="center", va="center", color=colour, size=7)
+    ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, label=text)
+    return image
 
 
 def _names(label_names, n_labels):

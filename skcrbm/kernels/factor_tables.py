@@ -174,7 +174,8 @@ def _fold(kind, half, value, j, step, out, n_lanes):
     values of variable j are `step` rows apart, 1 or 4.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
-    for row in range(np.uintp(4)):
+    # The compiler would unroll a loop over a constant number of rows, which takes long.
+    for row in range(np.uintp(half.shape[0] >> 1)):
         a = row if step == 4 else np.uintp(2) * row
         b = a + np.uintp(step)
         if kind == SUM:
@@ -364,18 +365,45 @@ def repeat_tables(kind, halved, graph, on, off, message, belief, after, work, n_
     return belief, after
 
 
-@jit
-def work_arrays(table, n_lanes):
-    """Return scratch arrays (`Work`) in the dtype of the table, for at least _WIDTH lanes."""
+def work_arrays(dtype, n_lanes):
+    """Allocate scratch arrays (`Work`) for at least _WIDTH lanes."""
     n_lanes = max(n_lanes, _WIDTH)
     return Work(
-        np.empty((_N_VALUES, n_lanes), table.dtype),
-        np.empty((_N_HALF, n_lanes), table.dtype),
-        np.empty((_N_HALF, n_lanes), table.dtype),
-        np.empty((_N_HALF, n_lanes), table.dtype),
-        np.empty((_N_HALF, n_lanes), table.dtype),
-        np.empty((1, n_lanes), table.dtype),
-        np.empty((64, n_lanes), table.dtype),
+        value=np.empty((_N_VALUES, n_lanes), dtype),
+        left=np.empty((_N_HALF, n_lanes), dtype),
+        right=np.empty((_N_HALF, n_lanes), dtype),
+        half=np.empty((_N_HALF, n_lanes), dtype),
+        spare=np.empty((_N_HALF, n_lanes), dtype),
+        sent=np.empty((1, n_lanes), dtype),
+        wide=np.empty((64, n_lanes), dtype),
+    )
+
+
+class Progress(NamedTuple):
+    """Scratch arrays of `pass_tables`, allocated by `progress_arrays`."""
+
+    belief: np.ndarray  # (n, lanes) beliefs before an iteration
+    after: np.ndarray  # (n, lanes) beliefs after the iteration
+    last: np.ndarray  # (n, lanes) beliefs as probabilities
+    change: np.ndarray  # (lanes,) largest change of a probability
+    code: np.ndarray  # (lanes,) int64
+    here: np.ndarray  # (lanes,) float64
+    still: np.ndarray  # (lanes,) bool, True if the last iteration did not change the beliefs
+    kept: np.ndarray  # (E, lanes)
+
+
+def progress_arrays(on, message):
+    """Allocate scratch arrays (`Progress`) for beliefs like `on` and messages like `message`."""
+    n_lanes = on.shape[1]
+    return Progress(
+        belief=np.empty_like(on),
+        after=np.empty_like(on),
+        last=np.empty_like(on),
+        change=np.empty(n_lanes, on.dtype),
+        code=np.empty(n_lanes, np.int64),
+        here=np.empty(n_lanes),
+        still=np.ones(n_lanes, bool),
+        kept=message.copy(),
     )
 
 
@@ -401,8 +429,8 @@ def _score_lanes(graph, logs, field, on, off, code, score, n_lanes):
             score[l] += logs[code[l]]
 
 
-@jit
-def pass_tables(kind, graph, logs, lanes, start, options, answers):
+@jit(allocates=False)
+def pass_tables(kind, graph, logs, lanes, start, options, answers, work, progress):
     """Pass messages for a block of models until each model has converged.
 
     Parameters
@@ -415,20 +443,13 @@ def pass_tables(kind, graph, logs, lanes, start, options, answers):
         are computed from fields and messages
     options : GraphOptions, with `slack` as a factor of odds
     answers : GraphAnswers
+    work : Work
+    progress : Progress
     """
     field, on, off, message, order = lanes
-    table = graph.table
-    n, n_models = on.shape
+    belief, after, last, change, code, here, still, kept = progress
+    n_models = on.shape[1]
     n_lanes = np.uintp(n_models)
-    work = work_arrays(table, n_models)
-    belief = np.empty((n, n_models), table.dtype)
-    after = np.empty((n, n_models), table.dtype)
-    last = np.empty((n, n_models), table.dtype)
-    change = np.empty(n_models, table.dtype)
-    code, here = np.empty(n_models, np.int64), np.empty(n_models)
-    still = np.ones(n_models, np.bool_)  # True if the last iteration did not change the beliefs
-    kept = np.empty(message.shape, table.dtype)
-    copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
         order[l] = l
         answers.n_iter[l] = options.max_iter

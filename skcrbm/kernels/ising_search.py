@@ -249,7 +249,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
     tie = TIE_SHARE * scale
     slack = tie if ties else -_ROUNDING * scale
     n_nodes = 0
-    d = np.int64(0)  # with a literal 0, callees would be compiled a second time
+    d = 0
     expand = True
     while d >= 0:
         if expand:
@@ -585,7 +585,7 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
             _arrange(order, f, S, y, g, coupling, row_norm, best)
             row = _Row(order, held[n], coupling, row_norm, gamma, ceiling, scale)
             _, _, more = _search(
-                np.int64(TIE), row, ties, node_limit - n_nodes[n], g, vectors, visited, None, None,
+                TIE, row, ties, node_limit - n_nodes[n], g, vectors, visited, None, None,
                 best, -score,
             )  # fmt: skip
             n_nodes[n] += more

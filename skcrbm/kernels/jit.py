@@ -196,6 +196,20 @@ def _compile_whole(dispatcher):
     return whole
 
 
+def _without_literals(dispatcher):
+    """Return `get_call_template` of a dispatcher, wrapped to read literal integers as int64.
+
+    For Numba, the 0 in `f(0)` has a type of its own, so that f would be compiled once for 0 and
+    again for integers. The compiler still sees the number if it inlines the call.
+    """
+
+    def get_call_template(args, kws):
+        plain = [numba.int64 if isinstance(a, numba.types.IntegerLiteral) else a for a in args]
+        return dispatcher.get_call_template(plain, kws)
+
+    return get_call_template
+
+
 def _choose_by_precision(dispatcher, single, double):
     """Compile calls of `dispatcher` in kernels as calls of `single` (float32) or `double`.
 
@@ -251,7 +265,7 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
         inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
             function
         )
-        dispatcher.get_call_template = inner.get_call_template
+        dispatcher.get_call_template = _without_literals(inner)
         dispatcher.get_overload = inner.get_overload
         if by_precision is not None:
             _choose_by_precision(dispatcher, *by_precision)

@@ -323,10 +323,11 @@ def _normalise(values, start, n, scale):
 @jit
 def _is_possible(tile, n_low, free):
     """Return True unless a high unit that is not free is on in a tile; `free` is (k,) bool."""
-    possible = True
     for h in range(n_low, free.shape[0]):
-        possible &= free[h] or not (tile >> (h - n_low)) & 1
-    return possible
+        on = (tile >> (h - n_low)) & 1
+        if on and not free[h]:
+            return False
+    return True
 
 
 @jit(allocates=False, inline=True)

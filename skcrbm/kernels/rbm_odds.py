@@ -44,8 +44,11 @@ _BIAS_RANGE = 300.0
 _BLOCK = 16
 
 
-class _Beliefs(NamedTuple):
-    """Beliefs of the current model, and the products of messages that determine the beliefs."""
+class OddsWork(NamedTuple):
+    """Scratch arrays of `pass_odds`: beliefs of the current model, and products of messages.
+
+    The products determine the beliefs.
+    """
 
     message: np.ndarray  # (V, H) odds visible -> hidden
     t: np.ndarray  # (H,) P(hidden unit on); u: P(hidden unit off)
@@ -505,9 +508,30 @@ def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, ans
             answers.state[n, i] = visited[i]
 
 
-@jit(allocates=False, inline=True)
-def _pass_rows(kind, model, batch, options, answers, work):
-    """Pass messages for each of N models, with scratch arrays `work`; see `pass_odds`."""
+def odds_work(odds):
+    """Allocate the scratch arrays of `pass_odds` for couplings `odds` (V, H)."""
+    (v, h), dtype = odds.shape, odds.dtype
+    return OddsWork(
+        np.empty((v, h), dtype), np.empty(h, dtype), np.empty(h, dtype), np.empty(v, dtype),
+        np.empty(v, dtype), np.empty(v), np.empty(h), np.empty(v), np.empty(v), np.ones(h, dtype),
+        np.empty(h), np.empty(h), np.empty(h), np.empty(v, np.uintp), np.empty(h),
+        np.empty(v, np.int8),
+    )  # fmt: skip
+
+
+@jit(allocates=False)
+def pass_odds(kind, model, batch, options, answers, work):
+    """Pass sum-product or mixed-product messages for N models until each model has converged.
+
+    Parameters
+    ----------
+    kind : SUM or MIXED
+    model : OddsCouplings
+    batch : RBMRows, with messages as odds
+    options : RBMOptions, with a damping of 0 or 1/2
+    answers : RBMAnswers, with messages as odds; for MIXED, `score` is -F(v) of the best state found
+    work : OddsWork, from `odds_work`
+    """
     n_visible, n_hidden = work.message.shape
     message, t, u, ti, ui = work.message, work.t, work.u, work.ti, work.ui
     ratio, last_ratio = work.ratio, work.last_ratio
@@ -573,27 +597,3 @@ def _pass_rows(kind, model, batch, options, answers, work):
             n, model, work, rows[:n_active], options, batch.weight[n], free_h, theta_v, theta_h,
             answers,
         )  # fmt: skip
-
-
-@jit
-def pass_odds(kind, model, batch, options, answers):
-    """Pass sum-product or mixed-product messages for N models until each model has converged.
-
-    Parameters
-    ----------
-    kind : SUM or MIXED
-    model : OddsCouplings
-    batch : RBMRows, with messages as odds
-    options : RBMOptions, with a damping of 0 or 1/2
-    answers : RBMAnswers, with messages as odds; for MIXED, `score` is -F(v) of the best state found
-    """
-    n_visible, n_hidden = model.odds.shape
-    dtype = model.odds.dtype
-    work = _Beliefs(
-        np.empty((n_visible, n_hidden), dtype), np.empty(n_hidden, dtype),
-        np.empty(n_hidden, dtype), np.empty(n_visible, dtype), np.empty(n_visible, dtype),
-        np.empty(n_visible), np.empty(n_hidden), np.empty(n_visible), np.empty(n_visible),
-        np.ones(n_hidden, dtype), np.empty(n_hidden), np.empty(n_hidden), np.empty(n_hidden),
-        np.empty(n_visible, np.uintp), np.empty(n_hidden), np.empty(n_visible, np.int8),
-    )  # fmt: skip
-    _pass_rows(kind, model, batch, options, answers, work)

@@ -5,6 +5,7 @@ the package, an estimator describes its training in a `Plan` and passes the plan
 `fit.py`. Large margin machines need no plan: `large_margin/` has solvers for their dual problems.
 """
 
+from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.large_margin.max_margin import MaxMargin
 from skcrbm.learning.rules import (
     CDPercLoss,
@@ -42,6 +43,7 @@ __all__ = [
     "Likelihood",
     "LossPlateau",
     "MaxMargin",
+    "NoisyLikelihood",
     "PMPLearning",
     "PersistentContrastiveDivergence",
     "PseudoLikelihood",

@@ -20,6 +20,7 @@ from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.energies.rbm import CRBMParams
 from skcrbm.learning.solvers import Adam, Solver
 from skcrbm.utils.columns import Columns, LazyRows, dense_chunks, in_double
+from skcrbm.utils.label_weights import count_rows_of, split_rows
 from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
@@ -56,10 +57,15 @@ class Batch:
     visible: np.ndarray  # (N, V), 0/1 outputs; an output that is not observed is NaN
     weight: np.ndarray  # (N,), positive weights of the rows
     index: np.ndarray  # (N,), position of each row in the training set
+    # (N,), number of the row of which a row is a copy; None if no row has copies (see `Rows`)
+    origin: np.ndarray | None = None
 
     def rows(self, index: np.ndarray | slice) -> Batch:
         """Return a batch of the rows at `index`."""
-        return Batch(self.X[index], self.visible[index], self.weight[index], self.index[index])
+        origin = None if self.origin is None else self.origin[index]
+        return Batch(
+            self.X[index], self.visible[index], self.weight[index], self.index[index], origin
+        )
 
     def blocks(self) -> list[Batch]:
         """Split the batch into blocks of a few megabytes.
@@ -135,7 +141,8 @@ class ArraySource(Source):
     Only the rows of the current batch are copied, so that the arrays may be larger than the memory
     (`numpy.memmap`). `positions` selects the rows to visit; None selects all rows. `index` gives
     `Batch.index` of each row; by default this is the position of the row. If the rows are a part of
-    a larger training set, `n_indices` must be the number of rows of the whole set.
+    a larger training set, `n_indices` must be the number of rows of the whole set. `origin` is the
+    number of the row of which a row is a copy: copies of a row are held out together.
     """
 
     def __init__(
@@ -146,9 +153,10 @@ class ArraySource(Source):
         index: np.ndarray | None = None,
         n_indices: int | None = None,
         positions: np.ndarray | None = None,
+        origin: np.ndarray | None = None,
     ):
         index = np.arange(len(weight)) if index is None else index
-        self._arrays, self._positions = Batch(X, visible, weight, index), positions
+        self._arrays, self._positions = Batch(X, visible, weight, index, origin), positions
         weight = weight if positions is None else weight[positions]
         self.n_rows = len(weight)
         self.total_weight = weight.sum()
@@ -182,7 +190,8 @@ class ArraySource(Source):
     ) -> tuple[Source, Batch] | None:
         """Hold out a fraction of the rows for validation; see `Source`."""
         options = {"test_size": fraction, "random_state": rng.randint(np.iinfo(np.int32).max)}
-        positions = np.arange(self.n_rows)
+        origin = self.all.origin if self._arrays.origin is not None else None
+        positions = np.arange(count_rows_of(origin, self.n_rows))
         try:
             parts = train_test_split(positions, **options)
         except ValueError as error:
@@ -198,13 +207,16 @@ class ArraySource(Source):
                     f"early_stopping: no stratified validation part ({error}); "
                     "the rows are split without regard to classes"
                 )
+        if origin is not None:
+            ((train, held_out),) = split_rows(lambda _: [parts], self.all.visible, origin)
+            parts = [train, held_out]
         train, held_out = np.sort(parts[0]), self._rows(np.sort(parts[1]))
         if np.isnan(held_out.visible).all():
             warn_user(f"early_stopping: the validation part has no observed output; {_CONSEQUENCE}")
             return None
         train = train if self._positions is None else self._positions[train]
         a = self._arrays
-        rest = ArraySource(a.X, a.visible, a.weight, a.index, self.n_indices, train)
+        rest = ArraySource(a.X, a.visible, a.weight, a.index, self.n_indices, train, a.origin)
         return rest, held_out
 
 
@@ -428,17 +440,22 @@ def crbm_params(
 
 
 def smoothed_log_odds(
-    visible: np.ndarray, weight: np.ndarray, categorical: bool = False
+    visible: np.ndarray,
+    weight: np.ndarray,
+    categorical: bool = False,
+    n_rows: int | None = None,
 ) -> np.ndarray:
     """Return the log-odds (V,) of the share of rows with each label on, in float64.
 
     The shares are smoothed: for each label, half a row with the label on and half a row with the
     label off are added. If `categorical` is True (exactly one unit is on per row), the logarithms
-    of the shares are returned instead of the log-odds.
+    of the shares are returned instead of the log-odds. `n_rows` is the number of rows if some of
+    the given rows are copies; None means that there are no copies.
     """
     # Scale the weights so that their sum is the number of rows, but at least MIN_SEARCH_ROWS. So
     # for few rows, repeating a row has the same effect as multiplying its weight.
-    weight = weight * (max(len(weight), MIN_SEARCH_ROWS) / weight.sum())
+    n_rows = len(weight) if n_rows is None else n_rows
+    weight = weight * (max(n_rows, MIN_SEARCH_ROWS) / weight.sum())
     on, observed = observed_weight(visible, weight)
     share = (on + 0.5) / (observed + 1)
     return np.log(share) - (0 if categorical else np.log1p(-share))

@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 
 from skcrbm.inference.choice import convergence_advice
 from skcrbm.inference.random_numbers import random_key
-from skcrbm.learning.data import Design, Epoch, History, Source
+from skcrbm.learning.data import Batch, Design, Epoch, History, Source
 from skcrbm.learning.lbfgs import descend, relative_tolerance
 from skcrbm.learning.loop import run_epochs
 from skcrbm.learning.objectives import Objective
@@ -64,6 +64,9 @@ class Plan:
     stratify: bool = False  # True holds out the same share of each class (1-D y)
     mean_square: float = 0.0  # mean squared length of a row of X, for the step size of "asgd"
     max_speedup: int = 50  # limit of the factor by which Adam's automatic step size is raised
+    # Fits a simpler model to a batch of rows. If rows are held out, this model is kept unless an
+    # epoch has at least its validation score. None: there is no simpler model.
+    fallback: Callable[[Batch], Any] | None = None
 
     @property
     def holds_out(self) -> bool:
@@ -253,10 +256,19 @@ class _EpochsRun:
 
         history, optimizer = self.train(rest, plan.max_iter, validate)
         scores = [epoch.score for epoch in history.epochs]
+        stopped = history.reason in ("callback", "interrupted")
+        if plan.fallback is not None and not stopped:
+            try:
+                simple = plan.fallback(rest.all)
+                if validate(simple, self.progress.n_epochs) > history.best.score:
+                    return self._keep_fallback(simple, history, scores)
+            except KeyboardInterrupt:
+                warn_user(INTERRUPTED)
+                return self.fitted(history, None, scores)
         if history.best.number != history.epochs[-1].number:
             # Drop the optimizer, because its state belongs to an epoch after the kept epoch.
             optimizer = None
-        if not plan.stopping.refit or history.reason in ("callback", "interrupted"):
+        if not plan.stopping.refit or stopped:
             return self.fitted(history, optimizer, scores)
         n_epochs = history.best.number + 1 - self.progress.n_epochs
         say(plan.verbose, f"Best epoch {n_epochs}; fitting again on all rows")
@@ -270,6 +282,18 @@ class _EpochsRun:
         if len(refitted.epochs) < n_epochs:
             return self.fitted(history, None, scores)
         return self.fitted(refitted, new_optimizer, scores)
+
+    def _keep_fallback(self, simple, history, scores):
+        """Return a simpler model in place of the model of the best epoch in `history`."""
+        plan = self.plan
+        say(plan.verbose, "No epoch improves on the simpler model, which is kept")
+        if plan.stopping.refit:
+            simple = plan.fallback(plan.rows.all)
+        # No epoch has led to this model.
+        history.best = history.best._replace(
+            number=self.progress.n_epochs - 1, params=simple.params
+        )
+        return self.fitted(history, None, scores)._replace(epoch=self.progress.n_epochs)
 
     def train(self, source, max_iter, validate=None, patience=True, optimizer=None):
         """Train from the parameters of the plan; return the `History` and the optimizer."""

@@ -17,6 +17,7 @@ from skcrbm.learning.optimizers import Optimizer
 from skcrbm.learning.penalties import Penalty
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.row_sparse import RowSparse
+from skcrbm.utils.selection import is_better
 
 
 def run_epochs(
@@ -92,9 +93,9 @@ def run_epochs(
             loss, converged = loss / source.total_weight, converged / source.n_rows
             epoch = Epoch(number, loss, score, converged, seconds, kept.params, share)
             current: Any = -loss if score is None else score
-            better = current > reference + tol
+            better = is_better(current, reference + tol)
             best = history.best
-            if score is None or best is None or score > best.score:
+            if score is None or best is None or is_better(score, best.score):
                 best = epoch
             history.add(epoch, best)
             reference = max(reference, current)

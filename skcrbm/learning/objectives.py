@@ -70,6 +70,8 @@ class Objective(ABC):
     keeps_chains: bool = False
     #: Key of the objective: a later fit with an equal key may continue from the state.
     state_key: Any = None
+    #: `LabelNoise` of the observed labels, or None if they are the true labels.
+    noise: Any = None
     #: L-BFGS stops when ten iterations lower the objective by no more than this share of its value;
     #: None chooses the share by the number of hidden units.
     share: float | None = None
@@ -124,7 +126,9 @@ class Contrast(Objective):
         needs_complete: bool = False,
         is_loss: bool = True,
         state_key: Any = None,
+        noise: Any = None,
     ):
+        self.noise = noise
         self.positive = positive
         self.negative = negative
         self.only_violations = only_violations
@@ -176,11 +180,13 @@ class Contrast(Objective):
 
     def loss(self, model, batch: Batch) -> float:
         """Return the negative log-likelihood of a batch without its gradient."""
-        return negative_log_likelihood(model.energy(batch.X), batch, self.inference, self.n_jobs)
+        energy = model.energy(batch.X)
+        return negative_log_likelihood(energy, batch, self.inference, self.n_jobs, self.noise)
 
     def score(self, model, batch: Batch, epoch: int) -> float:
         """Return the `validation_score` of held-out rows."""
-        return validation_score(model, batch, self.inference.at_epoch(epoch), self.n_jobs)
+        method = self.inference.at_epoch(epoch)
+        return validation_score(model, batch, method, self.n_jobs, self.noise)
 
 
 class DensityContrast(Contrast):
@@ -242,20 +248,23 @@ def _total(unary, weight):
 
 
 def negative_log_likelihood(
-    energy, batch: Batch, method: InferenceMethod, n_jobs: int | None = None
+    energy, batch: Batch, method: InferenceMethod, n_jobs: int | None = None, noise: Any = None
 ) -> float:
     """Return the weighted sum over rows of ``-log p(observed outputs)``.
 
+    `noise` is the `LabelNoise` of the observed outputs, or None if they are the true outputs.
     `method` computes log Z, approximately unless the method is exact.
     """
     free = infer(energy, method, returns=("log_partition",), n_jobs=n_jobs)
     energy = one_model_per_row(energy, len(batch))
-    log_weight = _observed_log_weight(energy, batch, method, n_jobs)
+    log_weight = _observed_log_weight(energy, batch, method, n_jobs, noise)
     return float(batch.weight @ (free.log_partition - log_weight))
 
 
-def _observed_log_weight(energy, batch, method, n_jobs):
+def _observed_log_weight(energy, batch, method, n_jobs, noise):
     """Return the log-weight (N,) of the observed outputs, summed over the missing outputs."""
+    if noise is not None:
+        return noise.log_partition(energy, batch.visible, method, n_jobs)
     log_weight = unchecked(energy.log_weight)(np.nan_to_num(batch.visible))
     rows = np.flatnonzero(np.isnan(batch.visible).any(axis=1))
     if len(rows):
@@ -267,7 +276,7 @@ def _observed_log_weight(energy, batch, method, n_jobs):
 
 
 def row_scores(
-    model, batch: Batch, method: InferenceMethod, n_jobs: int | None = None
+    model, batch: Batch, method: InferenceMethod, n_jobs: int | None = None, noise: Any = None
 ) -> np.ndarray:
     """Return the joint and the marginal loss of each row (N, 2); `method` must be exact.
 
@@ -277,10 +286,11 @@ def row_scores(
     """
     energy = model.energy(batch.X)
     free = infer(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)
-    joint = free.log_partition - _observed_log_weight(energy, batch, method, n_jobs)
+    joint = free.log_partition - _observed_log_weight(energy, batch, method, n_jobs, noise)
     if energy.categorical:
         return np.column_stack([joint, joint])
     log_odds = free.log_odds[:, : energy.n_visible].astype(np.float64)
+    log_odds = log_odds if noise is None else noise.observed_log_odds(log_odds)
     single = np.logaddexp(0, np.where(batch.visible == 1, -log_odds, log_odds))
     single[np.isnan(batch.visible)] = 0.0
     return np.column_stack([joint, single.sum(axis=1)])
@@ -294,7 +304,7 @@ def share_of_errors(visible: np.ndarray, batch: Batch) -> float:
 
 
 def validation_score(
-    model, batch: Batch, method: InferenceMethod, n_jobs: int | None = None
+    model, batch: Batch, method: InferenceMethod, n_jobs: int | None = None, noise: Any = None
 ) -> float:
     """Return the mean score of held-out rows; higher is better.
 
@@ -306,6 +316,6 @@ def validation_score(
     energy = model.energy(batch.X)
     if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:
         exact = resolve_method("exact")
-        return -negative_log_likelihood(energy, batch, exact, n_jobs) / batch.weight.sum()
+        return -negative_log_likelihood(energy, batch, exact, n_jobs, noise) / batch.weight.sum()
     marginals = infer(energy, method, n_jobs=n_jobs).marginals[:, : energy.n_visible]
     return -share_of_errors(marginals >= 0.5, batch)

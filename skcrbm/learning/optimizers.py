@@ -7,6 +7,7 @@ saves time if X is sparse.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from functools import cache
 from typing import Any
 
@@ -118,6 +119,13 @@ class Optimizer(ABC):
     def _move(self, params, gradient):
         """Return the next iterate."""
 
+    def with_more_rows(self, n_new) -> Optimizer | None:
+        """Return a copy for parameter arrays with more rows, or None if training must start anew.
+
+        `n_new` holds the number of new rows at the end of each parameter array.
+        """
+        return None
+
 
 class GradientSteps(Optimizer):
     """Gradient descent with classical momentum in [0, 1)."""
@@ -209,6 +217,19 @@ class AdamSteps(Optimizer):
             new.append(moved)
         return type(params)(*new)
 
+    def with_more_rows(self, n_new) -> AdamSteps | None:
+        """Return a copy for more rows; see `Optimizer`.
+
+        The mean gradients of new rows are 0. Their mean squares are the means of the other rows, so
+        that the first steps are not longer than the steps of the other rows.
+        """
+        if self.average is not None or self.late or self.first is None:
+            return None
+        grown = copy(self)
+        grown.first = [_with_rows(m, k, 0.0) for m, k in zip(self.first, n_new)]
+        grown.second = [_with_rows(s, k, s.mean(axis=0)) for s, k in zip(self.second, n_new)]
+        return grown
+
     def _late_rows(self, k, shape):
         """Return the `LateRows` of parameter array k, which is created at the first call."""
         if k not in self.late:
@@ -230,6 +251,11 @@ class AdamSteps(Optimizer):
         np.divide(m, work, out=work)
         work *= step
         np.subtract(p, work, out=work)
+
+
+def _with_rows(array, n_new, value):
+    """Return the array with `n_new` further rows of a value."""
+    return np.concatenate([array, np.zeros((n_new, *array.shape[1:]), array.dtype) + value])
 
 
 def _blocks(p):

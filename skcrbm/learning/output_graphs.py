@@ -28,6 +28,7 @@ from skcrbm.learning.structured import Residuals, StructuredObjective
 from skcrbm.utils.columns import Columns
 from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.parallel import linear_fields, row_chunks
+from skcrbm.utils.selection import is_better
 
 MISSING = -1  # code of an output that is not observed
 # Largest number of log-weights in a part of a batch (4 MB). Batches with more are split.
@@ -409,16 +410,15 @@ class IndependentSearch:
         start = _START * (variance if variance > 0 else 1.0)
         models = [first_model(self.graph, train) for train, _ in self.parts]
         tried = {0: self.fit(models, start)}
+        at = 0
         for direction in (1, -1):
-            at = min(tried, key=lambda i: tried[i][0])
             if direction < 0 and at > 0:
                 break
             for _ in range(_MOST_STEPS):
                 tried[at + direction] = self.fit(tried[at][1], start * _STEP ** (at + direction))
-                if tried[at + direction][0] >= tried[at][0]:
+                if not is_better(-tried[at + direction][0], -tried[at][0]):
                     break
                 at += direction
-        at = min(tried, key=lambda i: tried[i][0])
         shift = 0.0
         if at - 1 in tried and at + 1 in tried:
             below, here, above = (tried[at + k][0] for k in (-1, 0, 1))

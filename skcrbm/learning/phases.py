@@ -25,7 +25,7 @@ from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.random_numbers import uniforms
 
 # Results that a phase requests from `infer`: the moments, and log Z for the loss.
-_MOMENTS = ("marginals", "statistics", "log_partition")
+MOMENTS = ("marginals", "statistics", "log_partition")
 #: Smallest effective share of weighted states. If the share is smaller, `tempered_weights` makes
 #: the weights more equal.
 LEAST_SHARE = 0.1
@@ -150,7 +150,7 @@ class Observed(Phase):
             energy.rows(rows),
             self.inference.at_epoch(clock.epoch),
             clamp=clamp_visible(batch.visible[rows], energy.n_hidden),
-            returns=_MOMENTS,
+            returns=MOMENTS,
             sample_weight=batch.weight[rows],
             n_jobs=self.n_jobs,
         )
@@ -180,7 +180,7 @@ class Expected(Phase):
         found = infer(
             energy,
             self.inference.at_epoch(clock.epoch),
-            returns=_MOMENTS,
+            returns=MOMENTS,
             sample_weight=weight,
             n_jobs=self.n_jobs,
         )

@@ -335,6 +335,7 @@ LEARNING_RULES = Registry(
     "learning",
     {
         "mle": "skcrbm.learning.rules:Likelihood",
+        "noisy_mle": "skcrbm.learning.label_noise:NoisyLikelihood",
         "pseudo_likelihood": "skcrbm.learning.rules:PseudoLikelihood",
         "max_margin": "skcrbm.learning.large_margin.max_margin:MaxMargin",
         "cd": "skcrbm.learning.rules:ContrastiveDivergence",
@@ -348,10 +349,9 @@ LEARNING_RULES = Registry(
         "analytic": "skcrbm.learning.truncated:AnalyticGradient",
     },
 )
-# Names of the rules for each kind of model. Names are used instead of classes, so that rules of
-# other kinds of model need not be imported.
+# Names of the rules for each kind of model, so that rules of other kinds need not be imported.
 _NAMES: dict[str, tuple[str, ...]] = {
-    "conditional": ("mle", "cd", "pcd", "cd_percloss", "pmp"),
+    "conditional": ("mle", "noisy_mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
     "layered": ("backprop", "analytic"),
     "chain": ("mle", "pseudo_likelihood", "max_margin"),

@@ -18,6 +18,7 @@ from skcrbm.learning.lbfgs import descend
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.penalties import L2, ElasticNet
 from skcrbm.utils.parallel import ordered_map
+from skcrbm.utils.selection import is_better
 
 # alpha="auto" tries penalties in this order, the strongest first. The numbers are factors of the
 # penalty if the losses of all rows are added up; alpha is the factor divided by the total weight of
@@ -200,9 +201,9 @@ def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -
     best, best_score, worse = _TOTALS[0], -np.inf, 0
     for total in _TOTALS:
         found = score(train(total))
-        if found > best_score:
+        if is_better(found, best_score):
             best, best_score, worse = total, found, 0
-        elif found != best_score or np.isinf(found):
+        elif is_better(best_score, found) or not np.isfinite(found):
             worse += 1
             if worse == _PATIENCE:
                 break

@@ -18,10 +18,12 @@ from skcrbm.utils.classifiers import (
     is_list_of_outputs,
     positive_columns,
 )
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label, label_layers
 from skcrbm.utils.labels import (
     in_order_of,
     indicator_by_name,
     is_frame,
+    label_names_of,
     require_observed,
     require_zero_or_one,
     without_known,
@@ -103,12 +105,20 @@ def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tup
         False also for all entries of rows of weight 0.
     weight : ndarray (n,)
         Weights of the rows.
+
+    If labels have weights, the n rows are the copies of the rows that stand for the weights.
     """
     values = in_order_of(values, y_true, argument)
     y = _dense_2d(y_true, "y_true")
     observed = ~np.isnan(y)
     require_zero_or_one(y[observed], "y_true")
     p = _check_predictions(values, argument, kind, observed)
+    if is_per_label(sample_weight):
+        weight = checked_label_weight(sample_weight, y.shape, label_names_of(y_true))
+        row, y, weight = label_layers(np.where(observed, y, np.nan), weight)
+        p, observed = p[row], ~np.isnan(y)
+        require_observed(observed, "y_true")
+        return np.where(observed, y, 0.0), np.where(observed, p, 0.0), observed, weight
     weight = _check_weight(sample_weight, len(y))
     observed &= (weight > 0)[:, None]
     require_observed(observed, "y_true")
@@ -160,8 +170,11 @@ def masked_score(
         Predicted P(y = 1), or any finite scores if the score is a ranking score. A list of
         n_labels arrays of shape (n_samples, 2), as returned by scikit-learn's multi-output
         estimators, is accepted, too. Ignored by scores that need `y_pred`.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows. A row of weight 0 is ignored.
+    sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
+        Weights of the rows, or of single labels. A row or label of weight 0 is ignored. With
+        weights of labels, a row counts as copies with row weights: a copy for each distinct weight
+        t of the row, in which the labels of weight at least t are observed, and whose weight is the
+        difference between t and the next smaller weight (or 0).
 
     Returns
     -------
@@ -234,6 +247,8 @@ class _MaskedScorer:
         # Models of this package have the names of all labels in `_targets`. The attribute
         # `label_names_` would lack names that are not strings.
         names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
+        wanted = names if names is not None else label_names_of(y)
+        sample_weight = in_order_of(sample_weight, wanted, "sample_weight")
         if names is not None and is_frame(y):
             y = indicator_by_name(y, names, len(names))
         y = _rows_of(y)

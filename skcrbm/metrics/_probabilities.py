@@ -47,8 +47,8 @@ def marginal_log_loss(
         "micro" is the mean over all observed entries. "macro" is the mean over labels, each scored
         on its observed entries. None returns a number for each label, NaN for a label without an
         observed entry.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows.
+    sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
+        Weights of the rows, or of single labels.
 
     Returns
     -------
@@ -103,8 +103,8 @@ def expected_calibration_error(
         "micro" puts the entries of all labels into the same bins. "macro" is the mean over labels,
         each with its own bins. None returns a number for each label, NaN for a label without an
         observed entry.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows.
+    sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
+        Weights of the rows, or of single labels.
 
     Returns
     -------

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from skcrbm.metrics._masked import check_scored, masked_score
 from skcrbm.metrics.scores import AVERAGES, RATIOS, SCORES, scores_by_label
+from skcrbm.utils.label_weights import is_per_label
 from skcrbm.utils.pickling import Versioned
 
 _TABLE = "<td style='text-align: right'>{}</td>"
@@ -108,8 +109,8 @@ def multilabel_report(
         Predicted P(y = 1), or any finite scores. If a value is outside [0, 1], the scores of
         probabilities are omitted. A list of arrays (n_samples, 2), as returned by scikit-learn's
         multi-output estimators, is accepted, too.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows.
+    sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
+        Weights of the rows, or of single labels, see :func:`masked_score`.
     target_names : sequence of str of shape (n_labels,), default=None
         Names of the labels. If None, the column names of `y_true` are used if it is a data frame,
         otherwise numbers.
@@ -196,7 +197,11 @@ def multilabel_report(
             scores[name] = score(name)
         elif listed.needs == "classes" and y_score is not None:
             scores[name] = score(name) if mixed and name.endswith("micro") else np.nan
-    rows, labels = observed.any(axis=1), observed.any(axis=0)
+    labels = observed.any(axis=0)
+    if is_per_label(sample_weight):  # count each row once
+        positive = np.asarray(sample_weight, np.float64) > 0
+        observed = check_scored("labels", y_true, y_pred, "y_pred", positive)[2]
+    rows = observed.any(axis=1)
     return MultilabelReport(
         scores,
         scores_by_label(y, p, labels, weight),

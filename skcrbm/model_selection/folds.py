@@ -106,7 +106,9 @@ def out_of_fold(
     if not np.array_equal(np.sort(tests), np.arange(len(y))):
         raise ValueError("cv must put every row into exactly one test fold, as K-fold splits do")
     weight = (fit_params or {}).get("sample_weight")
-    if np.ndim(weight) == 1 and not all(np.any(weight[train]) for train, _ in splits):
+    if np.ndim(weight) in (1, 2) and not all(
+        np.any(np.asarray(weight)[train]) for train, _ in splits
+    ):
         raise ValueError(
             f"sample_weight is zero for all training rows of a fold of cv={cv!r}: "
             "give more rows a positive weight, or use fewer folds"

@@ -15,6 +15,7 @@ from sklearn.metrics import accuracy_score
 from skcrbm.metrics import masked_score
 from skcrbm.targets.class_weight import row_weights, weights_by_class, weights_by_label
 from skcrbm.targets.frames import check_container, label_frame, named_series, sparse_labels
+from skcrbm.targets.new_labels import first_names, names_with_new
 from skcrbm.utils.classifiers import check_outer_fitted, label_marginals, proba_of_classes
 from skcrbm.utils.labels import (
     all_strings,
@@ -55,9 +56,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
         indicator = indicator_with_nan(y, dtype=np.float32)
         if len(indicator):
             require_observed(indicator == indicator)
-        targets = MultilabelTargets(y.shape[1], names)
-        targets.check_classes(classes)
-        return targets
+        return MultilabelTargets(*first_names(classes, names, y.shape[1]))
     if y.ndim > 2:
         raise ValueError(
             f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
@@ -125,11 +124,10 @@ class Targets(Versioned, ABC):
     ) -> np.ndarray:
         """Turn `class_weight` into weights of the visible units (N, V) or of the rows (N, 1)."""
 
-    def class_weighted(
-        self, class_weight: Any, visible: np.ndarray, weight: np.ndarray
-    ) -> np.ndarray:
-        """Return the row weights (N,) multiplied by `class_weight`, for losses of whole rows."""
-        return row_weights(self.loss_factors(class_weight, visible, weight), visible, weight)
+    def class_weighted(self, class_weight: Any, visible, weight, labels: Any) -> np.ndarray:
+        """Return row weights (N,) times `class_weight` of the labels of the rows `labels` (N,)."""
+        factors = self.loss_factors(class_weight, visible, weight)
+        return row_weights(factors[labels], visible[labels], weight)
 
     @abstractmethod
     def accuracy(
@@ -265,13 +263,10 @@ class MultilabelTargets(Targets):
         warn_of_one_value(visible, range(self.n_visible) if self.names is None else self.names)
 
     def check_classes(self, classes):
-        """Raise a ValueError unless `classes` is None, (0, 1), or a list of (0, 1) per output."""
-        try:
-            right = classes is None or np.array_equal(np.unique(np.asarray(classes)), [0, 1])
-        except (TypeError, ValueError):  # `classes` is ragged, or its types are mixed
-            right = False
-        if not right:
-            raise ValueError(f"classes of a 2-D y must be 0 and 1, got {classes!r}")
+        """Raise a ValueError unless `classes` is None, 0 and 1, or holds known labels only."""
+        n_labels, _ = names_with_new(self, classes)
+        if n_labels > self.n_visible:
+            raise ValueError("classes holds new labels; only CRBMClassifier can add labels")
 
     def require_multilabel(self, method):
         """Do nothing, because y is 2-D."""
@@ -285,7 +280,8 @@ class MultilabelTargets(Targets):
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows in which all observed labels are predicted correctly."""
         y = without_known(self.encode(y), known)
-        return masked_score("accuracy", y, y_pred=y_pred, sample_weight=sample_weight)
+        weight = in_order_of(sample_weight, self.names, "sample_weight")
+        return masked_score("accuracy", y, y_pred=y_pred, sample_weight=weight)
 
     def scores(self, model, rows):
         """Return the score (N, L) of each label."""
@@ -565,8 +561,8 @@ class TargetsMixin(ClassifierMixin):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             True labels. Missing labels (NaN in a 2-D y) do not count, and rows without observed
             labels are left out. Data frames are matched to the labels by column name.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels, see `skcrbm.metrics.masked_score`.
 
         Returns
         -------

@@ -25,8 +25,8 @@ class KnownLabelsMixin(TargetsMixin):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             True labels. Missing labels (NaN in a 2-D y) do not count, and rows without observed
             labels are left out. Data frames are matched to the labels by column name.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels, see `skcrbm.metrics.masked_score`.
         y_known : array-like of shape (n_samples, n_outputs), default=None
             Labels that are known beforehand, and NaN for the other labels, as in `predict`. Known
             labels do not count in the score.

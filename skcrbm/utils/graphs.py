@@ -101,14 +101,15 @@ def min_fill(
     scopes: Iterable[Sequence[int]],
     variables: Iterable[int],
     counts: Sequence[int] | None = None,
+    last: Iterable[int] = (),
 ) -> Elimination:
     """Return the min-fill elimination order of a graph.
 
     Eliminating a variable connects all pairs of its neighbours. The heuristic always eliminates
     the variable that adds the fewest new edges. It breaks ties by the fewer neighbours, then by the
     smaller index. `scopes` holds the variables of each factor, and `counts` holds the number of
-    states of each variable, two by default. The search stops early if a table would not fit into
-    memory.
+    states of each variable, two by default. The variables in `last` are eliminated after all other
+    variables. The search stops early if a table would not fit into memory.
     """
     joined = {int(v): set() for v in variables}
     work = 0
@@ -131,16 +132,27 @@ def min_fill(
             return len(near) + 1.0
         return log2(counts[v]) + sum(log2(counts[u]) for u in near)
 
-    # A variable with at most one neighbour adds no edge, so it is always eliminated first. The new
-    # edges of other variables are counted only if no such variable is left (never on a tree).
-    leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2]
+    # A variable with at most one neighbour adds no edge, so it is eliminated first. Then come
+    # variables with two neighbours that are joined. The new edges of other variables are counted
+    # only if no such variable is left (never on a tree, nor on a tree of triangles).
+    late = joined.keys() & set(last)
+    n_early = len(joined) - len(late)
+    leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2 and v not in late]
     heapq.heapify(leaves)
-    stale, current, heap = set(joined), {}, []
+    corners = sorted(v for v, near in joined.items() if len(near) == 2 and v not in late)
+    stale, current, heap = joined.keys() - late, {}, []
     order, neighbours = [], []
     while joined:
+        if late and len(order) == n_early:
+            stale, late = late, set()
+            leaves = [(len(joined[v]), v) for v in stale if len(joined[v]) < 2]
+            heapq.heapify(leaves)
+            corners = sorted(v for v in stale if len(joined[v]) == 2)
         v = _next_leaf(leaves, joined)
         if v is None:
-            for u in stale & joined.keys():
+            v = _next_corner(corners, joined)
+        if v is None:
+            for u in (stale & joined.keys()) - late:
                 work += len(joined[u]) ** 2 + 1
                 if work > _MAX_WORK:
                     near = min(joined.values(), key=len) if not order else joined[u]
@@ -167,10 +179,15 @@ def min_fill(
             new.discard(u)
             if new:
                 stale |= joined[u]
+                for w in joined[u] - late:
+                    if len(joined[w]) == 2:
+                        heapq.heappush(corners, w)
                 joined[u] |= new
-        for u in near:
+        for u in near - late:
             if len(joined[u]) < 2:
                 heapq.heappush(leaves, (len(joined[u]), u))
+            elif len(joined[u]) == 2:
+                heapq.heappush(corners, u)
     return Elimination(order, neighbours, True)
 
 
@@ -180,4 +197,15 @@ def _next_leaf(leaves, joined):
         degree, v = heapq.heappop(leaves)
         if v in joined and len(joined[v]) == degree:
             return v
+    return None
+
+
+def _next_corner(corners, joined):
+    """Pop a variable with two neighbours that are joined, or return None if there is none."""
+    while corners:
+        v = heapq.heappop(corners)
+        if v in joined and len(joined[v]) == 2:
+            one, other = joined[v]
+            if other in joined[one]:
+                return v
     return None

@@ -6,6 +6,12 @@ the number of threads, because the order of summation, and with it rounding, dep
 
 import numpy as np
 
+# ------------------------------------------------------------------ selection
+
+#: Share by which the score of a setting must exceed another score to count as better. Smaller
+#: differences are rounding errors, which differ between processors.
+SCORE_NOISE = 1e-9
+
 # ---------------------------------------------------- small enough to enumerate
 
 #: Default of `max_units`, the largest number of variables that "exact" enumerates: 2^20 states take

@@ -62,11 +62,14 @@ def row_chunks(n_rows: int, size: int) -> list[slice]:
 
 
 def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Return ``X coef' + intercept`` (N, K); a dense X is converted to its dtype block by block."""
-    dtype = np.result_type(X.dtype, coef)
+    """Return ``X coef' + intercept`` (N, K); a dense X is converted to its dtype block by block.
+
+    `coef` (K, D) may be sparse.
+    """
+    dtype = np.result_type(X.dtype, coef.dtype)
     coef = coef.astype(dtype, copy=False)
-    if issparse(X) or X.dtype == dtype:
-        fields = np.asarray(safe_sparse_dot(X, coef.T))
+    if issparse(X) or issparse(coef) or X.dtype == dtype:
+        fields = np.asarray(safe_sparse_dot(X, coef.T, dense_output=True))
     else:
         fields = np.empty((len(X), len(coef)), dtype)
         for rows in row_chunks(len(X), max(_LEAST_ROWS, BLOCK_ENTRIES // max(1, X.shape[1]))):

@@ -224,6 +224,8 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     """
     try:
         given = np.asarray(sample_weight)
+        if given.ndim == 2:
+            refuse_label_weights(given)
         if np.ma.is_masked(sample_weight):
             raise TypeError("they have masked entries")
         if hold_dates(given):
@@ -237,6 +239,15 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
         if "sample_weight" in str(error):
             raise
         raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error
+
+
+def refuse_label_weights(sample_weight: Any) -> None:
+    """Raise a ValueError about weights of single labels, a matrix `sample_weight` (N, L)."""
+    raise ValueError(
+        f"sample_weight must have shape (n_samples,) here, got {np.shape(sample_weight)}; weights "
+        "of single labels, of the shape of a 2-D y, are supported by the fit of CRBMClassifier, "
+        "MSSVMCRBM, LMBMClassifier, LabelGraphCRF and LayeredGMClassifier"
+    )
 
 
 def weighted_rows(arrays: tuple, sample_weight: Any) -> tuple[tuple, np.ndarray]:

@@ -116,7 +116,7 @@ def test_coverage_over_splits(data, joint, marginal, rule):
 
 @pytest.mark.deep
 @pytest.mark.parametrize("structure", ["pairs", "groups"])
-@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95])
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_coverage_of_cross_fitted_sets(structure, confidence):
     covered = []
     for seed in range(20):

@@ -85,6 +85,7 @@ def test_scene_label_set(scene):
     assert ours["accuracy"] > logistic["accuracy"] + 0.075
 
 
+@pytest.mark.deep
 def test_yeast(yeast):
     ours, logistic = yeast["marginal"], yeast["logistic"]
     # Measured .512 against .501: marginals alone gain little here, and should lose nothing.
@@ -94,6 +95,7 @@ def test_yeast(yeast):
     assert ours["neg_log_loss"] > logistic["neg_log_loss"]
 
 
+@pytest.mark.deep
 def test_yeast_label_set(yeast):
     ours, logistic = yeast["label_set"], yeast["logistic"]
     # Measured .525 against .501, and .247 against .163.
@@ -101,7 +103,7 @@ def test_yeast_label_set(yeast):
     assert ours["accuracy"] > logistic["accuracy"] + 0.04
 
 
-@pytest.mark.parametrize("name", ["scene", "yeast"])
+@pytest.mark.parametrize("name", ["scene", pytest.param("yeast", marks=pytest.mark.deep)])
 def test_training_by_default(name, request):
     """At this size "auto" uses the exact likelihood, searches a penalty, keeps hidden units."""
     model = request.getfixturevalue(name)["model"]

@@ -1,5 +1,6 @@
 """Rules of the largest expected metric under p(y | x), against all label vectors."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,8 @@ from skcrbm import (
     LayeredGMClassifier,
     LMBMClassifier,
 )
-from skcrbm.decoding import ExpectedMetric, Posterior, decode_marginals
+from skcrbm.decoding import ExpectedMetric, decode_marginals
+from skcrbm.decoding import Posterior as PosteriorOfModel
 from skcrbm.decoding._model_expected import _Independent, _Joint, _seen_factor
 from skcrbm.decoding.expected import inverse_nodes
 from skcrbm.decoding.rules import resolve_decoder
@@ -23,6 +25,8 @@ from skcrbm.inference import Exact, SumProduct, infer
 from skcrbm.utils.labels import may_be_empty, unseen_share
 
 METRICS = ("jaccard", "f1")
+# The tables of these tests score two empty vectors 1.
+Posterior = partial(PosteriorOfModel, zero_division=1.0)
 N = 6
 
 
@@ -136,7 +140,7 @@ def test_independent_expectations_are_those_of_enumeration():
 
 @pytest.mark.parametrize("allow_empty", [True, False])
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.1])
-@pytest.mark.parametrize("n_labels", [2, 12])
+@pytest.mark.parametrize("n_labels", [2, 10])
 def test_expected_f1_is_the_best_of_all_vectors(n_labels, share, allow_empty):
     known = random_known(n_labels, share) if share else None
     vectors = all_vectors(n_labels)
@@ -395,7 +399,7 @@ def test_pieces_of_data_add_up():
 @pytest.mark.parametrize("joint", ["independent", "samples"])
 def test_decoded_classifier(decode, joint):
     X, Y = data()
-    inner = CRBMClassifier(n_hidden=2, max_iter=5, random_state=0)
+    inner = CRBMClassifier(n_hidden=2, alpha=0.1, max_iter=5, random_state=0)
     rule = decode
     if joint == "samples" and decode.startswith("expected"):
         rule = ExpectedMetric(decode.removeprefix("expected_"), n_samples=50)

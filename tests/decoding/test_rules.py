@@ -57,7 +57,19 @@ def data():
 
 
 def quick(**options):
-    return CRBMClassifier(**{"n_hidden": 2, "max_iter": 10, "random_state": 0, **options})
+    return CRBMClassifier(
+        **{"n_hidden": 2, "alpha": 0.05, "max_iter": 10, "random_state": 0, **options}
+    )
+
+
+def test_marginal_rule_with_and_without_empty_predictions():
+    proba = np.array([[0.1, 0.4, 0.3], [0.6, 0.7, 0.2], [0.0, 0.0, 0.0]])
+    for automatic in (True, False):
+        posterior = ClassifierPosterior(proba, None, np.zeros((0, 3)), allow_empty=automatic)
+        full, empty = [[0, 1, 0], [1, 1, 0], [0, 0, 0]], [[0, 0, 0], [1, 1, 0], [0, 0, 0]]
+        assert Marginal(allow_empty=False).decode(posterior).tolist() == full
+        assert Marginal(allow_empty=True).decode(posterior).tolist() == empty
+        assert Marginal().decode(posterior).tolist() == (empty if automatic else full)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -153,11 +165,11 @@ def test_score_of_empty_rows_in_a_model(metric, zero_division):
     both = vectors @ vectors.T
     sizes = vectors.sum(axis=1)[:, None] + vectors.sum(axis=1)
     top, bottom = (2 * both, sizes) if metric == "f1" else (both, sizes - both)
-    empty_score = 1.0 if zero_division == "auto" else zero_division
+    empty_score = 0.0 if zero_division == "auto" else zero_division
     value = weight @ np.where(bottom == 0, empty_score, top / np.maximum(bottom, 1))
     mine = value[np.arange(20), found @ (1 << np.arange(5)[::-1])]
     assert (mine >= (1.0 if metric == "f1" else 0.9) * value.max(axis=1) - 1e-11).all()
-    if zero_division == 0:
+    if empty_score == 0:
         assert found.any(axis=1).all()
     else:
         assert not found.any(axis=1).all()
@@ -170,7 +182,8 @@ def test_a_model_decodes_draws(data):
     np.testing.assert_array_equal(model.predict(X), found)
     draws = model.sample(X, 30, random_state=0)
     np.testing.assert_array_equal(
-        found, decode_samples(draws, "jaccard", allow_empty=model.allow_empty_)
+        found,
+        decode_samples(draws, "jaccard", zero_division=0.0, allow_empty=model.allow_empty_),
     )
     known = np.where(np.arange(5) < 2, Y, np.nan)
     np.testing.assert_array_equal(model.predict(X, y_known=known)[:, :2], Y[:, :2])
@@ -201,15 +214,15 @@ def test_folds_of_a_models_thresholds(data, cv):
 
 
 def test_score_of_empty_rows_in_thresholds():
-    """Models take 1 by default and any classifier 0, as in the metrics of their users."""
+    """Models and any classifier take 0 by default, as scikit-learn's scores do."""
     X, Y = np.zeros((40, 1)), np.zeros((40, 2), int)
     Y[:12, 0] = 1
     model = quick(n_hidden=0, alpha=0.1)
-    for zero_division, on in (("auto", False), (1.0, False), (0.0, True)):
+    for zero_division, on in (("auto", True), (1.0, False), (0.0, True)):
         rule = Threshold(zero_division=zero_division)
         assert model.set_params(decode=rule).fit(X, Y).predict(X).any() == on
         inner = DecodedClassifier(quick(n_hidden=0, alpha=0.1), decode=rule).fit(X, Y)
-        assert inner.predict(X).any() == (on or zero_division == "auto")
+        assert inner.predict(X).any() == on
 
 
 # ------------------------------------------------------------------ any classifier

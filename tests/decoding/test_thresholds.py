@@ -231,8 +231,8 @@ def data():
 
 
 def quick(kind=CRBMClassifier, **options):
-    options = {"n_hidden": 2, "max_iter": 15, "random_state": 0, "decode": "threshold", **options}
-    return kind(**options)
+    given = {"n_hidden": 2, "alpha": 0.02, "max_iter": 15, "random_state": 0}
+    return kind(**{**given, "decode": "threshold", **options})
 
 
 @pytest.mark.parametrize("kind", [CRBMClassifier, MSSVMCRBM])

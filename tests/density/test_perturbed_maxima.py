@@ -35,6 +35,7 @@ def test_ising_model_of_digits(digits):
         model.score_samples(digits[:2])
 
 
+@pytest.mark.deep
 def test_rbm_of_digits(digits):
     model = RBM(
         n_hidden=64, learning=PMPLearning(PerturbAndMaxProduct(20)), max_iter=12,

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from reference.categorical import Enumerated, naive_score, random_graph
+from reference.categorical import with_logic as random_logic
 from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy, OrFactors, TableFactors
@@ -115,3 +116,22 @@ def test_contradicting_evidence():
     energy = random_graph(0).condition([np.nan, 2, np.nan, np.nan, np.nan])
     with pytest.raises(ValueError, match="contradicts"):
         energy.condition([np.nan, 1, np.nan, np.nan, np.nan])
+
+
+def test_temperature():
+    """The whole score is multiplied, with its constant; impossible states stay impossible."""
+    for energy in (random_graph(0, zeros=0.1), random_logic(0, 0.1)):
+        energy.constant = 0.7
+        plain = Enumerated(energy)
+        for beta in (0.0, 0.5, 3.0):
+            warm = energy.tempered(beta)
+            states = plain.states
+            expected = np.where(plain.scores == -np.inf, -np.inf, 0.0)
+            possible = plain.scores > -np.inf
+            expected[possible] = beta * plain.scores[possible]
+            found = warm.rows(np.zeros(len(states), int)).score(states)
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    held = energy.condition(np.full(5, np.nan)).tempered(2.0)
+    assert held.evidence is not None
+    with pytest.raises(ValueError, match="beta must be"):
+        energy.tempered(np.nan)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from reference import conformance
 from reference.conformance import Case
+from reference.dtypes import DTYPES
 from reference.factor_graphs import naive_score, naive_statistics
 
 from skcrbm.energies import (
@@ -219,8 +220,6 @@ CASES = [
     ),
     *(Case(name, make_layered(name), layered_score, layered_statistics) for name in LAYERED),
 ]
-# Kernels are compiled for each type: float32 costs as much again as float64.
-DTYPES = [pytest.param(np.float32, marks=pytest.mark.deep), np.float64]
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
@@ -235,6 +234,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
         conformance.check_statistics,
         conformance.check_evidence,
         conformance.check_scaled,
+        conformance.check_tempered,
         conformance.check_samples,
         conformance.check_tilted,
     ],

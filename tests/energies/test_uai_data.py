@@ -23,7 +23,12 @@ DATA = Path(
     os.environ.get("SKCRBM_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data"
 )
 FILES = sorted((DATA / "uai").glob("*/*.uai"))
-each_file = pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+# The naive parser takes most of the time: large files are read with the deep tests.
+each_file = pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=pytest.mark.deep) if p.stat().st_size > 50_000 else p for p in FILES],
+    ids=lambda p: f"{p.parent.name}/{p.stem}",
+)
 
 
 def naive_network(text):

@@ -96,7 +96,7 @@ def test_label_powerset(data):
         KNeighborsClassifier(7),
         OneVsRestClassifier(GaussianNB()),
         MultiOutputClassifier(GaussianNB()),
-        CRBMClassifier(max_iter=3, random_state=0),
+        CRBMClassifier(alpha=0.05, max_iter=3, random_state=0),
     ],
     ids=lambda c: type(c).__name__,
 )
@@ -182,7 +182,7 @@ def test_one_dimensional_y():
 def test_nan_in_y(data):
     X, Y = data
     holes = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.3, NAN, Y)
-    model = CRBMClassifier(max_iter=5, random_state=0)
+    model = CRBMClassifier(alpha=0.05, max_iter=5, random_state=0)
     found = OutOfBagLogOdds(model, cv=3).fit_transform(X, holes)
     for train, test in MultilabelStratifiedKFold(3).split(X, holes):
         expected = clone(model).fit(X[train], holes[train]).predict_proba(X[test])
@@ -229,15 +229,15 @@ def test_random_state_names_and_output(data):
 def test_in_pipelines_it_is_out_of_bag_in_training_only(data):
     X, Y = data
     union = make_union(OutOfBagLogOdds(FOREST), OutOfBagLogOdds(FOREST, label_powerset=True))
-    model = make_pipeline(union, CRBMClassifier(max_iter=5, random_state=0)).fit(X, Y)
+    model = make_pipeline(union, CRBMClassifier(alpha=0.05, max_iter=5, random_state=0)).fit(X, Y)
     features = clone(union).fit_transform(X, Y)
-    by_hand = CRBMClassifier(max_iter=5, random_state=0).fit(features, Y)
+    by_hand = CRBMClassifier(alpha=0.05, max_iter=5, random_state=0).fit(features, Y)
     np.testing.assert_array_equal(model[-1].visible_coef_, by_hand.visible_coef_)
     np.testing.assert_array_equal(
         model.predict_proba(X), by_hand.predict_proba(model[:-1].transform(X))
     )
     search = GridSearchCV(
-        make_pipeline(OutOfBagLogOdds(FOREST), CRBMClassifier(max_iter=2)),
+        make_pipeline(OutOfBagLogOdds(FOREST), CRBMClassifier(alpha=0.05, max_iter=2)),
         {"outofbaglogodds__clip": [0.01, 0.1]},
         cv=MultilabelStratifiedKFold(2),
     )

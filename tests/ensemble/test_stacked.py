@@ -125,10 +125,10 @@ def test_no_comparison(options):
 
 def test_boosted_trees(data):
     X, Y = data
-    booster = HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5)
+    booster = HistGradientBoostingClassifier(max_iter=6, min_samples_leaf=5)
     stacked = [
         make_stacked(
-            [OneVsRestClassifier(booster)], quick_model(), cv=3, n_jobs=n_jobs, random_state=0
+            [OneVsRestClassifier(booster)], quick_model(), cv=2, n_jobs=n_jobs, random_state=0
         ).fit(X[:100], Y[:100])
         for n_jobs in (None, 2)
     ]

@@ -1,5 +1,7 @@
 """Averaged gradient descent, the recipe where inference is approximate."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,8 +9,11 @@ from reference.objects import objects
 from sklearn.datasets import load_digits, make_blobs
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
+from skcrbm.datasets import flip_pixels
 from skcrbm.inference import SumProduct
 from skcrbm.learning import AveragedSGD, EarlyStopping
+from skcrbm.learning.margins import MarginalHiddenMargin
+from skcrbm.utils.columns import Columns
 
 LARGE = {"n_hidden": 12, "inference": SumProduct(max_iter=5), "alpha": 0.003, "random_state": 0}
 
@@ -129,8 +134,103 @@ def test_max_margin_takes_it_on_large_layers_only(digits):
     small = fit(4)
     assert same(small, fit(4, solver="adam"))
     two_valued = X.var(axis=0).sum()
-    for model in (small, fit(12)):
-        assert model.alpha_ == pytest.approx(2e-3 * two_valued, rel=1e-4)
+    assert small.alpha_ == pytest.approx(2e-3 * two_valued, rel=1e-4)
+    assert len(small.alpha_path_["alpha"]) == 0
+    large = fit(12)
+    likelihood = fitted(X, Y, alpha="auto")
+    # Both penalties are found without hidden units.
+    assert large.alpha_ == pytest.approx(3 * likelihood.alpha_, rel=1e-6)
+    np.testing.assert_allclose(large.alpha_path_["log_loss"], likelihood.alpha_path_["log_loss"])
+
+
+@pytest.fixture(scope="module")
+def noisy_digits():
+    """Digits with a tenth of the pixels flipped, and clean digits, for training and test."""
+    clean = (load_digits().images >= 8).astype(np.float32)[:900]
+    noisy = flip_pixels(clean, 0.1, random_state=0)
+    return [
+        part.reshape(len(part), -1) for part in (noisy[:500], clean[:500], noisy[500:], clean[500:])
+    ]
+
+
+def test_max_margin_with_nothing_set_is_not_behind_the_model_without_hidden_units(noisy_digits):
+    X, Y, X_test, Y_test = noisy_digits
+    wrong = {}
+    for n_hidden in (0, 32):
+        kind = MSSVMCRBM if n_hidden else CRBMClassifier
+        model = kind(n_hidden=n_hidden, random_state=0).fit(X, Y)
+        wrong[n_hidden] = (model.predict(X_test) != Y_test).mean()
+    assert model.n_hidden_ == 32
+    assert model.n_iter_ >= 1
+    assert wrong[32] < 0.98 * wrong[0]
+    # The penalty of a fit to few labels is far too large here.
+    strong = MSSVMCRBM(n_hidden=32, alpha=0.05, solver="asgd", random_state=0)
+    assert wrong[32] < 0.95 * (strong.fit(X, Y).predict(X_test) != Y_test).mean()
+
+
+@pytest.fixture
+def useless_epochs(monkeypatch):
+    """Let the validation score of every model with hidden units be that of chance."""
+    score = MarginalHiddenMargin.score
+
+    def worse(self, model, batch, epoch):
+        return -0.5 if model.params.weights.shape[1] else score(self, model, batch, epoch)
+
+    monkeypatch.setattr(MarginalHiddenMargin, "score", worse)
+
+
+MARGIN = {"n_hidden": 12, "inference": "icm", "max_iter": 2, "random_state": 0}
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_max_margin_keeps_the_regressions_that_no_epoch_improves_on(digits, useless_epochs, refit):
+    X, Y = digits
+    model = MSSVMCRBM(early_stopping=EarlyStopping(refit=refit), **MARGIN).fit(X, Y)
+    assert (model.n_hidden_, model.n_iter_, len(model.validation_scores_)) == (0, 0, 2)
+    assert model.weights_.shape == (64, 0)
+    assert model.visible_coef_.dtype == X.dtype
+    regressions = CRBMClassifier(n_hidden=0, alpha=model.alpha_ / 3)
+    Z = Columns(X, np.ones(len(X)), centre=True).transform(X)
+    agree = (regressions.fit(Z, Y).predict(Z) == model.predict(X)).mean()
+    assert agree > (0.995 if refit else 0.95)
+    # Without the whole fit, the regressions were fitted to the other rows alone.
+    assert (agree == 1) == refit or agree < 1
+
+
+def test_regressions_that_were_kept_can_be_trained_further(digits, useless_epochs):
+    X, Y = digits
+    model = MSSVMCRBM(**MARGIN, warm_start=True).fit(X, Y)
+    first, copy = model.visible_coef_, pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copy.predict(X), model.predict(X))
+    assert copy.partial_fit(X, Y).n_hidden_ == 0
+    assert not np.array_equal(copy.visible_coef_, first)
+    again = model.fit(X, Y)
+    assert (again.n_hidden_, again.alpha_) == (0, copy.alpha_)
+    assert again.n_iter_ >= 1
+
+
+def test_an_interrupt_of_the_regressions_keeps_the_best_epoch(digits, monkeypatch):
+    X, Y = digits
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        "skcrbm.estimators._mssvm.without_hidden_units", lambda *arguments: interrupted
+    )
+    with pytest.warns(UserWarning, match="interrupted"):
+        model = MSSVMCRBM(**MARGIN).fit(X, Y)
+    assert model.n_hidden_ == 12
+
+
+def test_the_regressions_suit_every_form_of_the_data(digits):
+    X, Y = digits
+    missing = np.where(np.random.RandomState(0).rand(*Y.shape) < 0.2, np.nan, Y)
+    classes = np.arange(300) % 15
+    for inputs, targets in ((X, missing), (sp.csr_matrix(X), Y), (X, classes)):
+        model = MSSVMCRBM(**MARGIN).fit(inputs, targets)
+        assert len(model.alpha_path_["alpha"]) > 0
+        assert model.predict(inputs).shape == targets.shape
 
 
 def test_large_penalties_do_not_make_it_diverge():

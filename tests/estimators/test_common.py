@@ -79,11 +79,11 @@ def test_tags_are_honest(estimator):
 
 # Slow, and near to the default configuration.
 DEEP = {
-    "sum_product": CRBMClassifier(inference="sum_product", n_hidden=4, max_iter=20),
+    "sum_product": CRBMClassifier(
+        inference="sum_product", decode="label_set", n_hidden=4, max_iter=20
+    ),
     "mean_field": CRBMClassifier(inference="mean_field", n_hidden=4, max_iter=20),
-    "label_set": CRBMClassifier(decode="label_set", n_hidden=4, max_iter=20),
-    "no_hidden": CRBMClassifier(n_hidden=0, max_iter=20),
-    "sgd": CRBMClassifier(solver=SGD(learning_rate=0.02, momentum=0.9), max_iter=40),
+    "sgd": CRBMClassifier(n_hidden=0, solver=SGD(learning_rate=0.02, momentum=0.9), max_iter=40),
 }
 OTHERS = {
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),
@@ -132,11 +132,14 @@ CONFIGURATIONS = [
         inference=SumProduct(max_iter=9, damping=0.3),
         decode="label_set",
         max_iter=4,
+        alpha=0.05,
         solver=AveragedSGD(batch_size=16),
         early_stopping=True,
         random_state=3,
     ),
-    CRBMClassifier(inference="mean_field", n_hidden=0, max_iter=5, solver="sgd", random_state=1),
+    CRBMClassifier(
+        inference="mean_field", n_hidden=0, alpha=0.05, max_iter=5, solver="sgd", random_state=1
+    ),
 ]
 
 
@@ -204,8 +207,8 @@ def fit_proba(model, X, y):
 def test_joblib(data, backend):
     """Fitting in other processes or threads at once gives the same bits."""
     X, Y = data
-    models = [CRBMClassifier(max_iter=3, random_state=seed) for seed in range(4)]
-    models.append(CRBMClassifier(inference="sum_product", max_iter=3, random_state=0))
+    models = [CRBMClassifier(alpha=0.05, max_iter=3, random_state=seed) for seed in range(4)]
+    models.append(CRBMClassifier(inference="sum_product", alpha=0.05, max_iter=3, random_state=0))
     expected = [fit_proba(model, X, Y) for model in models]
     with joblib.parallel_backend(backend, n_jobs=2):
         parallel = joblib.Parallel()(joblib.delayed(fit_proba)(model, X, Y) for model in models)

@@ -385,7 +385,8 @@ def test_configured_inference():
 @pytest.mark.filterwarnings("ignore:F-score is ill-defined")  # rows without a label, in f1_samples
 def test_grid_search_in_a_pipeline():
     X, Y = make_data(120)
-    pipe = make_pipeline(StandardScaler(), CRBMClassifier(n_hidden=2, max_iter=8, random_state=0))
+    model = CRBMClassifier(n_hidden=2, alpha=0.03, max_iter=8, random_state=0)
+    pipe = make_pipeline(StandardScaler(), model)
     grid = {
         "crbmclassifier__n_hidden": [0, 3],
         "crbmclassifier__inference": ["exact", SumProduct(max_iter=5)],

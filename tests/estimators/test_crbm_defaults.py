@@ -139,7 +139,7 @@ def test_no_worse_than_a_fine_grid(target):
         .fit(Z[fit], y[fit])
         .score_samples(Z[held_out], y[held_out])
         .mean()
-        for alpha in np.geomspace(1e-4, 10, 26)
+        for alpha in np.geomspace(1e-4, 10, 11)
     ]
     score = model.score_samples(X[held_out], y[held_out]).mean()
     assert score > 1.02 * max(scores)  # both are negative
@@ -165,7 +165,7 @@ def test_path_finds_the_best_of_its_own_score():
             )
         )
 
-    best = max(score(alpha) for alpha in np.geomspace(1e-3, 1, 13))
+    best = max(score(alpha) for alpha in np.geomspace(1e-3, 1, 7))
     assert score(model.alpha_) > 1.02 * best
     assert max(model.alpha_path_["log_likelihood"]) == pytest.approx(best, rel=0.02)
 
@@ -242,11 +242,10 @@ def test_kinds_of_targets(target):
     }[target]
     weight = np.random.RandomState(2).uniform(0.1, 2, 120)
     model = default(max_iter=20)
-    for sample_weight in (None, weight):
-        model.fit(X, y, sample_weight=sample_weight)
-        assert np.isfinite(model.predict_proba(X)).all()
-        assert len(model.alpha_path_["alpha"]) >= 3
-        assert model.loss_curve_ == sorted(model.loss_curve_, reverse=True)
+    model.fit(X, y, sample_weight=weight)
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert len(model.alpha_path_["alpha"]) >= 3
+    assert model.loss_curve_ == sorted(model.loss_curve_, reverse=True)
 
 
 def test_labels_that_are_constant_or_rare():
@@ -371,6 +370,10 @@ def test_stochastic_training_takes_the_penalty_of_the_convex_model():
     assert model.alpha_ == pytest.approx(max(convex.alpha_, 1 / len(X)))
     assert set(model.alpha_path_["n_hidden"]) == {0}
     assert model.n_hidden_ == 2
+    classes = Y[:, :2].sum(axis=1)
+    convex = default(n_hidden=0).fit(X, classes)
+    by_adam = default(n_hidden=2, solver="adam", max_iter=2).fit(X, classes)
+    assert by_adam.alpha_ == pytest.approx(max(convex.alpha_, 1 / len(X)))
     moved = default(n_hidden=2, learning="cd", max_iter=2).fit(1000 * X + 5, Y)
     np.testing.assert_allclose(moved.predict_proba(1000 * X + 5), model.predict_proba(X), atol=0.02)
 
@@ -410,12 +413,11 @@ def test_clone_and_pickle():
 
 @pytest.mark.compiled
 def test_threads_do_not_change_a_bit():
-    X, Y = dependent(300, 12)
+    X, Y = dependent(200, 12)
     reference = default(max_iter=10).fit(X, Y)
-    for n_jobs in (2, -1):
-        model = default(max_iter=10, n_jobs=n_jobs).fit(X, Y)
-        assert_same_parameters(model, reference)
-        assert model.alpha_ == reference.alpha_
+    model = default(max_iter=10, n_jobs=2).fit(X, Y)
+    assert_same_parameters(model, reference)
+    assert model.alpha_ == reference.alpha_
 
 
 def test_thresholds_with_what_was_found(monkeypatch):
@@ -474,7 +476,7 @@ def test_interrupt_in_any_stage(interrupt, monkeypatch):
     total = len(done)
     monkeypatch.undo()
     usable = 0
-    for step in np.linspace(3, total - 1, 9).astype(int):
+    for step in np.linspace(3, total - 1, 5).astype(int):
         interrupt(int(step))
         model = default(max_iter=12)
         try:
@@ -488,7 +490,7 @@ def test_interrupt_in_any_stage(interrupt, monkeypatch):
             with pytest.raises(NotFittedError):
                 model.predict(X)
         monkeypatch.undo()
-    assert 0 < usable < 9
+    assert 0 < usable < 5
 
 
 def test_sparse_rows_after_a_fit_on_dense_ones():

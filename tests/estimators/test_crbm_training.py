@@ -470,11 +470,11 @@ def test_threads_do_not_change_a_bit(inference):
     X, Y = make_data(700, 10, 40)
     solver = (Adam if inference == "exact" else AveragedSGD)(batch_size=300)
     model = CRBMClassifier(
-        n_hidden=10, inference=inference, solver=solver, max_iter=3, random_state=0
+        n_hidden=10, inference=inference, solver=solver, alpha=0.01, max_iter=2, random_state=0
     )
     reference = clone(model).fit(X, Y)
     expected = reference.decision_function(X)
-    for n_jobs in (1, 2, -1):
+    for n_jobs in (1, 2):
         fitted = clone(model).set_params(n_jobs=n_jobs).fit(X, Y)
         assert_same_parameters(fitted, reference)
         assert fitted.loss_curve_ == reference.loss_curve_

@@ -114,7 +114,7 @@ def test_threshold(data, metric):
 
 def test_samples_of_a_joint_model(data):
     X, Y = data
-    inner = CRBMClassifier(n_hidden=2, max_iter=20, random_state=0)
+    inner = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=20, random_state=0)
     rule = ExpectedMetric(n_samples=50)
     model = DecodedClassifier(inner, decode=rule, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), model.predict(X))
@@ -139,7 +139,7 @@ def test_known_labels(data, decode):
     X, Y = data
     known = np.where(np.arange(4) % 2 == 0, 1.0 - Y, np.nan)
     fixed = ~np.isnan(known)
-    inner = CRBMClassifier(n_hidden=2, max_iter=20, random_state=0)
+    inner = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=20, random_state=0)
     model = DecodedClassifier(inner, decode=decode).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X, y_known=known)[fixed], known[fixed])
     np.testing.assert_array_equal(model.predict_proba(X, y_known=known)[fixed], known[fixed])
@@ -214,7 +214,7 @@ def test_known_labels_that_a_model_cannot_condition_on(data, inner, decode):
 def test_interrupted_folds_leave_the_earlier_fit(data, monkeypatch):
     """Ctrl-C in a fold stops the whole fit, even if the model would keep its parameters."""
     X, Y = data
-    inner = CRBMClassifier(n_hidden=2, max_iter=5, random_state=0)
+    inner = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=5, random_state=0)
     model = DecodedClassifier(inner, decode=Threshold(cv=2)).fit(X, Y)
     before = model.predict(X)
     fits = []
@@ -236,7 +236,7 @@ def test_interrupted_folds_leave_the_earlier_fit(data, monkeypatch):
 def test_missing_labels(data):
     X, Y = data
     Y = np.where(np.random.default_rng(0).random(Y.shape) < 0.2, np.nan, Y)
-    inner = CRBMClassifier(n_hidden=2, max_iter=10, random_state=0)
+    inner = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=10, random_state=0)
     model = DecodedClassifier(inner, decode=Threshold(cv=2)).fit(X, Y)
     assert np.isin(model.predict(X), (0, 1)).all()
     right = (np.isnan(Y) | (model.predict(X) == Y)).all(axis=1)
@@ -291,7 +291,9 @@ def test_forms_of_data(data):
 
 def test_parameters_of_the_estimator(data):
     X, Y = data
-    inner = make_pipeline(StandardScaler(), CRBMClassifier(n_hidden=2, max_iter=3, random_state=0))
+    inner = make_pipeline(
+        StandardScaler(), CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=3, random_state=0)
+    )
     model = DecodedClassifier(inner)
     assert model.get_params()["estimator__crbmclassifier__n_hidden"] == 2
     grid = {"decode": ["marginal", "expected_f1"], "estimator__crbmclassifier__alpha": [0.1, 1.0]}

@@ -73,11 +73,11 @@ def test_topk_of_components_takes_memory_linear_in_k():
     energy = FactorGraphEnergy(tables, np.arange(24.0)[None] ** 1.1)
     k_best_states(energy, 10)
     tracemalloc.start()
-    states, scores = k_best_states(energy, 4000)
+    states, scores = k_best_states(energy, 1000)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most < 64 * 2**20
-    assert len(np.unique(states, axis=0)) == 4000
+    assert most < 16 * 2**20
+    assert len(np.unique(states, axis=0)) == 1000
     np.testing.assert_allclose(states @ np.arange(24.0) ** 1.1, scores)
 
 

@@ -16,7 +16,7 @@ from skcrbm.datasets import flip_pixels, occlude_patch
 from skcrbm.learning import AveragedSGD
 from skcrbm.metrics import masked_score, masked_scorer
 
-SMALL = {"n_hidden": 3, "max_iter": 2, "random_state": 0}
+SMALL = {"n_hidden": 3, "alpha": 0.01, "max_iter": 2, "random_state": 0}
 CLEAN = (load_digits().images[:150, :, 1:7] >= 8).astype(int)  # (150, 8, 6)
 NOISY = flip_pixels(CLEAN, 0.1, random_state=0)
 GAPS = np.where(np.random.RandomState(0).random_sample(CLEAN.shape) < 0.1, np.nan, CLEAN)
@@ -198,12 +198,12 @@ def test_one_clear_error_in_prediction(model, rows):
 def test_advice_on_grey_values_fits_images():
     """The warning about grey values advises a division, as no scaler of columns takes images."""
     grey = NOISY * 255.0
-    for fit in (ImageCRBM(alpha=0.1, **SMALL).fit, ImageCRBM(**SMALL).partial_fit):
+    for fit in (ImageCRBM(**SMALL).fit, ImageCRBM(**SMALL).partial_fit):
         with pytest.warns(UserWarning, match=r"are not on one scale.* Divide X by .* X / 255$"):
             fit(grey, CLEAN)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ImageCRBM(alpha=0.1, **SMALL).fit(grey / 255, CLEAN)
+        ImageCRBM(**SMALL).fit(grey / 255, CLEAN)
 
 
 def test_the_defaults_are_the_recipe():

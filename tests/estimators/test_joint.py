@@ -26,7 +26,7 @@ def make_data(n=60):
 @pytest.fixture(scope="module", params=["crbm", "mssvm", "mssvm_max"])
 def fitted(request):
     X, Y = make_data()
-    options = {"n_hidden": 3, "max_iter": 40, "random_state": 0}
+    options = {"n_hidden": 3, "alpha": 0.02, "max_iter": 40, "random_state": 0}
     model = {
         "crbm": CRBMClassifier(**options),
         "mssvm": MSSVMCRBM(**options, inference="exact"),
@@ -208,7 +208,9 @@ def test_transform(fitted, with_known):
 
 def test_transform_in_a_pipeline():
     X, Y = make_data()
-    model = make_pipeline(StandardScaler(), CRBMClassifier(n_hidden=2, max_iter=5, random_state=0))
+    model = make_pipeline(
+        StandardScaler(), CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=5, random_state=0)
+    )
     frame = model.set_output(transform="pandas").fit(X, Y).transform(X)
     assert list(frame.columns) == ["crbmclassifier0", "crbmclassifier1"]
     assert is_classifier(model)
@@ -301,7 +303,7 @@ def test_many_outputs():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     Y = (rng.random((40, 22)) < expit(X @ rng.normal(size=(3, 22)))).astype(int)
-    model = CRBMClassifier(n_hidden=2, max_iter=5, random_state=0).fit(X, Y)
+    model = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=5, random_state=0).fit(X, Y)
     labels, proba = model.predict_topk(X, 2)
     assert all((model.label_sets_ == v).all(axis=1).any() for v in labels[:, 0])
     assert (np.diff(proba, axis=1) <= 0).all()

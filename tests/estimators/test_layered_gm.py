@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from reference.dtypes import float32_test
 from reference.layered_models import make_model
 from reference.naive_layered import NaiveLayered
 from reference.steps import first_step
@@ -360,6 +361,7 @@ def test_sparse_and_pandas(data):
     np.testing.assert_array_equal(named.predict(frame), dense.predict(X))
 
 
+@float32_test
 def test_float32(data):
     X, y = data
     model = quick().fit(X.astype(np.float32), y)

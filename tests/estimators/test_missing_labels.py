@@ -355,7 +355,9 @@ def test_weights_with_metadata_routing(known_case):
 @pytest.mark.parametrize("inference", ["exact", "sum_product", "mean_field"])
 def test_known_labels_with_every_method(inference):
     X, Y = make_data(150)
-    model = CRBMClassifier(n_hidden=3, inference=inference, max_iter=30, random_state=0).fit(X, Y)
+    model = CRBMClassifier(
+        n_hidden=3, alpha=0.02, inference=inference, max_iter=30, random_state=0
+    ).fit(X, Y)
     known = hide(Y, 0.5)
     proba = model.predict_proba(X, y_known=known)
     fixed = ~np.isnan(known)

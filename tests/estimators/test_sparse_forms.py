@@ -31,7 +31,7 @@ MODELS = {
     "crbm_adam": CRBMClassifier(
         solver=Adam(batch_size=8), alpha=0.01, n_hidden=2, max_iter=3, random_state=0
     ),
-    "images": ImageCRBM(n_hidden=2, max_iter=2, random_state=0),
+    "images": ImageCRBM(n_hidden=2, alpha=0.05, max_iter=2, random_state=0),
     "mssvm": MSSVMCRBM(n_hidden=2, max_iter=3, random_state=0),
     "lmbm": LMBMClassifier(random_state=0),
     "lmbm_fixed": LMBMClassifier(C=1.0, random_state=0),

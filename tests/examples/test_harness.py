@@ -199,6 +199,7 @@ def test_a_quick_run_has_results_of_its_own():
         "layered_tables",
         "learning_rules_multilabel",
         "persistent_messages",
+        "rule_settings",
         "bp_chain_tables",
         "pmp_tables",
     ],

@@ -152,12 +152,9 @@ def test_methods_that_estimators_list_train(kind):
 )
 def test_objects_that_cannot_serve(kind, method):
     fit = ESTIMATORS[kind]
-    names = [name for name in listed(fit, method) if name != method.name]
-    for name in names:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fit(name)
+    names = {name for name in listed(fit, method) if name != method.name}
     assert names
+    assert names <= set(listed(fit, "foo"))  # which the test above trains with
 
 
 def test_methods_of_prediction_alone():

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from reference.dtypes import DTYPES
 from reference.random_models import random_graph, random_ising, random_rbm
 from scipy.stats import chi2
 
@@ -135,7 +136,7 @@ def test_six_bits_with_marginals_of_one_half():
 
 @pytest.mark.compiled
 @each_kind
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_weights_average_to_z(make, dtype):
     energy = make(dtype)
     found = infer(energy, "bp_chain", returns=BOTH, n_samples=2000, random_state=1)

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from reference.categorical import Enumerated, random_graph, with_logic
+from reference.dtypes import float32_test
 
 from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
@@ -32,7 +33,7 @@ def held_in(energy):
 @pytest.mark.parametrize("scale", [1.0, 100.0, 1000.0])
 @pytest.mark.parametrize("zeros", [0.0, 0.1])
 def test_trees(method, held, scale, zeros):
-    for seed in (0, 3, 5):
+    for seed in (0, 3, 5) if scale == 1.0 else (3,):
         energy = tree(seed, zeros, scale)
         if held:
             energy = energy.condition(held_in(energy))
@@ -195,6 +196,7 @@ def test_threads_rows_and_start(method):
     assert from_beliefs.converged.mean() >= one.converged.mean() - 1e-9
 
 
+@float32_test
 def test_float32():
     energy = random_graph(1, n_models=2)
     single = FactorGraphEnergy(

@@ -10,7 +10,7 @@ from reference.conformance import methods_for
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
-from skcrbm.inference import infer
+from skcrbm.inference import Exact, infer
 
 CASES = {
     "two": lambda: CategoricalGraphEnergy.from_binary(two_states(1)),
@@ -32,9 +32,9 @@ def two_states(seed):
 
 
 def evidences(energy):
-    """No evidence, each value of two variables held, and other variables in each row."""
+    """No evidence, each value of each variable held, and other variables in each row."""
     yield energy
-    for v in (0, 3):
+    for v in range(energy.n_variables):
         for k in range(energy.n_states[v]):
             held = np.full((energy.n_models, energy.n_variables), np.nan)
             held[:, v] = k
@@ -53,7 +53,7 @@ def assert_same(one, two):
             np.testing.assert_array_equal(first, second)
 
 
-def check_answer(given, exact, name, query, found):
+def check_answer(given, exact, name, method, query, found):
     held = ~given.free
     values = given.evidence[held] if held.any() else np.empty(0)
     top, log_z = (np.array([getattr(e, part) for e in exact]) for part in ("best", "log_z"))
@@ -72,6 +72,15 @@ def check_answer(given, exact, name, query, found):
         assert (given.score(found.assignment) <= top + 1e-9 * (1 + abs(top))).all()
     if query == "map_bound":
         assert (found.map_bound >= top - 1e-9 * (1 + abs(top))).all()
+    if query == "sample_log_prob":
+        assert (found.sample_log_prob <= 1e-9).all()
+    if query == "marginal_map":
+        chosen = method.map_variables
+        for n, e in enumerate(exact):
+            code = e.states[:, chosen] @ 10 ** np.arange(len(chosen))
+            weights = [np.logaddexp.reduce(e.scores[code == c]) for c in np.unique(code)]
+            own = code == found.assignment[n, chosen] @ 10 ** np.arange(len(chosen))
+            assert np.logaddexp.reduce(e.scores[own]) == pytest.approx(max(weights))
     if query == "samples":
         np.testing.assert_array_equal(found.samples.swapaxes(1, 2)[held][:, 0], values)
     if query == "log_partition" and name == "mean_field":
@@ -87,13 +96,15 @@ def test_methods(kind):
             exact = [Enumerated(given, n) for n in range(given.n_models)]
         if min(e.best for e in exact) == -np.inf:
             continue
-        for name, method in methods_for(given):
-            for query in sorted(method.supports(given) - {"sample_log_prob", "marginal_map"}):
+        for name, method in [
+            *methods_for(given), ("exact", Exact(map_variables=[2, 0], random_state=0))
+        ]:  # fmt: skip
+            for query in sorted(method.supports(given)):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)
                     one, two = (infer(given, method, returns=query, n_jobs=j) for j in (1, 2))
                 assert_same(one, two)
-                check_answer(given, exact, name, query, one)
+                check_answer(given, exact, name, method, query, one)
 
 
 def test_names_of_methods():
@@ -101,8 +112,29 @@ def test_names_of_methods():
     names = {name for name, _ in methods_for(CASES["three"]())}
     assert names >= {
         "exact", "sum_product", "tree_reweighted", "mean_field", "max_product", "icm", "gibbs",
-        "simulated_annealing", "ais",
+        "simulated_annealing", "ais", "bp_chain", "perturb_and_max_product", "mplp",
+        "linear_program", "map_search",
     }  # fmt: skip
+
+
+def test_variables_with_one_state():
+    """Every method takes a file with states 2, 1, 3 and 1, and a file of constants."""
+    text = """MARKOV 4  2 1 3 1  4  1 0  2 0 2  1 3  2 1 2
+              2 1.0 2.0  6 1 2 3 4 5 6  1 5  3 1 2 3"""
+    for energy in (
+        FactorGraphEnergy.from_uai(text),
+        FactorGraphEnergy.from_uai("MARKOV 2  1 1  2  1 0  2 0 1  1 2.0  1 3.0"),
+    ):
+        exact = [Enumerated(energy)]
+        held = np.where(energy.n_states == 1, 0, np.nan)
+        for given in (energy, energy.condition(held)):
+            for name, method in methods_for(given):
+                for query in sorted(method.supports(given)):
+                    found = infer(given, method, returns=query)
+                    check_answer(given, exact, name, method, query, found)
+        assert FactorGraphEnergy.from_uai(energy.to_uai()).n_states.tolist() == (
+            energy.n_states.tolist()
+        )
 
 
 def test_a_single_table_is_exact():

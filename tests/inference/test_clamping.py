@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.dtypes import DTYPES
 from reference.naive_mean_field import naive_mean_field
 from reference.random_models import random_clamp, random_rbm
 from reference.trees import CLAMPS, assert_exact, tree
@@ -18,7 +19,6 @@ from skcrbm.inference import (
 from skcrbm.inference.registry import METHODS
 
 ALL = ("marginals", "pairwise", "log_partition")
-DTYPES = [np.float32, np.float64]
 NAMES = available_methods(random_rbm(0, 2, 2))
 SUMS = available_methods(random_rbm(0, 2, 2), ALL)
 ITERATIVE = [name for name in SUMS if "max_iter" in METHODS.get(name)().get_params()]

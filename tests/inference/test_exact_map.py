@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.brute_force import best_states
+from reference.dtypes import DTYPES
 from reference.random_models import random_clamp, random_rbm
 
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
@@ -42,7 +43,7 @@ def assert_best(energy, query, result, clamp=None, one_hot=False, rtol=1e-6):
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [0.3, 2.0, 50.0])
 def test_equals_brute_force(query, shape, dtype, scale):
     energy = random_rbm(0, *shape, n_models=4, scale=scale, bias_scale=scale, dtype=dtype)
@@ -100,7 +101,7 @@ def test_empty_sides(query, shape):
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_one_categorical_group(query, dtype):
     base = random_rbm(4, 5, 3, n_models=6, scale=2.0, dtype=dtype)
     energy = OneHotRBMEnergy(base.weights, *base.fields)

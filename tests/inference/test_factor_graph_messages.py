@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from conftest import JIT_DISABLED
+from reference.dtypes import DTYPES
 from reference.naive_factor_graph import naive_graph, with_tables_for_logic
 from reference.random_models import random_clamp, random_graph, random_tree_of_tables
 
@@ -19,7 +20,6 @@ from skcrbm.inference import MaxProduct, SumProduct, infer
 
 ALL = ("marginals", "pairwise", "log_partition")
 EACH = {"returns": ALL, "pairwise": "per_example"}
-DTYPES = [np.float32, np.float64]
 
 GRAPHS = {
     "tables": {},

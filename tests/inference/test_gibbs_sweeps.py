@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from reference.dtypes import DTYPES
 
 from skcrbm.datasets import make_ising_lattice, make_random_factor_graph
 from skcrbm.energies import (
@@ -76,7 +77,7 @@ def assert_same(energy, n_chains, streams, n_steps=8):
         np.testing.assert_allclose(found, log_odds, rtol=100 * eps, atol=300 * eps)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_the_same_states(kind, dtype):
     energy = ENERGIES[kind](dtype)
@@ -171,7 +172,7 @@ def test_lanes(kind):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_variables_as_lanes(kind, dtype, monkeypatch):
     """Variables or chains as lanes, few or many sweeps in a call: the same bits."""

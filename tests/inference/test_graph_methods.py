@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference.dtypes import DTYPES
 from reference.naive_factor_graph import naive_graph, naive_graph_mean_field
 from reference.random_models import random_clamp, random_graph, random_rbm, random_tree_of_tables
 
@@ -149,7 +150,7 @@ def test_icm_ends_where_no_flip_is_better(logic):
 # --------------------------------------------------------------------------- sparse Ising
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("damping", [0.0, 0.5, 0.3])
 @pytest.mark.parametrize("clamped", [False, True])
 def test_sparse_ising_equals_its_tables(dtype, damping, clamped):
@@ -186,7 +187,7 @@ def test_sparse_ising_equals_the_dense_one(method):
     np.testing.assert_allclose(one.pairwise, other.pairwise[:, i, k], atol=1e-8)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_strong_sparse_ising(dtype):
     """Rows within and beyond the range of odds: bits do not depend on the batch, all are finite."""
     energy = random_sparse_ising(2, n_models=70, scale=2.0, dtype=dtype)

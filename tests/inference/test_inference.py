@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from reference.brute_force import brute_force
 from reference.conformance import assert_same
+from reference.dtypes import DTYPES
 from reference.random_models import random_clamp, random_rbm
 from reference.trees import CLAMPS, assert_exact, tree
 from sklearn.base import clone
@@ -20,7 +21,6 @@ from skcrbm.inference.registry import METHODS
 from skcrbm.utils.parallel import ordered_map
 
 ALL = ("marginals", "pairwise", "log_partition")
-DTYPES = [np.float32, np.float64]
 NAMES = list(METHODS)
 RBM = random_rbm(0, 4, 3)
 SUMS = available_methods(RBM, ALL)

@@ -6,6 +6,7 @@ from conftest import JIT_DISABLED
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.brute_force_ising import brute_force_ising
+from reference.dtypes import DTYPES
 from reference.naive_ising import (
     naive_edge_appearance,
     naive_mean_field_ising,
@@ -27,7 +28,6 @@ from skcrbm.inference import (
 from skcrbm.inference.ising._messages import edge_appearance
 
 ALL = ("marginals", "pairwise", "log_partition")
-DTYPES = [np.float32, np.float64]
 
 
 def random_tree(seed, n_labels, n_models=1, scale=1.0, bias_scale=1.0, dtype=np.float64):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from conftest import JIT_DISABLED
+from reference.dtypes import DTYPES
 from reference.ising_labels import enumerate_labels, random_evidence, random_model
 
 from skcrbm.energies import IsingEnergy, RBMEnergy
@@ -81,7 +82,7 @@ def test_evidence_in_a_hard_search():
 
 
 @pytest.mark.parametrize("n_labels", [1, 6, 14])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_beside_exact_inference(n_labels, dtype):
     energy = dense(n_labels, n_labels, 3, coupling=0.3, field=0.6)
     energy = IsingEnergy(energy.coupling.astype(dtype), energy.field.astype(dtype))

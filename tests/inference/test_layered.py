@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference.dtypes import DTYPES, float32_test
 from reference.layered_models import NETS, TINY, make_model
 from reference.naive_layered import NaiveLayered
 from scipy.special import softmax
@@ -198,6 +199,7 @@ def test_mean_field_has_no_schedule():
     np.testing.assert_array_equal(one, two)
 
 
+@float32_test
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("net", ["dense", "conv"])
 def test_float32(net, method):
@@ -219,7 +221,7 @@ def test_float32(net, method):
         np.testing.assert_allclose(mine, reference, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("method", METHODS)
 def test_strong_scores_stay_finite(method, dtype):
     model = make_model("dense", scale=50.0, dtype=dtype)

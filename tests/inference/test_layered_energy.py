@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from reference import conformance
+from reference.dtypes import DTYPES
 
 from skcrbm.energies import LayeredEnergy, LayeredStructure
 from skcrbm.inference import SumProduct, infer
@@ -33,7 +34,7 @@ def some_evidence(energy, seed):
     return np.where(rng.random(states.shape) < 0.4, states, np.nan)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1.0, 8.0])
 @pytest.mark.parametrize("method", ["sum_product", "tree_reweighted"])
 @pytest.mark.parametrize("net", TREES)

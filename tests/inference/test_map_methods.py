@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.dtypes import DTYPES
 from reference.naive_bp import max_message, message, naive_messages
 from reference.random_models import random_clamp, random_rbm
 
@@ -13,7 +14,6 @@ from skcrbm.energies import RBMEnergy
 from skcrbm.inference import ICM, MaxProduct, MixedProduct, infer
 
 METHODS = {"max_product": MaxProduct, "mixed_product": MixedProduct, "icm": ICM}
-DTYPES = [np.float32, np.float64]
 
 
 def all_states(n):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.brute_force import brute_force
 from reference.brute_force_ising import brute_force_ising
+from reference.dtypes import DTYPES
 from reference.random_models import random_clamp, random_ising, random_rbm
 
 from skcrbm.energies import IsingEnergy, RBMEnergy
@@ -22,7 +23,6 @@ from skcrbm.inference import (
 from skcrbm.kernels import rbm_log, scalar
 
 ALL = ("marginals", "pairwise", "log_partition")
-DTYPES = [np.float32, np.float64]
 METHODS = {
     "odds": SumProduct(),
     "logs": SumProduct(damping=0.2),

@@ -8,7 +8,6 @@ import pytest
 
 from skcrbm.datasets import make_ising_lattice
 from skcrbm.energies import (
-    AndFactors,
     FactorGraphEnergy,
     IsingEnergy,
     RBMEnergy,
@@ -273,14 +272,6 @@ def test_a_lattice_in_seconds():
 
 
 def test_what_is_refused():
-    larger = FactorGraphEnergy([TableFactors([[0, 1, 2]], np.zeros(8))])
-    logic = FactorGraphEnergy([AndFactors([[0]], [1])])
-    for method, energy in itertools.product(METHODS, (larger, logic)):
-        assert method not in available_methods(energy)
-        with pytest.raises(
-            ValueError, match="this FactorGraphEnergy, because it takes only tables of one"
-        ):
-            infer(energy, method)
     pairs = make_tables(np.random.RandomState(0), 1, 1.0)
     assert set(METHODS) <= set(available_methods(pairs, returns=BOUNDED))
     with pytest.raises(ValueError, match="cannot answer 'marginals'"):
@@ -303,7 +294,8 @@ def test_flows_solve_the_program_that_highs_solves(scale):
         program = infer(FactorGraphEnergy.from_energy(energy), "linear_program", clamp=held)
         np.testing.assert_allclose(flow.map_bound, program.map_bound, rtol=1e-6, atol=1e-6)
         means, bound, _ = relaxed_labels(energy.condition(held))
-        np.testing.assert_array_equal(means > 0, flow.assignment)
+        rounded = energy.condition(held).score((means > 0).astype(int))
+        assert (energy.score(flow.assignment) >= rounded - 1e-9).all()
         halves = means == 0
         score = (means * energy.field).sum(1) + 0.5 * ((means @ energy.coupling) * means).sum(1)
         score += 0.5 * ((halves @ np.abs(energy.coupling)) * halves).sum(1)

@@ -5,6 +5,7 @@ Bounds on samples are five standard errors.
 
 import numpy as np
 import pytest
+from reference.dtypes import DTYPES, float32_test
 from reference.naive_perturbed import (
     all_states,
     distribution_of_maxima,
@@ -177,7 +178,7 @@ def test_messages_given_evidence(kind):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_independent_units_are_exact(dtype):
     field = np.array([-2.0, -0.5, 0.0, 0.7, 3.0]).astype(dtype)
     none = np.zeros((5, 5), dtype)
@@ -358,6 +359,7 @@ def test_threads_and_batches(kind):
     np.testing.assert_array_equal(alone, sample(energy, method, n_samples=50, n_jobs=2))
 
 
+@float32_test
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_float32(kind):
     energy, single = ENERGIES[kind](), ENERGIES[kind](dtype=np.float32)

@@ -9,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from reference.brute_force import best_states
+from reference.dtypes import DTYPES
 from reference.random_models import random_clamp, random_rbm
 from scipy.stats import chi2, kstest
 
@@ -52,7 +53,7 @@ def test_logistic_noise():
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_gibbs_marginals(dtype):
     energy = random_rbm(0, 7, 5, n_models=6, scale=1.0, dtype=dtype)
     clamp = random_clamp(np.random.default_rng(0), 6, 12)
@@ -199,7 +200,7 @@ def frequencies_fit(energy, states, clamp=None):
 
 @pytest.mark.deep
 @pytest.mark.compiled
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 2), (2, 4), (4, 4)])
 @pytest.mark.parametrize("method", ["gibbs", "exact"])
 def test_joint_frequencies(method, shape, dtype):
@@ -301,7 +302,7 @@ def test_what_cannot_be_sampled():
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_estimate_is_within_its_error(scale, dtype):
     energy = random_rbm(11, 8, 6, n_models=8, scale=scale, dtype=dtype)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.dtypes import DTYPES
 from reference.naive_bp import naive_tree_reweighted
 from reference.random_models import random_rbm
 
@@ -13,7 +14,7 @@ from skcrbm.inference import SumProduct, TreeReweighted, infer
 ALL = ("marginals", "pairwise", "log_partition")
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_iter", [1, 2, 5])
 @pytest.mark.parametrize("damping", [0.0, 0.4])
 def test_equals_naive(n_iter, damping, dtype):
@@ -44,7 +45,7 @@ def test_upper_bound_at_convergence(seed, shape, scale):
     assert (bound.log_partition[done] >= exact[done] - 1e-6 * (1 + np.abs(exact[done]))).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_one_fixed_point(dtype):
     """The problem is concave: strong couplings converge, from anywhere, to the same beliefs."""
     for seed in range(10):
@@ -79,7 +80,7 @@ def test_uncoupled_units():
     np.testing.assert_allclose(result.log_partition, exact.log_partition, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_image_sized_couplings_stay_finite(dtype):
     """W / rho reaches thousands: e^(W / rho) would overflow."""
     energy = random_rbm(3, 60, 40, n_models=2, scale=2.0, bias_scale=100.0, dtype=dtype)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import recall_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -16,6 +17,7 @@ from skcrbm import CRBMClassifier, DecodedClassifier
 from skcrbm.datasets import make_structured_labels
 from skcrbm.inspection import (
     CooccurrenceDisplay,
+    LabelConfusionDisplay,
     LabelSetsDisplay,
     ReliabilityDisplay,
     TrainingCurveDisplay,
@@ -91,6 +93,29 @@ def test_labels_that_occur_together():
     np.testing.assert_allclose(display.share, [[1, 0.5, 0], [1, 1, 0], [np.nan] * 3])
     assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == NAMES[:3]
     assert display.image_.get_clim() == (0, 0.5)
+
+
+def test_labels_that_are_predicted_in_place_of_others(model):
+    rng = np.random.default_rng(0)
+    true = np.where(rng.random((80, 3)) < 0.1, np.nan, rng.integers(0, 2, (80, 3)))
+    predicted = rng.integers(0, 2, (80, 3))
+    display = LabelConfusionDisplay.from_predictions(
+        pd.DataFrame(true, columns=NAMES[:3]),
+        pd.DataFrame(predicted[:, ::-1], columns=NAMES[2::-1]),
+    )
+    for i in range(3):
+        rows = true[:, i] == 1
+        assert display.share[i, i] == pytest.approx(predicted[rows, i].mean())
+        for k in set(range(3)) - {i}:
+            seen = rows & ~np.isnan(true[:, k])
+            instead = (predicted[:, i] == 0) & (predicted[:, k] == 1) & (true[:, k] == 0)
+            assert display.share[i, k] == pytest.approx(instead[seen].mean())
+    assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == NAMES[:3]
+    whole = LabelConfusionDisplay.from_estimator(model, X[200:], Y[200:])
+    recall = recall_score(Y[200:], model.predict(X[200:]), average=None)
+    np.testing.assert_allclose(np.diagonal(whole.share), recall)
+    with pytest.raises(ValueError, match="y_pred must have the shape of y_true"):
+        LabelConfusionDisplay.from_predictions(predicted, predicted[:, :2])
 
 
 def test_most_probable_label_sets(model):

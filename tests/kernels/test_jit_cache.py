@@ -151,6 +151,7 @@ def test_damaged_files_are_compiled_again_and_replaced(site, tmp_path):
     assert call(site, *dtypes, NUMBA_CACHE_DIR=cache) == 0
 
 
+@pytest.mark.deep
 def test_cache_beside_the_sources_by_default(site):
     call(site)
     assert {p.parent for p in cached(site)} == {site / "skcrbm" / "kernels" / "__pycache__"}
@@ -177,7 +178,7 @@ def test_what_killed_processes_left_is_removed_when_it_is_old(site, tmp_path):
     assert locked.exists()
 
 
-@pytest.mark.parametrize("beside_the_sources", [False, True])
+@pytest.mark.parametrize("beside_the_sources", [pytest.param(False, marks=pytest.mark.deep), True])
 @pytest.mark.parametrize("home", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_folder_that_was_filled_before_serves_where_nothing_can_be_written(
     site, tmp_path, blocker, beside_the_sources, home
@@ -205,6 +206,7 @@ tempfile.TemporaryFile = refuse
     assert cached(tmp_path) == before
 
 
+@pytest.mark.deep
 def test_a_named_folder_is_the_only_one(site, tmp_path):
     call(site)
     assert call(site, NUMBA_CACHE_DIR=tmp_path / "cache") == 0
@@ -232,6 +234,7 @@ def test_nowhere_to_write(site, blocker):
     assert not cached(site.parent)
 
 
+@pytest.mark.deep
 def test_folder_lost_between_import_and_compilation(site, tmp_path):
     cache = tmp_path / "cache"
     lose = f"""
@@ -311,5 +314,6 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.deep
 def test_an_interrupt_waits_for_the_compiler(site):
     assert finish(start(INTERRUPTED, site)) == ["interrupted", "6.0", "6.0", "again"]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.brute_force import brute_force
+from reference.dtypes import DTYPES
 from reference.matrix_bp import matrix_sum_product
 from reference.naive_bp import naive_sum_product
 from reference.naive_mean_field import naive_mean_field
@@ -18,7 +19,6 @@ from skcrbm.inference.rbm import _exact, _messages
 from skcrbm.kernels import rbm_exact, rbm_log, rbm_odds
 
 ALL = ("marginals", "pairwise", "log_partition")
-DTYPES = [np.float32, np.float64]
 # A log-odds is a sum of some tens of terms of size 1 to 10, each correct to the dtype's
 # precision: 1.2e-7 or 2.2e-16 relative.
 TOLERANCE = {np.float32: {"rtol": 2e-5, "atol": 2e-5}, np.float64: {"rtol": 1e-11, "atol": 1e-11}}
@@ -446,7 +446,7 @@ def test_mean_field_strong_couplings(dtype):
 @pytest.mark.compiled
 def test_one_compiled_version_per_dtype():
     """Layouts, read-only arrays and slices must not each compile a version of their own."""
-    for dtype in DTYPES:
+    for dtype in (np.float32, np.float64):
         base = random_rbm(18, 5, 4, n_models=6, dtype=dtype)
         frozen = [a.copy() for a in (base.weights, *base.fields)]
         for a in frozen:

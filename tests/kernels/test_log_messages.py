@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from reference.dtypes import DTYPES
 
 from skcrbm.kernels import exponentials
-
-DTYPES = [np.float32, np.float64]
 
 
 def message(w, x):

@@ -6,6 +6,7 @@ them one element at a time; a sum that it may reorder then rounds differently.
 
 import numpy as np
 import pytest
+from reference.dtypes import DTYPES
 
 from skcrbm.kernels import (
     layered_messages,
@@ -17,7 +18,6 @@ from skcrbm.kernels import (
 )
 
 pytestmark = pytest.mark.compiled
-DTYPES = [np.float32, np.float64]
 
 
 def scattered(arrays, rng):
@@ -33,7 +33,7 @@ def scattered(arrays, rng):
     return copies
 
 
-def assert_same_bits(call, arrays, n_times=60):
+def assert_same_bits(call, arrays, n_times=30):
     rng = np.random.RandomState(0)
     outcomes = set()
     for _ in range(n_times):

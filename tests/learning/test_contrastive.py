@@ -84,7 +84,7 @@ def test_one_step_is_the_expectation_of_one_sweep():
         p_v = 1 / (1 + np.exp(-(energy.visible_bias[n] + h_all @ energy.weights.T)))
         expected += batch.weight[n] * (p_h @ p_v - batch.visible[n])
     draws = np.array(
-        [a_step("cd", model, batch, key).gradient.visible_intercept for key in range(3000)]
+        [a_step("cd", model, batch, key).gradient.visible_intercept for key in range(1500)]
     )
     error = np.abs(draws.mean(0) - expected)
     assert (error < 5 * draws.std(0) / np.sqrt(len(draws))).all()
@@ -190,6 +190,7 @@ def test_fit_learns(name):
     learning = LEARNING_RULES.get(name)()
     short = {"sampler": PerturbAndMaxProduct(10)} if name == "pmp" else {"n_steps": 5}
     options = {"learning": learning.set_params(**short), "max_iter": 60, "random_state": 0}
+    options["alpha"] = 0.03
     model = CRBMClassifier(**options).fit(X, Y)
     assert (model.predict(X) == Y).mean() > 0.8
     assert (np.broadcast_to(Y.mean(0) > 0.5, Y.shape) == Y).mean() < 0.7
@@ -277,6 +278,10 @@ def test_contrastive_differences_do_not_stop_the_training():
 # ------------------------------------------------------------------------------ decoding
 
 
+def quick(decode, n_hidden, **options):
+    return CRBMClassifier(n_hidden=n_hidden, decode=decode, random_state=0, **options)
+
+
 @pytest.mark.parametrize("rule_name", ["map", "marginal_map"])
 def test_decode_many_outputs(rule_name):
     """More than can be enumerated on the visible side: message passing with restarts."""
@@ -284,7 +289,9 @@ def test_decode_many_outputs(rule_name):
     X = rng.randn(60, 5)
     Y = (X @ rng.randn(5, 30) + rng.randn(60, 30) > 0).astype(int)
     for n_hidden in (5, 12):
-        model = CRBMClassifier(n_hidden=n_hidden, max_iter=20, decode=rule_name, random_state=0)
+        model = CRBMClassifier(
+            n_hidden=n_hidden, alpha=0.1, max_iter=20, decode=rule_name, random_state=0
+        )
         found = model.fit(X, Y).predict(X)
         assert (found == model.set_params(decode="marginal").predict(X)).mean() > 0.9
 
@@ -295,7 +302,7 @@ def test_decode_to_the_most_probable_state(rule_name, exact, monkeypatch):
     if not exact:
         monkeypatch.setattr("skcrbm.decoding.best_states.AUTO_EXACT_UNITS", 0)
     X, Y = data(200)
-    model = CRBMClassifier(n_hidden=3, max_iter=100, decode=rule_name, random_state=0).fit(X, Y)
+    model = quick(rule_name, 3, alpha=0.01, max_iter=50).fit(X, Y)
     known = np.full((60, 5), np.nan)
     known[:, 1] = Y[:60, 1]
     for y_known in (None, known):

@@ -92,8 +92,8 @@ def assert_mean_agrees(found, expected):
         (ContrastiveDivergence(n_steps=60, n_chains=5), 3, True),
         (PersistentContrastiveDivergence(n_steps=20, n_chains=5), 3, True),
         (BPChainLearning("exact", n_samples=20), 3, True),
-        (BPChainLearning(n_samples=20), 2, False),  # exact, because the graph is a tree
-        (BPChainLearning(n_samples=400, weighted=True), 2, False),
+        (BPChainLearning(n_samples=20), 3, False),  # exact, because the graph is a tree
+        (BPChainLearning(n_samples=400, weighted=True), 3, False),
         (PMPLearning("gibbs", n_samples=20), 3, True),
     ],
 )
@@ -184,13 +184,17 @@ def correlated(n_graphs, n_classes, seed):
         ("cd", 3),
         ("pcd", 3),
         (BPChainLearning("exact", n_samples=10), 3),
-        (BPChainLearning(n_samples=10), 2),
+        (BPChainLearning(n_samples=10), 3),
         (BPChainLearning(n_samples=10, weighted=True), 2),
         (PMPLearning(PerturbAndMaxProduct(max_iter=10)), 2),
+        (PMPLearning(PerturbAndMaxProduct(max_iter=10)), 3),
     ],
 )
 def test_learning_comes_close_to_the_likelihood(rule, n_classes):
-    """On a tree the likelihood is exact; sampled learning loses at most 0.1 nats per graph."""
+    """On a tree the likelihood is exact; sampled learning loses at most 0.1 nats per graph.
+
+    Parameters of "pmp" belong to its samples, so with three classes it loses a little more.
+    """
     X, y = correlated(50, n_classes, 0)
     new = correlated(300, n_classes, 1)
     best = GraphCRF(alpha=0.02).fit(X, y).score_samples(*new).mean()
@@ -201,7 +205,8 @@ def test_learning_comes_close_to_the_likelihood(rule, n_classes):
     model = GraphCRF(alpha=0.02, learning=rule, solver=solver, random_state=0, max_iter=15)
     model.fit(X, y)
     found = model.score_samples(*new).mean()
-    assert found > best - 0.1 > nothing.mean()
+    loss = 0.15 if isinstance(rule, PMPLearning) and n_classes == 3 else 0.1
+    assert found > best - loss > nothing.mean()
 
 
 def test_results_do_not_depend_on_threads_and_repeat():

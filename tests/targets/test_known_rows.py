@@ -19,7 +19,7 @@ MODELS = {
     "crbm": CRBM,
     "mssvm": MSSVMCRBM(n_hidden=2, max_iter=3, random_state=0),
     "lmbm": LMBMClassifier(C=0.01, random_state=0),
-    "images": ImageCRBM(n_hidden=2, max_iter=2, random_state=0),
+    "images": ImageCRBM(n_hidden=2, alpha=0.05, max_iter=2, random_state=0),
     "decoded": DecodedClassifier(CRBM),
     "joint_rule": DecodedClassifier(CRBM, decode="map"),
     "pipeline": make_pipeline(StandardScaler(), CRBM),

@@ -42,7 +42,7 @@ def crbm(**options):
 
 MODELS = {
     "crbm": crbm(),
-    "images": ImageCRBM(n_hidden=2, max_iter=2, random_state=0),
+    "images": ImageCRBM(n_hidden=2, alpha=0.05, max_iter=2, random_state=0),
     "mssvm": MSSVMCRBM(n_hidden=2, max_iter=3, random_state=0),
     "lmbm": LMBMClassifier(C=0.01, pairwise_penalty=10.0),
     "ssvm": SSVMClassifier(C=0.01, max_iter=20),

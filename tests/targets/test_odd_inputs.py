@@ -29,7 +29,7 @@ CRBM = CRBMClassifier(n_hidden=0, alpha=0.1)
 FOREST = RandomForestClassifier(5, random_state=0)
 OUTER = [
     CRBM,
-    ImageCRBM(n_hidden=0, max_iter=1),
+    ImageCRBM(n_hidden=0, alpha=0.05, max_iter=1),
     DecodedClassifier(FOREST),
     CalibratedMarginals(FOREST, cv=2),
     OutOfBagLogOdds(FOREST),
@@ -190,7 +190,7 @@ def test_masked_labels_are_missing(data, gaps):
     )
     scored = {"y_pred": 1 - Y}
     assert masked_score("accuracy", masked, **scored) == masked_score("accuracy", gaps, **scored)
-    images = ImageCRBM(n_hidden=0, max_iter=2, random_state=0)
+    images = ImageCRBM(n_hidden=0, alpha=0.05, max_iter=2, random_state=0)
     np.testing.assert_array_equal(
         clone(images).fit(X, masked.reshape(60, 2, 2)).coef_,
         clone(images).fit(X, gaps.reshape(60, 2, 2)).coef_,

@@ -21,7 +21,7 @@ CRBM = CRBMClassifier(n_hidden=2, alpha=0.1, max_iter=5, random_state=0)
 TREES = ExtraTreesClassifier(5, random_state=0)
 MODELS = {
     "crbm": CRBM,
-    "images": ImageCRBM(n_hidden=2, max_iter=2, random_state=0),
+    "images": ImageCRBM(n_hidden=2, alpha=0.05, max_iter=2, random_state=0),
     "lmbm": LMBMClassifier(C=0.01, random_state=0),
     "decoded": DecodedClassifier(TREES),
     "calibrated": CalibratedMarginals(TREES, cv=2),

@@ -61,3 +61,24 @@ def test_a_graph_that_is_too_large_is_not_searched_to_the_end(monkeypatch, limit
     found = min_fill(lattice(12), range(144))
     assert not found.complete
     assert 1 <= found.width <= 20
+
+
+def test_orders_of_large_trees_of_triangles():
+    """Each variable joins both ends of an edge; some variables get hundreds of neighbours."""
+    rng = np.random.default_rng(0)
+    pairs = [(0, 1)]
+    for v in range(2, 20_000):
+        a, b = pairs[rng.integers(len(pairs))]
+        pairs += [(a, v), (b, v)]
+    assert np.bincount(np.ravel(pairs)).max() > 200
+    found = min_fill(pairs, range(20_000))
+    assert found.complete
+    assert found.width == 2
+
+
+def test_corners_that_fill_edges_create():
+    """A variable with two neighbours is free once these are joined by an elimination."""
+    scopes = [(0, 1), (1, 2), (2, 3), (3, 0), (1, 4), (3, 4), (1, 5), (3, 5)]
+    found = min_fill(scopes, range(6))
+    assert found.order == [0, 2, 4, 1, 3, 5]
+    assert found.width == 2

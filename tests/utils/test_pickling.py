@@ -69,7 +69,7 @@ ESTIMATORS = [
     IsingModel(max_iter=1, random_state=0),
     IsingModel(edges=[(0, 1)], max_iter=1, random_state=0),
     RBM(n_hidden=2, max_iter=1, random_state=0),
-    ImageCRBM(n_hidden=1, max_iter=1, random_state=0),
+    ImageCRBM(n_hidden=1, alpha=0.05, max_iter=1, random_state=0),
     LargeMarginMarkovNetwork(3, random_state=0),
 ]
 OTHERS = [

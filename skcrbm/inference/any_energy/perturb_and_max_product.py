@@ -17,7 +17,7 @@ from skcrbm.energies import BaseEnergy
 from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceResult, Query, empty_result
 from skcrbm.inference.methods._samplers import PerturbAndMaxProduct
-from skcrbm.inference.random_numbers import logistic_noise, random_key
+from skcrbm.inference.random_numbers import gumbel_noise, logistic_noise, random_key
 from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
@@ -33,9 +33,9 @@ class Perturbations(NamedTuple):
     # Messages (N * n_samples, ...) in the shape and units of the solver. None if the state was not
     # requested; the next call then starts without messages.
     messages: np.ndarray | None
-    # Logistic noise (N * n_samples, n_variables) on the log-odds, in float64. With persistence, the
-    # noise of the next draw is computed from this noise. None if there is no earlier noise, because
-    # the caller chose the random numbers by `perturbed_states`.
+    # Noise (N * n_samples, *shape of `Noise`), in float64. With persistence, the noise of the next
+    # draw is computed from this noise. None if there is no earlier noise, because the caller chose
+    # the random numbers by `perturbed_states`.
     noise: np.ndarray | None
     # Key (uint64) of the random numbers, see `random_key`.
     key: Any
@@ -60,6 +60,66 @@ def perturbed_states(
     return result.samples[:, 0]
 
 
+class Noise:
+    """Logistic noise on the log-odds of 0/1 variables."""
+
+    def __init__(self, n_variables: int):
+        #: Shape of the noise of a sample.
+        self.shape: tuple[int, ...] = (n_variables,)
+
+    def draw(self, key: Any, streams: np.ndarray, step: int) -> np.ndarray:
+        """Draw noise of shape (len(streams), *shape)."""
+        return logistic_noise(key, streams, step, self.shape[0])
+
+    def as_normal(self, noise: np.ndarray) -> np.ndarray:
+        """Convert noise to the normal numbers z with noise = logit(Phi(z)).
+
+        The result is accurate in both tails.
+        """
+        return np.copysign(ndtri(expit(-np.abs(noise))), noise)
+
+    def from_normal(self, z: np.ndarray) -> np.ndarray:
+        """Convert normal numbers to noise, the inverse of `as_normal`."""
+        return log_ndtr(z) - log_ndtr(-z)
+
+    def gain(self, noise: np.ndarray, states: np.ndarray) -> np.ndarray:
+        """Return the noise (K,) of states (K, n), minus the mean noise of all states.
+
+        The mean noise has the mean 0, so subtracting it only lowers the variance.
+        """
+        return (noise * (states - 0.5)).sum(axis=1)
+
+
+class StateNoise(Noise):
+    """Gumbel noise of mean zero on each state of variables with any number of states."""
+
+    def __init__(self, n_states: np.ndarray):
+        self.has_state = np.arange(n_states.max(initial=1)) < n_states[:, None]
+        self.shape = self.has_state.shape
+
+    def draw(self, key, streams, step):
+        """Draw noise of shape (len(streams), n, K)."""
+        noise = gumbel_noise(key, streams, step, self.has_state.size)
+        return noise.reshape(len(streams), *self.shape)
+
+    def as_normal(self, noise):
+        """Convert noise to normal numbers of the same rank, accurately in both tails."""
+        log_u = -np.exp(-noise - np.euler_gamma)
+        low = log_u < -np.log(2)
+        return np.where(low, ndtri(np.exp(log_u)), -ndtri(-np.expm1(log_u)))
+
+    def from_normal(self, z):
+        """Convert normal numbers to noise, the inverse of `as_normal`."""
+        log_u = np.where(z > 0, np.log1p(-np.exp(log_ndtr(-z))), log_ndtr(z))
+        return -np.log(-log_u) - np.euler_gamma
+
+    def gain(self, noise, states):
+        """Return the noise (K,) of states (K, n), minus the mean noise of all states."""
+        chosen = np.take_along_axis(noise, states[..., None].astype(np.int64), axis=2)[..., 0]
+        mean = (noise * self.has_state).sum(axis=2) / self.has_state.sum(axis=1)
+        return (chosen - mean).sum(axis=1)
+
+
 def answer_by_maxima(
     method: PerturbAndMaxProduct,
     energy: BaseEnergy,
@@ -68,41 +128,44 @@ def answer_by_maxima(
     message_shape: tuple[int, ...],
     noisy: np.ndarray | None = None,
     size: int = 16,
+    kind: Noise | None = None,
 ) -> dict[str, Any]:
     """Compute "samples" and "log_partition" by a function `maximise` that finds best states.
 
     ``maximise(rows, noise, message, keep)`` searches for the best states of the models `rows` (K,)
-    with noise (K, n) on the log-odds. The search starts from the messages `message` of an earlier
-    run if they are not None. The function returns states (K, n) of bool, in which clamped variables
-    have the clamped values, and the messages (K, *message_shape) if `keep`, else None.
+    with noise (K, *shape of `kind`). The search starts from the messages `message` of an earlier
+    run if they are not None. The function returns states (K, n), in which clamped variables have
+    the clamped values, and the messages (K, *message_shape) if `keep`, else None.
 
     `message_shape` is the shape of the messages of a sample. `noisy` (n,) is True for variables
-    that get noise (None: all variables). `size` is the largest number of samples in a block.
+    that get noise (None: all variables). `size` is the largest number of samples in a block. `kind`
+    is the kind of noise (None: logistic noise on the log-odds of each variable).
     """
+    kind = Noise(energy.n_variables) if kind is None else kind
     n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
     wants_log_z = "log_partition" in query.returns
     shape = n_models * n_samples, *message_shape
-    before = _earlier(query, shape, n)
+    before = _earlier(query, shape, kind.shape)
     key = random_key(method.random_state) if before is None else before.key
     step = 0 if before is None else before.step
     streams = None if before is None else before.streams
     keep = query.return_state
     messages = np.empty(shape, energy.dtype) if keep else None
-    all_noise = np.empty((shape[0], n))
-    samples = np.empty((shape[0], n), np.int8)
+    all_noise = np.empty((shape[0], *kind.shape))
+    samples = np.empty((shape[0], n), energy.state_dtype)
     scores = np.empty(shape[0])
 
     def run(items):
         numbers = np.arange(items.start, items.stop)
         rows = numbers // n_samples
-        noise = logistic_noise(key, numbers if streams is None else streams[items], step, n)
+        noise = kind.draw(key, numbers if streams is None else streams[items], step)
         if before is not None and before.noise is not None and method.persistence > 0:
             r = method.persistence
-            z = r * _normal(before.noise[items]) + np.sqrt(1 - r**2) * _normal(noise)
-            noise = log_ndtr(z) - log_ndtr(-z)
+            earlier, new = kind.as_normal(before.noise[items]), kind.as_normal(noise)
+            noise = kind.from_normal(r * earlier + np.sqrt(1 - r**2) * new)
         all_noise[items] = noise
         if noisy is not None:
-            noise = np.where(noisy, noise, 0.0)
+            noise[:, ~noisy] = 0.0
         start = None
         if before is not None and before.messages is not None:
             start = before.messages[items]
@@ -113,9 +176,7 @@ def answer_by_maxima(
         if wants_log_z:
             part = energy.rows(rows)
             noise[~part.free] = 0
-            # Multiply the noise by state - 1/2 instead of the state. This adds noise of mean 0 to
-            # the scores, with a smaller variance.
-            scores[items] = part.score(states) + (noise * (states - 0.5)).sum(axis=1)
+            scores[items] = part.score(states) + kind.gain(noise, states)
 
     for _ in ordered_map(run, row_chunks(shape[0], size), query.n_jobs):
         pass
@@ -129,15 +190,7 @@ def answer_by_maxima(
     return fields
 
 
-def _normal(noise):
-    """Convert logistic noise to the normal numbers z with noise = logit(Phi(z)).
-
-    The result is accurate in both tails.
-    """
-    return np.copysign(ndtri(expit(-np.abs(noise))), noise)
-
-
-def _earlier(query, shape, n):
+def _earlier(query, shape, noise_shape):
     """Return the state from which a query continues, or None if it has no start.
 
     A ValueError is raised if the state has another number of models or samples.
@@ -148,7 +201,7 @@ def _earlier(query, shape, n):
     if (
         not isinstance(state, Perturbations)
         or (state.messages is not None and state.messages.shape != shape)
-        or (state.noise is not None and state.noise.shape != (shape[0], n))
+        or (state.noise is not None and state.noise.shape != (shape[0], *noise_shape))
     ):
         raise ValueError(
             "init must contain a state of 'perturb_and_max_product' on the same energy, with "

@@ -12,20 +12,18 @@ max-product and from the fields. The best of the three states is kept.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from skcrbm.energies.states import is_categorical
 from skcrbm.energies.two_states import two_states
-from skcrbm.inference.base import InferenceResult, Query
+from skcrbm.inference.any_energy.ascent import ascend_from, only_map
+from skcrbm.inference.base import Query
 from skcrbm.inference.factor_graph._state_graph import forest_order
-from skcrbm.inference.methods._searches import ICM
 from skcrbm.inference.registry import solver_for
 
 # Log-odds count as a tie if they are at most this share of 1 + the largest |log-odds| of the model.
-# A score counts as better than another if it is larger by this share of 1 + |score|.
 _ROUNDING = 1e-9
 
 
@@ -52,7 +50,9 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
     order = forest_order(graph.variables, arity, energy.n_variables)
     left = np.flatnonzero(~fields["converged"] if order is not None else fields["converged"] >= 0)
     if len(left):
-        _climb(energy.rows(left), left, query, fields)
+        state, better = ascend_from(energy.rows(left), query, fields["assignment"][left])
+        fields["assignment"][left[better]] = state[better]
+        fields["converged"][left[better]] = False
 
 
 def _decide_ties(method, energy, query, fields):
@@ -68,8 +68,7 @@ def _decide_ties(method, energy, query, fields):
         return
     part = energy.rows(rows)
     other = two_states(part)
-    asked = _only_map(query)
-    found = solver_for("max_product", type(other))(method, other, asked)
+    found = solver_for("max_product", type(other))(method, other, only_map(query))
     state = found["assignment"][:, : energy.n_variables]
     old, new = part.score(fields["assignment"][rows]), part.score(state)
     better = (new >= old) & (found["converged"] | (new > old))
@@ -80,42 +79,3 @@ def _decide_ties(method, energy, query, fields):
     if len(known):
         gains = found["log_odds"][found["converged"] & better]
         fields["log_odds"][known] = gains[:, : energy.n_variables, 1]
-
-
-def _only_map(query, start=None):
-    """Return a copy of a query that asks only for "map".
-
-    If `start` is given, inference starts from these log-odds (N, n) or (N, n, K).
-    """
-    given = None if start is None else InferenceResult(log_odds=start)
-    return replace(
-        query, returns=frozenset({"map"}), start=given, return_trace=False, return_state=False
-    )
-
-
-def _climb(energy, rows, query, fields):
-    """Run coordinate ascent from the present states and from the fields, and keep better states.
-
-    `energy` has the models `rows` of the batch.
-    """
-    state = fields["assignment"][rows]
-    ascend = solver_for("icm", type(energy))
-    method, best = ICM(n_restarts=1), energy.score(state)
-    margin = _ROUNDING * (1.0 + np.abs(np.where(np.isfinite(best), best, 0.0)))
-    held = np.where(energy.free, 0.0, np.inf)
-    for start in (_as_log_odds(energy, state), None):
-        found = ascend(method, energy, _only_map(query, start))["assignment"]
-        score = energy.score(found)
-        better = score > best + margin
-        if energy.evidence is not None:
-            found = np.where(held > 0, np.nan_to_num(energy.evidence), found).astype(state.dtype)
-        fields["assignment"][rows[better]] = found[better]
-        fields["converged"][rows[better]] = False
-        best = np.where(better, score, best)
-
-
-def _as_log_odds(energy, state):
-    """Return log-odds that prefer the given states."""
-    if not is_categorical(energy):
-        return np.where(state > 0, 1.0, -1.0).astype(energy.dtype)
-    return np.where(state[..., None] == np.arange(energy.n_levels), 1.0, -1.0).astype(energy.dtype)

@@ -9,7 +9,9 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
+from skcrbm.inference.any_energy.ascent import ascend_from
 from skcrbm.inference.base import Query
+from skcrbm.inference.factor_graph import _table_bounds
 from skcrbm.kernels.pair_dual import pair_dual
 from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
@@ -107,10 +109,12 @@ def bounded_answer(
     """Return the fields of an `InferenceResult` with states (N, n) and upper bounds of the score.
 
     `dual` (N,) bounds the part of the score that depends on the free variables. The offset and the
-    largest rounding error are added here. Clamped variables may have any value in `state`.
+    largest rounding error are added here. Clamped variables may have any value in `state`. The
+    states are improved by coordinate ascent.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)
+    state, _ = ascend_from(energy, query, state)
     score = energy.score(state)
     fields = {
         "assignment": state,
@@ -125,6 +129,8 @@ def bounded_answer(
 
 def solve_mplp(method, energy, query):
     """Compute "map" and "map_bound" by max-product linear programming; see `MPLP`."""
+    if not energy.is_pairwise:
+        return _table_bounds.solve_mplp(method, energy, query)
     model = pair_model(energy)
     n, width = model.field.shape
     state = np.zeros((n, width), np.int8)
@@ -146,6 +152,8 @@ def solve_mplp(method, energy, query):
 
 def solve_linear_program(method, energy, query):
     """Compute "map" and "map_bound" by linear programs; see `LinearProgram`."""
+    if not energy.is_pairwise:
+        return _table_bounds.solve_linear_program(method, energy, query)
     model = pair_model(energy)
     n, width = model.field.shape
     state = np.zeros((n, width), np.int8)

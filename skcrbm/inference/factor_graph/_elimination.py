@@ -53,18 +53,19 @@ class Plan(NamedTuple):
         return len(self.counts)
 
 
-def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
+def make_plan(graph, held: np.ndarray, max_entries: int, last: frozenset = frozenset()) -> Plan:
     """Plan the elimination of the variables of a `FactorGraph` that are not in the mask `held`.
 
+    The variables in `last` are eliminated after all other variables.
     A ValueError is raised if a table would have more than `max_entries` entries, or if all tables
     together would have more than `MAX_KEPT_TABLES` times as many.
     """
     scopes, _, n_variables = graph.expanded
     counts = [*graph.n_states.tolist(), *(2,) * (n_variables - graph.n_variables)]
-    if held.any():
+    if held.any() or last:
         fixed = set(np.flatnonzero(held).tolist())
         scopes = [tuple(v for v in scope if v not in fixed) for scope in scopes]
-        found = min_fill(scopes, (v for v in range(n_variables) if v not in fixed), counts)
+        found = min_fill(scopes, (v for v in range(n_variables) if v not in fixed), counts, last)
     else:
         found = graph.elimination
     sizes = [
@@ -252,11 +253,12 @@ def _top(log_table):
     return np.where(top == -np.inf, 0.0, top)
 
 
-def go_up(plan, tables, sides, arithmetic):
+def go_up(plan, tables, sides, arithmetic, maximised=frozenset()):
     """Eliminate all variables, from the first bucket to the last.
 
     `tables` are log-potentials over the free variables. `sides` (n_variables, K, R) are the
-    log-weights of the states of each variable. `OutOfRange` is raised if weights may underflow.
+    log-weights of the states of each variable. The variables in `maximised` are eliminated by
+    maxima, whatever the arithmetic of logarithms. `OutOfRange` is raised if weights may underflow.
 
     Returns
     -------
@@ -287,7 +289,8 @@ def go_up(plan, tables, sides, arithmetic):
             product = parts[other] = parts[other].times(parts[one], order, arithmetic)
             parts[one] = None
         table = product.table
-        message = reduce_axis(table, 0, arithmetic.reduce)
+        reduce = np.maximum if v in maximised else arithmetic.reduce
+        message = reduce_axis(table, 0, reduce)
         zero = message == arithmetic.zero
         safe = np.where(zero, 1.0 if arithmetic is SUM else 0.0, message) if zero.any() else message
         conditionals.append(arithmetic.divide(table, safe, out=table if product.own else None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from skcrbm.inference.factor_graph._elimination import (
     make_plan,
     reduce_to,
 )
-from skcrbm.inference.methods.exact import answer_in_parts
+from skcrbm.inference.methods.exact import answer_in_parts, checked_variables
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -45,19 +46,27 @@ def solve(method, energy, query):
 
     Models with the same clamped variables are solved together.
     """
-    chunks = _chunks(method, energy)
+    plain = cache(partial(_chunks, method, energy))
+    log_weight = None
 
     def sums(method, energy, query):
-        return _sums(energy, query, chunks)
+        return _sums(energy, query, plain())
 
     def best(method, energy, query):
-        return _best_states(energy, query, chunks)
+        nonlocal log_weight
+        if "map" in query.returns:
+            return _best_states(energy, query, plain())
+        fields, log_weight = _marginal_map(method, energy, query)
+        return fields
 
     def draw(method, energy, query):
-        return _draw(energy, query, chunks, random_key(method.random_state))
+        return _draw(energy, query, plain(), random_key(method.random_state))
 
     with one_blas_thread():
-        return answer_in_parts(method, energy, query, sums=sums, best=best, draw=draw)
+        fields = answer_in_parts(method, energy, query, sums=sums, best=best, draw=draw)
+    if log_weight is not None and "map_bound" in query.returns:
+        fields["map_bound"] = log_weight
+    return fields
 
 
 def solve_sparse_ising(method, energy, query):
@@ -84,19 +93,20 @@ def solved_together(energy, max_entries):
     return whole.complete and levels ** (whole.width + 1) <= min(_TOGETHER, max_entries)
 
 
-def _chunks(method, energy):
+def _chunks(method, energy, last=frozenset()):
     """Cut the batch into chunks of models, and plan their elimination.
 
-    A ValueError is raised if the tables of a plan are too large.
+    The variables in `last` are eliminated after all other variables. A ValueError is raised if the
+    tables of a plan are too large.
     """
     single = energy.graph.n_states == 1
     patterns, group = np.unique(~energy.free | single, axis=0, return_inverse=True)
-    if len(patterns) > 1 and solved_together(energy, method.max_entries):
+    if len(patterns) > 1 and not last and solved_together(energy, method.max_entries):
         patterns, group = single[None], np.zeros_like(group)
     chunks = []
     for number, held in enumerate(patterns):
         rows = np.flatnonzero(group.ravel() == number)
-        plan = make_plan(energy.graph, held, method.max_entries)
+        plan = make_plan(energy.graph, held, method.max_entries, last)
         size = max(1, BLOCK_ENTRIES // max(plan.entries, energy.n_entries, 1))
         chunks += [_Chunk(plan, rows[part]) for part in row_chunks(len(rows), size)]
     return chunks
@@ -166,17 +176,32 @@ class _Model:
             number = self.plan.counts[v] * number + values[v]
         return number
 
-    def go_up(self, arithmetic):
+    def go_up(self, arithmetic, maximised=frozenset()):
         """Return log Z or the best score of each model, and the conditional table of each bucket.
 
-        `arithmetic` decides between log Z (sums) and the best score (maxima); both are (R,).
+        `arithmetic` decides between log Z (sums) and the best score (maxima); both are (R,). The
+        variables in `maximised` are eliminated by maxima.
         """
-        total, conditionals = go_up(self.plan, self.tables, self.sides, arithmetic)
+        total, conditionals = go_up(self.plan, self.tables, self.sides, arithmetic, maximised)
         total += self.offset
         if (total == -np.inf).any():
             row = self.rows[np.flatnonzero(total == -np.inf)[0]]
             raise ContradictionError(int(row))
         return total, conditionals
+
+    def best_values(self, conditionals, maximised=None):
+        """Return the best values (n_variables, R) of variables, given their conditional tables.
+
+        Variables that are not in `maximised` (None: all variables) are left out.
+        """
+        values, every = self.values.copy(), np.arange(len(self.rows))
+        for bucket, table in zip(reversed(self.plan.buckets), reversed(conditionals)):
+            if maximised is not None and bucket.scope[0] not in maximised:
+                break
+            sides = table.reshape(len(table), -1, len(every))
+            sides = sides[:, self.code(values, bucket), every]
+            values[bucket.scope[0]] = sides.argmax(axis=0)  # the first state if there are ties
+        return values
 
     def beliefs(self, conditionals, arithmetic, wanted=False):
         """Return the log-odds of the variables, and the probabilities of all table entries.
@@ -312,17 +337,36 @@ def _best_states(energy, query, chunks):
     def run(chunk):
         model = _Model(energy, chunk)
         _, conditionals = model.go_up(LOG_MAX)
-        values, every = model.values, np.arange(len(chunk.rows))
-        for bucket, table in zip(reversed(chunk.plan.buckets), reversed(conditionals)):
-            sides = table.reshape(len(table), -1, len(every))
-            sides = sides[:, model.code(values, bucket), every]
-            values[bucket.scope[0]] = sides.argmax(axis=0)  # the first state if there are ties
+        values = model.best_values(conditionals)
         fields["assignment"][chunk.rows] = values[: energy.n_variables].T
         fields["log_odds"][chunk.rows] = model.beliefs(conditionals, LOG_MAX)[0]
 
     for _ in ordered_map(run, chunks, query.n_jobs):
         pass
     return fields
+
+
+def _marginal_map(method, energy, query):
+    """Compute "marginal_map": maximise over `map_variables`, and sum over all other variables.
+
+    The other variables then get the best values given the values of `map_variables`. Return the
+    fields, and the log-weights (N,) of the values of `map_variables`.
+    """
+    chosen = checked_variables(method.map_variables, energy.n_variables)
+    last = frozenset(chosen.tolist())
+    held = np.full((energy.n_models, energy.n_variables), np.nan)
+    log_weight = np.zeros(energy.n_models)
+
+    def run(chunk):
+        model = _Model(energy, chunk)
+        log_weight[chunk.rows], conditionals = model.go_up(LOG_SUM, last)
+        values = model.best_values(conditionals, last)
+        held[np.ix_(chunk.rows, chosen)] = values[chosen].T
+
+    for _ in ordered_map(run, _chunks(method, energy, last), query.n_jobs):
+        pass
+    given = energy.condition(held)
+    return _best_states(given, query, _chunks(method, given)), log_weight
 
 
 def _draw(energy, query, chunks, key):

@@ -177,7 +177,7 @@ class Lanes:
 
     def _work_for(self, n):
         """Allocate the work arrays of `_send` for n models."""
-        return work_arrays(self._arrays.table, n)
+        return work_arrays(self._arrays.table.dtype, n)
 
     def _send(self, halved, n_iter):
         """Send all messages, stored as odds, `n_iter` times; return the beliefs and a work array.

@@ -35,19 +35,17 @@ _ORDER = 2**63
 
 def solve_bp_chain(method, energy, query):
     """Answer a query about a factor graph; see `BPChain`."""
-    return _sample_in_chain(method, energy, energy, query, Lanes)
+    return sample_in_chain(method, energy, query, _LaneChain)
 
 
 def solve_bp_chain_rbm(method, energy, query):
     """Answer a query about an RBM, as a factor graph with a table for each pair of units."""
-    return _sample_in_chain(method, energy, FactorGraphEnergy.from_energy(energy), query, Lanes)
+    return sample_in_chain(method, energy, query, _LaneChain)
 
 
 def solve_bp_chain_ising(method, energy, query):
     """Answer a query about an Ising model, dense or sparse, as a factor graph."""
-    return _sample_in_chain(
-        method, energy, FactorGraphEnergy.from_energy(energy), query, IsingLanes
-    )
+    return sample_in_chain(method, energy, query, _IsingChain)
 
 
 class Draws(NamedTuple):
@@ -57,11 +55,8 @@ class Draws(NamedTuple):
     n_drawn: int  # number of samples of each model that were drawn so far
 
 
-def _sample_in_chain(method, energy, graph, query, kind):
-    """Answer a query about an energy by chained belief propagation on its factor graph.
-
-    `kind` is the class that passes messages, `Lanes` or a subclass.
-    """
+def sample_in_chain(method: Any, energy: Any, query: Any, kind: type[Chain]) -> dict[str, Any]:
+    """Answer a query about an energy by chained belief propagation of the class `kind`."""
     if "log_partition" in query.returns and query.n_samples < 2:
         raise ValueError(
             f"n_samples must be at least 2 for log_partition, got {query.n_samples}, because the "
@@ -70,17 +65,15 @@ def _sample_in_chain(method, energy, graph, query, kind):
     before = _earlier(method, query)
     order = _check_order(method.order, energy.n_visible, before.key)
     fields = empty_result(energy, query)
-    shape = energy.n_models, query.n_samples
-    chain = _Chain(method, energy, graph, kind, before, order, shape)
+    chain = kind(method, energy, before, order, (energy.n_models, query.n_samples))
     with one_blas_thread():
-        for rows in kind.by_form(graph, method.damping) if shape[0] else ():
-            chain.run(rows, query.n_jobs)
+        chain.run(query.n_jobs)
         # If the graph has entries of weight 0, compute the scores to find impossible samples.
-        need = "log_partition" in query.returns or chain.flat.hard
+        need = "log_partition" in query.returns or chain.has_zeros
         score = chain.scores() if need else None
     n_free = energy.free[:, : energy.n_visible].sum(axis=1)
-    later = method.max_iter if method.warm_iter is None else method.warm_iter
-    fields["n_iter"][:] = np.where(n_free > 0, method.max_iter + later * (n_free - 1), 0)
+    first, later = chain.n_iter
+    fields["n_iter"][:] = np.where(n_free > 0, first + later * (n_free - 1), 0)
     if score is not None:
         fields["converged"][:] = (score > -np.inf).all(axis=1)
     if "samples" in query.returns:
@@ -121,25 +114,80 @@ def _check_order(order, n_visible, key):
     return given.astype(np.int64)
 
 
-class _Chain:
-    """Draws samples of N models.
+class Chain:
+    """Draws samples of N models. Subclasses define `run` and `has_zeros`.
 
     The argument `order` (V,) lists the visible variables in the order in which they are drawn. The
     attribute `order` (N, V) has first the free variables of each model in this order, then the
     clamped variables.
     """
 
-    def __init__(self, method, energy, graph, kind, before, order, shape):
-        self.method, self.energy, self.graph = method, energy, graph
-        self.kind, self.before = kind, before
-        self.flat = flat_graph(graph)
-        self.states: np.ndarray = np.zeros((*shape, energy.n_variables), np.int8)
+    #: True if the graph has entries of weight 0.
+    has_zeros: bool
+
+    def __init__(self, method, energy, before, order, shape):
+        self.method, self.energy, self.before = method, energy, before
+        self.states: np.ndarray = np.zeros((*shape, energy.n_variables), energy.state_dtype)
         self.log_prob: np.ndarray = np.zeros(shape)
         free = energy.free[:, order]
         self.order = order[np.argsort(~free, axis=1, kind="stable")]
         self.n_steps = free.sum(axis=1)
 
-    def run(self, rows, n_jobs):
+    def run(self, n_jobs: int | None) -> None:
+        """Draw all samples, and write them to `states` and `log_prob`."""
+        raise NotImplementedError
+
+    @property
+    def n_iter(self) -> tuple[int, int]:
+        """Numbers of iterations before the first variable and before each other variable."""
+        first, later = self.method.max_iter, self.method.warm_iter
+        return first, first if later is None else later
+
+    def uniforms(self, models, sample):
+        """Draw uniform random numbers (K, n) for all samples of a block and all variables."""
+        first = np.flatnonzero(np.append(True, models[1:] != models[:-1]))
+        parts = np.split(np.arange(len(models)), first[1:])
+        n_variables, drawn = self.energy.n_variables, self.before.n_drawn
+        return np.concatenate(
+            [
+                uniforms(self.before.key, sample[part] + drawn, models[part[0]], n_variables)
+                for part in parts
+            ]
+        )
+
+    def scores(self):
+        """Return the scores (N, S) of all samples."""
+        n, n_samples, width = self.states.shape
+        score = np.empty((n, n_samples))
+        for rows in row_chunks(n, max(1, BLOCK_ENTRIES // max(1, n_samples * width))):
+            size = rows.stop - rows.start
+            models = self.energy.rows(np.repeat(np.arange(rows.start, rows.stop), n_samples))
+            states = self.states[rows].reshape(size * n_samples, width)
+            score[rows] = models.score(states).reshape(size, n_samples)
+        return score
+
+
+class _LaneChain(Chain):
+    """Draws samples of a factor graph over 0/1 variables, with samples side by side."""
+
+    #: Class that passes the messages.
+    kind: type[Lanes] = Lanes
+
+    def __init__(self, method, energy, before, order, shape):
+        super().__init__(method, energy, before, order, shape)
+        self.graph = energy
+        if not isinstance(energy, FactorGraphEnergy):
+            self.graph = FactorGraphEnergy.from_energy(energy)
+        self.flat = flat_graph(self.graph)
+        self.has_zeros = self.flat.hard
+
+    def run(self, n_jobs):
+        """Draw all samples, in groups of models whose messages have the same form."""
+        if self.energy.n_models:
+            for rows in self.kind.by_form(self.graph, self.method.damping):
+                self._run(rows, n_jobs)
+
+    def _run(self, rows, n_jobs):
         """Draw all samples of the models `rows`, whose messages have the same form."""
         n_samples, n_edges = self.states.shape[1], max(1, self.flat.n_edges)
         n_lanes = min(self.kind.n_lanes, max(_MIN_LANES, BLOCK_ENTRIES // n_edges))
@@ -171,7 +219,7 @@ class _Chain:
         which, sample = np.divmod(lane, self.states.shape[1])
         models = chunk[which]
         lanes = start.copies(which)
-        u = self._uniforms(models, sample)
+        u = self.uniforms(models, sample)
         every = np.arange(len(lane))
         log_prob = np.zeros(len(lane))
         for step in range(self.n_steps[models].max(initial=0)):
@@ -200,28 +248,11 @@ class _Chain:
         self.states[models, sample] = states
         self.log_prob[models, sample] = log_prob
 
-    def _uniforms(self, models, sample):
-        """Draw uniform random numbers (K, n) for all samples of a block and all variables."""
-        first = np.flatnonzero(np.append(True, models[1:] != models[:-1]))
-        parts = np.split(np.arange(len(models)), first[1:])
-        n_variables, drawn = self.energy.n_variables, self.before.n_drawn
-        return np.concatenate(
-            [
-                uniforms(self.before.key, sample[part] + drawn, models[part[0]], n_variables)
-                for part in parts
-            ]
-        )
 
-    def scores(self):
-        """Return the scores (N, S) of all samples."""
-        n, n_samples, width = self.states.shape
-        score = np.empty((n, n_samples))
-        for rows in row_chunks(n, max(1, BLOCK_ENTRIES // max(1, n_samples * width))):
-            size = rows.stop - rows.start
-            models = self.energy.rows(np.repeat(np.arange(rows.start, rows.stop), n_samples))
-            states = self.states[rows].reshape(size * n_samples, width)
-            score[rows] = models.score(states).reshape(size, n_samples)
-        return score
+class _IsingChain(_LaneChain):
+    """Draws samples of an Ising model, dense or sparse."""
+
+    kind = IsingLanes
 
 
 def solve_perturb_and_max_product(method, energy, query):
@@ -233,7 +264,9 @@ def solve_perturb_and_max_product(method, energy, query):
     graph = flat_graph(energy)
     norms = graph.norms(energy.n_variables)
     factors = graph.factors(np.ones(len(graph.shift)))
-    relay, level = relay_order(factors, energy.n_variables)
+    relay, level = np.zeros(energy.n_variables, bool), np.zeros(0, np.int64)
+    if graph.n_tables < len(graph.shift):  # skip the compiler if there are no OR and AND factors
+        relay, level = relay_order(factors, energy.n_variables)
     order = graph.n_tables + np.argsort(level, kind="stable")
     noisy = np.ones(energy.n_variables, bool)
     noisy[energy.ors.outputs] = False

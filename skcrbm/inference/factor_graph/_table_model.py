@@ -56,6 +56,8 @@ class TableModel:
     tables : dict of tuple -> ndarray
         Maps each scope, an ascending tuple of variables, to its table. Each remaining variable
         also has a table of its own.
+    constant : float
+        Sum of the tables over no variable: the score of the eliminated parts of the model.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class TableModel:
         self.states = [np.arange(len(row)) for row in unary]
         self.tables: dict[tuple[int, ...], np.ndarray] = {}
         self.scopes_of: list[set[tuple[int, ...]]] = [set() for _ in unary]
+        self.constant = 0.0
         self._eliminated = []
         self._remaining = set(range(len(unary)))
         for v, row in enumerate(unary):
@@ -79,6 +82,7 @@ class TableModel:
         if not scope:
             if table == -np.inf:
                 raise ImpossibleModelError
+            self.constant += float(table)
             return
         if scope in self.tables:
             self.tables[scope] = self.tables[scope] + table

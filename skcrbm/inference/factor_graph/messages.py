@@ -40,7 +40,12 @@ from skcrbm.kernels.factor_search import (
     count_forest,
     graph_mean_field,
 )
-from skcrbm.kernels.factor_tables import finish_tables, pass_tables
+from skcrbm.kernels.factor_tables import (
+    finish_tables,
+    pass_tables,
+    progress_arrays,
+    work_arrays,
+)
 from skcrbm.kernels.lanes import Lanes
 from skcrbm.kernels.scalar import MAX, ROUNDING, SUM
 from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
@@ -293,9 +298,12 @@ class OddsKernel:
         """Return the graph as the arrays that the kernels of `pass_` and `finish` take."""
         return graph.tables(self.dtype)
 
-    def pass_(self, kind, *arguments):
+    def pass_(self, kind, lanes, *arguments):
         """Pass messages until they converge or the iterations are used up."""
-        pass_tables(kind, self.arrays, self.run_.graph.logs, *arguments)
+        work = work_arrays(self.dtype, lanes.on.shape[1])
+        progress = progress_arrays(lanes.on, lanes.message)
+        logs = self.run_.graph.logs
+        pass_tables(kind, self.arrays, logs, lanes, *arguments, work, progress)
 
     def finish(self, lanes, sums):
         """Add log Z and statistics to `sums`."""

@@ -32,7 +32,7 @@ from skcrbm.utils.validation import kernel_array
 # Messages of a model are computed as weights if the log-ratio of the weights at each variable is at
 # most this (see `StateGraph.reach`). Otherwise they are computed as logarithms, because weights
 # could underflow.
-_REACH = 300.0
+MOST_REACH = 300.0
 # Mean field replaces the log-weight -inf of an impossible entry by minus a finite penalty: _COST
 # plus _COST_FACTOR times the largest log-ratio of weights (`StateGraph.reach`).
 _COST, _COST_FACTOR = 2000.0, 16.0
@@ -40,7 +40,7 @@ _COST, _COST_FACTOR = 2000.0, 16.0
 # the call itself would dominate.
 _CHUNK = 2**12
 # Coordinate ascent from a state of max-product ends after at most this many rounds.
-_ROUNDS = 100
+CLIMB_ROUNDS = 100
 # A score counts as better than another if it is larger by this share of 1 + |score|.
 _BETTER = 1e-9
 
@@ -138,7 +138,7 @@ class _Run:
         self.weights = self.graph.kernel_graph(False) if self.weighs else None
         reach = self.graph.reach / rho.min(initial=1.0)
         self.slack = convergence_slack(method.tolerance, reach.max(initial=0.0), np.dtype(float))
-        self.fits = reach <= _REACH
+        self.fits = reach <= MOST_REACH
         self.variables = self.graph.variables
         self.messages, self.start = self._earlier(start)
 
@@ -303,7 +303,7 @@ class _Run:
         state, score = states
         decoded = score.copy()
         held = kernel_array(~self.energy.free[rows])
-        improve(self.logs, self.variables, held, models.own, state, score, _ROUNDS, work)
+        improve(self.logs, self.variables, held, models.own, state, score, CLIMB_ROUNDS, work)
         margin = _BETTER * (1.0 + np.abs(np.where(np.isfinite(decoded), decoded, 0.0)))
         better = score > decoded + margin
         flat = np.cumsum(self.energy.n_states) - self.energy.n_states + state

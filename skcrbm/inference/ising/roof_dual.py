@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skcrbm.energies import IsingEnergy
+from skcrbm.inference.any_energy.ascent import ascend_from
 from skcrbm.kernels.roof_dual import roof_duals
 from skcrbm.utils.limits import ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -14,7 +15,7 @@ from skcrbm.utils.validation import kernel_array
 def solve(method, energy, query):
     """Compute "map" and "map_bound"; see `LinearProgram`."""
     means, bound, n_iter = relaxed_labels(energy, query.n_jobs)
-    state = (means > 0).astype(np.int8)
+    state, _ = ascend_from(energy, query, (means > 0).astype(np.int8))
     answer = {"assignment": state, "n_iter": n_iter, "converged": np.ones(len(state), bool)}
     if "map_bound" in query.returns:
         score = energy.score(state)

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod
 
 
@@ -89,37 +88,36 @@ class DualDecomposition(InferenceMethod):
         self.node_limit = node_limit
 
 
-class _PairwiseBound(InferenceMethod):
-    """Base class of the methods that bound models with terms of at most two variables."""
+class _LocalBound(InferenceMethod):
+    """Base class of the methods that bound the best score by the local polytope."""
 
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
-    restriction: ClassVar = "it takes only tables of one or two variables, and no OR or AND factors"
-
-    def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers for an energy; an empty set if it has larger factors."""
-        return super().supports(energy) if energy.is_pairwise else frozenset()
 
 
-class MPLP(_PairwiseBound):
-    """MAP of a pairwise model, with a bound, by max-product linear programming (MPLP) [1]_.
+class MPLP(_LocalBound):
+    """MAP with a bound, by max-product linear programming (MPLP) [1]_.
 
     MPLP is coordinate descent on the dual of the linear program that `LinearProgram` solves. A
     sweep updates the edges in their order: an update sends half of the message that max-product
     would send along the edge, and keeps half of the message in the opposite direction. No update
     raises the bound, and the bound is valid after any number of sweeps. But the bound may converge
     to a value above the optimum of the program. After each sweep the variables take the values that
-    their beliefs prefer. The best of all these states is returned; `gap` is an upper bound of how
+    their beliefs prefer. Coordinate ascent starts from the best of all these states, and its result
+    is returned; so the state is never worse than the state of "icm". `gap` is an upper bound of how
     much a better state could exceed its score. Numbers are computed in float64 whatever the dtype;
     an allowance for rounding errors is added to the bound.
 
-    The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy`, or a
-    `FactorGraphEnergy` with tables of one or two variables. `n_iter` counts sweeps.
+    The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy` and `FactorGraphEnergy`.
+    In a factor graph with larger tables, with OR or AND factors, or with variables of any number
+    of states, a sweep updates the tables in turn: an update gives each variable of a table an equal
+    share of the max-marginals of the table. Before the first sweep, impossible states are removed,
+    and variables whose elimination makes no larger table are eliminated. `n_iter` counts sweeps.
 
     Parameters
     ----------
     max_iter : int, default=1000
-        Largest number of sweeps over the edges.
+        Largest number of sweeps over the edges or tables.
     tol : float, default=1e-6
         Largest decrease of the bound in a sweep at which a model has converged.
 
@@ -149,24 +147,28 @@ class MPLP(_PairwiseBound):
         self.tol = tol
 
 
-class LinearProgram(_PairwiseBound):
-    """MAP of a pairwise model, with a bound, by the linear program of the local polytope [1]_.
+class LinearProgram(_LocalBound):
+    """MAP with a bound, by the linear program of the local polytope [1]_.
 
     The program relaxes the search for the best state: variables and pairs may take any value in
     [0, 1] instead of 0 or 1, with constraints between every pair and its two variables. The
     result is exact on trees and if all couplings are attractive. If couplings are frustrated, as in
     a triangle of three variables that all prefer to differ, some variables are one half and the
-    bound is too high. Variables above one half are 1 in the returned state; `gap` is an upper bound
-    of how much a better state could exceed its score.
+    bound is too high. Coordinate ascent starts from the state in which variables above one half are
+    1 (or from the state of the largest value of each variable), and its result is returned; so the
+    state is never worse than the state of "icm". `gap` is an upper bound of how much a better state
+    could exceed its score.
 
     For an `IsingEnergy` the program is solved as a maximum flow [3]_, which is about a hundred
     times as fast as HiGHS [2]_ for up to 14 labels. For other energies HiGHS solves a program for
     each model. The bound is computed from the flow or from the multipliers of the program, so that
     it is valid whatever the tolerances of the solver.
 
-    The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy`, or a
-    `FactorGraphEnergy` with tables of one or two variables. `n_iter` counts the iterations of
-    HiGHS, or the paths of a flow.
+    The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy` and `FactorGraphEnergy`.
+    In a factor graph with larger tables or variables with any number of states, each state of a
+    variable and each possible entry of a table has a value in [0, 1]. Before the program is solved,
+    impossible states are removed, and variables whose elimination makes no larger table are
+    eliminated. `n_iter` counts the iterations of HiGHS, or the paths of a flow.
 
     References
     ----------

@@ -186,7 +186,9 @@ class BPChain(_RandomMethod):
     The variables are drawn one after the other. Each is drawn from its sum-product belief given
     the variables that were drawn before, and is then clamped to its value. The messages for the
     next variable start from the current messages. In an `RBMEnergy` the visible units are drawn in
-    this way, then all hidden units at once from p(h | v).
+    this way, then all hidden units at once from p(h | v). Variables may have any number of states;
+    an iteration then is a sweep that visits the variables in turn, and two sweeps are made instead
+    of more if the graph has no loops and `damping` is 0, because the messages are exact then.
 
     Samples are independent. Their distribution q equals the distribution of the model if beliefs
     are exact, as on graphs without loops after enough iterations; otherwise q is an approximation.
@@ -281,6 +283,11 @@ class PerturbAndMaxProduct(_RandomMethod):
     and AND factors follow from their inputs and get no noise; messages through these factors are
     passed on within a sweep and are not damped.
 
+    If variables have any number of states, each state gets its own Gumbel noise of mean zero. A
+    sweep then visits the variables in turn, and the search is the search of `MaxProduct`: it keeps
+    the best state that it has met, ends when the messages no longer change, and does not damp the
+    messages of graphs without loops, where the state found is the best state of all.
+
     Samples are independent of each other, and exact if all variables of the model are independent.
     Otherwise their distribution differs from the distribution of the model, even if every maximum
     is exact, because noise on single variables differs from independent noise on every state.
@@ -301,7 +308,8 @@ class PerturbAndMaxProduct(_RandomMethod):
         the values 0 and 0.5 are fastest.
     persistence : float in [0, 1), default=0.0
         Share of the noise that is kept from the call whose result is passed as `init`. The noise
-        of a sample is logit(Phi(z)) with normal numbers z, and each call replaces z by
+        of a sample is logit(Phi(z)) with normal numbers z (or the Gumbel quantile of Phi(z), if
+        each state has its own noise), and each call replaces z by
         ``persistence * z + sqrt(1 - persistence**2) * eps`` with new normal numbers eps. The
         samples of each call have the same distribution, but each state changes only slowly from
         call to call. Messages are kept, too, if the earlier call had ``return_state=True``, so that

@@ -8,9 +8,10 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.energies import BaseEnergy
+from skcrbm.energies import BaseEnergy, FactorGraphEnergy
 from skcrbm.energies.base import QUERIES
 from skcrbm.inference.base import InferenceMethod, Query
 from skcrbm.utils.limits import (
@@ -40,10 +41,14 @@ class Exact(InferenceMethod):
     variables.
 
     "map" is the best joint state. "marginal_map" is the visible state with the largest sum over
-    hidden states; the visible layer is enumerated to find it. If several states are equally good,
-    the first in binary order is returned. "samples" are independent. All numbers are computed in
-    float64, whatever the dtype of the energy. The cost is 2^min(V, H) max(V, H) for an RBM, 2^V H
-    for its "marginal_map", and 2^L for an Ising model with L free labels.
+    hidden states; the visible layer is enumerated to find it. In a `FactorGraphEnergy`,
+    "marginal_map" maximises over the variables in `map_variables` and sums over all other
+    variables. The sums are eliminated first, which may need larger tables. The other variables then
+    get their best joint state given the values of `map_variables`, and `map_bound` is the
+    log-weight of these values. If several states are equally good, the first in binary order is
+    returned. "samples" are independent. All numbers are computed in float64, whatever the dtype of
+    the energy. The cost is 2^min(V, H) max(V, H) for an RBM, 2^V H for its "marginal_map", and 2^L
+    for an Ising model with L free labels.
 
     Parameters
     ----------
@@ -55,6 +60,10 @@ class Exact(InferenceMethod):
     max_entries : int, default=2**24
         Largest number of entries of a table of an elimination, at 8 bytes each. All tables together
         may have 16 times as many entries. Larger models are refused before any table is computed.
+    map_variables : array-like of int, default=None
+        Indices of the variables over which "marginal_map" of a `FactorGraphEnergy` maximises, such
+        as the variables that `skcrbm.energies.read_uai_query` reads. Clamped variables may be among
+        them. Other queries do not read this option.
 
     Raises
     ------
@@ -70,14 +79,26 @@ class Exact(InferenceMethod):
     >>> energy = RBMEnergy([[0.0, 0.0]], [0.0], [0.0, 0.0])
     >>> infer(energy, "exact", returns=("log_partition",)).log_partition.round(4)
     array([2.0794])
+
+    Marginal MAP of variable 0 of a factor graph:
+
+    >>> from skcrbm.energies import FactorGraphEnergy
+    >>> graph = FactorGraphEnergy.from_tables([[0, 1]], [[[0.0, 1.4], [1.0, 1.2]]])
+    >>> found = infer(graph, "exact", returns=("marginal_map", "map_bound"), map_variables=[0])
+    >>> found.assignment, found.map_bound.round(4)
+    (array([[1, 1]], dtype=int8), array([1.7981]))
     """
 
     name: ClassVar = "exact"
     answers: ClassVar = QUERIES
+    hints: ClassVar = {
+        "marginal_map": "'exact' needs map_variables, the indices of the variables to maximise over"
+    }
     _parameter_constraints: ClassVar = {
         "max_units": [Interval(Integral, 0, MAX_UNITS, closed="both")],
         "max_entries": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+        "map_variables": ["array-like", None],
     }
 
     def __init__(
@@ -85,10 +106,46 @@ class Exact(InferenceMethod):
         max_units: int = MAX_ENUMERATED,
         random_state: int | np.random.RandomState | None = None,
         max_entries: int = MAX_ELIMINATED_ENTRIES,
+        map_variables: ArrayLike | None = None,
     ):
         self.max_units = max_units
         self.max_entries = max_entries
         self.random_state = random_state
+        self.map_variables = map_variables
+
+    def supports(self, energy: BaseEnergy) -> frozenset:
+        """Return the answers for an energy.
+
+        "marginal_map" of a factor graph is among them only if `map_variables` is given.
+        """
+        found = super().supports(energy)
+        if self.map_variables is None and isinstance(energy, FactorGraphEnergy):
+            return found - {"marginal_map"}
+        return found
+
+    def solve(self, energy: BaseEnergy, query: Query) -> dict[str, Any]:
+        """Compute the answers; a ValueError is raised if `map_variables` does not apply."""
+        asked = "marginal_map" in query.returns and self.map_variables is not None
+        if asked and not isinstance(energy, FactorGraphEnergy):
+            raise ValueError(
+                "map_variables must be None for 'marginal_map' of an energy that is not a "
+                f"FactorGraphEnergy; got {type(energy).__name__}"
+            )
+        return super().solve(energy, query)
+
+
+def checked_variables(variables: Any, n_variables: int) -> np.ndarray:
+    """Return the option `map_variables` as an array of int, or raise a ValueError."""
+    given = np.asarray(variables)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    whole = given.ndim == 1 and given.dtype.kind in "iu"
+    if not whole or given.min() < 0 or given.max() >= n_variables:
+        raise ValueError(
+            "map_variables must hold indices of variables, integers from 0 to "
+            f"{n_variables - 1}; got {variables!r}"
+        )
+    return np.unique(given).astype(np.int64)
 
 
 def answer_in_parts(

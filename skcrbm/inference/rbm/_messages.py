@@ -8,7 +8,7 @@ from skcrbm.inference.methods._messages import Messages, convergence_slack, earl
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.arguments import OddsCouplings, RBMAnswers, RBMOptions, RBMRows
 from skcrbm.kernels.rbm_log import LogCouplings, pass_logs
-from skcrbm.kernels.rbm_odds import pass_odds
+from skcrbm.kernels.rbm_odds import odds_work, pass_odds
 from skcrbm.kernels.rbm_row_norms import row_norms
 from skcrbm.kernels.scalar import MAX, MIXED, SUM
 from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
@@ -19,6 +19,9 @@ from skcrbm.utils.validation import kernel_array
 # number of rows if statistics are requested. Smaller chunks would be slow.
 _CHUNK_EDGES = 2**15
 _ROWS_PER_SUM = 4
+# Norms of weights with at most this many entries are computed in NumPy, as fast as in a kernel that
+# a new process would have to compile.
+_SMALL_MATRIX = 2**12
 
 
 @with_folded_evidence
@@ -134,7 +137,11 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
             kept[rows],
         )
         batch = RBMRows(visible_bias, hidden_bias, free[rows], weight[rows], start)
-        kernel(kind, couplings, batch, options, answers)
+        if in_logs:
+            pass_logs(kind, couplings, batch, options, answers)
+        else:
+            work = odds_work(couplings.odds)
+            pass_odds(kind, couplings, batch, options, answers, work)
 
     # Make few and large chunks: each chunk sums its statistics into a separate matrix, and the work
     # on a chunk must outweigh the cost of this matrix and of a thread.
@@ -179,6 +186,13 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
 
 def _norms(weights):
     """Return row sums (V,), row maxima (V,) and column sums (H,) of the matrix |weights| (V, H)."""
+    if 0 < weights.size <= _SMALL_MATRIX:
+        sizes = np.abs(weights)
+        return (
+            sizes.sum(axis=1).astype(np.float64),
+            sizes.max(axis=1).astype(np.float64),
+            sizes.sum(axis=0),
+        )
     bits = weights.view(f"u{weights.itemsize}")
     norms, largest = np.empty(len(weights)), np.empty(len(weights), bits.dtype)
     columns = np.empty(weights.shape[1], weights.dtype)

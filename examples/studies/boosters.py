@@ -1,0 +1,144 @@
+"""Boosted trees beside the stack: LightGBM and CatBoost, with their own labels and with our rules.
+
+The published splits. LightGBM is fitted for each label, and CatBoost to all labels at once
+("MultiLogloss"). "Own" labels are those with a probability of at least 1/2. "Our rules" predict
+each metric by the rule that is made for it, from the same probabilities: subset accuracy by the
+most probable label set seen in training, Jaccard and micro-F1 by the largest expected Jaccard
+index, F1 by the largest expected F1, and macro-F1 by a threshold for each label, which costs three
+further fits. "On top" is `make_stacked([booster], cv=3)`: a CRBM on the out-of-fold log-odds of the
+booster. The two packages are not installed with skcrbm: `pip install lightgbm catboost`.
+
+    python -m examples.studies.boosters [--sets emotions birds yeast]
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import StandardScaler
+
+from examples.studies.label_set_sizes import load
+from skcrbm import CRBMClassifier, DecodedClassifier
+from skcrbm.decoding import Threshold
+from skcrbm.ensemble import BlendedLabelSets, make_stacked
+from skcrbm.metrics import masked_score
+from skcrbm.pipeline import make_pipeline
+
+# Title: score and the rule that is made for it.
+METRICS = {
+    "subset": ("accuracy", "label_set"),
+    "Jaccard": ("jaccard_samples", "expected_jaccard"),
+    "F1": ("f1_samples", "expected_f1"),
+    "micro-F1": ("f1_micro", "expected_jaccard"),
+    "macro-F1": ("f1_macro", Threshold("f1_macro", cv=3)),
+}
+TITLES = ("log loss", "log-lik.", *METRICS, "LRAP", "s")
+
+
+def boosters(seed):
+    """Return the boosters of the installed packages by name."""
+    found = {}
+    try:
+        from lightgbm import LGBMClassifier
+
+        options = {"verbose": -1, "n_jobs": 1, "random_state": seed}
+        found["LightGBM"] = OneVsRestClassifier(LGBMClassifier(**options))
+    except ImportError:
+        warnings.warn("LightGBM is not installed", stacklevel=2)
+    try:
+        from catboost import CatBoostClassifier
+
+        options = {"verbose": False, "thread_count": 1, "random_seed": seed}
+        found["CatBoost"] = CatBoostClassifier(
+            iterations=300, loss_function="MultiLogloss", allow_writing_files=False, **options
+        )
+    except ImportError:
+        warnings.warn("CatBoost is not installed", stacklevel=2)
+    return found
+
+
+def log_likelihood(model, X, Y, proba):
+    """Return the mean of log p(y | x); labels are independent if the model has no joint."""
+    if hasattr(model, "score_samples"):
+        return model.score_samples(X, Y).mean()
+    proba = np.clip(proba, 1e-6, 1 - 1e-6)
+    return np.log(np.where(Y == 1, proba, 1 - proba)).sum(axis=1).mean()
+
+
+def rows_of(name, model, data, own):
+    """Print a row with our rules and, if `own`, a row with the labels above 1/2."""
+    X, Y, X_test, Y_test = data
+    start = time.process_time()
+    fitted = model.fit(X, Y)
+    seconds = time.process_time() - start
+    proba = np.asarray(fitted.predict_proba(X_test))
+    loss = -masked_score("neg_log_loss", Y_test, y_score=proba)
+    first = [f"{loss:.4f}", f"{log_likelihood(fitted, X_test, Y_test, proba):.2f}"]
+    lrap = masked_score("label_ranking_average_precision", Y_test, y_score=proba)
+    last = [f"{lrap:.3f}", f"{seconds:.0f}"]
+    if own:
+        plain = (proba >= 0.5).astype(int)
+        cells = [masked_score(score, Y_test, y_pred=plain) for score, _ in METRICS.values()]
+        show(f"{name}, own", [*first, *(f"{cell:.3f}" for cell in cells), *last])
+    cells = []
+    for score, rule in METRICS.values():
+        labels = predicted(model, fitted, rule, data, proba)
+        cells.append(masked_score(score, Y_test, y_pred=labels))
+    show(f"{name}, our rules", [*first, *(f"{cell:.3f}" for cell in cells), *last])
+
+
+def predicted(model, fitted, rule, data, proba):
+    """Return the labels of test rows by a rule."""
+    X, Y, X_test, _ = data
+    if isinstance(model, BlendedLabelSets):
+        if isinstance(rule, str):
+            return fitted.set_params(decode=rule).predict(X_test)
+        return proba >= 0.5
+    if isinstance(rule, str) or hasattr(model, "steps"):
+        if hasattr(model, "steps"):  # a stack: only its last step is fitted again
+            inner, inside = fitted[-1], fitted[:-1]
+            if isinstance(rule, str):
+                return inner.set_params(decode=rule).predict(inside.transform(X_test))
+            last = CRBMClassifier(decode=rule, random_state=0)
+            return last.fit(model[:-1].fit_transform(X, Y), Y).predict(inside.transform(X_test))
+        frozen = DecodedClassifier(FrozenEstimator(fitted), decode=rule)
+        return frozen.fit(X, Y).predict(X_test)
+    return DecodedClassifier(model, decode=rule).fit(X, Y).predict(X_test)
+
+
+def show(name, cells):
+    """Print a row of the table."""
+    print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def main():
+    """Print a table for each data set."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-home", default=None, help="folder of the .npz files")
+    parser.add_argument("--sets", nargs="*", default=["emotions", "birds", "yeast"])
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    seed = arguments.seed
+    for name in arguments.sets:
+        found = load(name, arguments.data_home)
+        seen = found.y_train.any(axis=0) & ~found.y_train.all(axis=0)
+        Y, Y_test = found.y_train[:, seen], found.y_test[:, seen]
+        data = found.X_train, Y, found.X_test, Y_test
+        print(f"\n| {name} | " + " | ".join(TITLES) + " |\n|---|" + "---|" * len(TITLES))
+        for title, booster in boosters(seed).items():
+            rows_of(title, booster, data, True)
+            rows_of(
+                f"{title}, on top", make_stacked([booster], cv=3, random_state=seed), data, False
+            )
+        plain = make_pipeline(StandardScaler(), CRBMClassifier(random_state=seed))
+        rows_of("CRBMClassifier()", plain, data, False)
+        rows_of("make_stacked()", make_stacked(compare=False, random_state=seed), data, False)
+        blend = BlendedLabelSets(make_stacked(compare=False, random_state=seed))
+        rows_of("BlendedLabelSets()", blend, data, False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Find the labels with the largest expected F1 of a mixture without computing all gains.
+
+The expected F1 of the best vector of k labels is the sum V_k of the k largest gains
+``D_ik = 2 E[y_i / (k + |y|)]``. Only the C most probable labels of a row get their gains computed.
+Two bounds prove that no other label and no larger vector can be better. Let p_i be the marginals,
+m their sum, and P_k the sum of the k largest marginals.
+
+- ``D_ik <= 2 p_i B``, where B is the mean of ``E[1 / (k + |y|) | h]`` over those states h of the
+  hidden units in which the expectation is largest, and which have the total probability p_i. Given
+  h, the other labels are independent of y_i, so
+  ``E[y_i / (k + |y|) | h] <= P(y_i = 1 | h) E[1 / (k + |y|) | h]``. The sum of this product over h,
+  if the sum of ``P(h) P(y_i = 1 | h)`` is p_i, is largest if the label is on in these states.
+- ``V_k <= 2 m / (k + m) - 2 (m - P_k) / (k + 1 + M)``, where M is the largest expectation of
+  ``|y|`` given h. All gains together are ``E[2 |y| / (k + |y|)]``, at most ``2 m / (k + m)``
+  because the fraction is concave (Jensen). The labels outside of the vector have a sum of marginals
+  of at least ``m - P_k``, and each has a gain of at least ``2 p_i / (k + E[|y| | y_i = 1])``
+  (Jensen again), with ``E[|y| | y_i = 1] <= 1 + M``.
+
+If the bounds do not prove it for a row, the row is tried again with more labels. The gains come
+from the quadrature of `inverse_nodes`, so the bounds are raised by the largest error of the
+quadrature.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skcrbm.decoding.expected import best_but_empty, f1_factors
+from skcrbm.inference.rbm.mixture import LabelMixture
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import row_chunks
+
+#: Number of labels whose gains are computed at first.
+FIRST_LABELS = 32
+# Largest ratio of two values with the error of the quadrature of `inverse_nodes`, and rounding of
+# the gains.
+_QUADRATURE, _ROUNDING = 1.0 + 2.1e-4, 1e-9
+
+
+def top_f1(
+    mixture: LabelMixture, weight: np.ndarray, zero_division: float, allow_empty: bool
+) -> np.ndarray:
+    """Return the label vectors (N, L) with the largest expected F1 among all vectors.
+
+    `mixture` has the nodes of the quadrature ``inverse_nodes(2 L)``, whose weights are `weight`.
+    Ties are broken as in `maximize_f1`.
+    """
+    n, n_labels = mixture.marginals.shape
+    result = np.zeros((n, n_labels), np.int64)
+    rows, part = np.arange(n), mixture
+    count = min(FIRST_LABELS, n_labels)
+    while len(rows):
+        chosen, proven, enough = _in_blocks(part, weight, count, zero_division, allow_empty)
+        result[rows[proven]] = chosen[proven]
+        if proven.all():
+            break
+        part, rows = part.rows(np.flatnonzero(~proven)), rows[~proven]
+        count = min(max(3 * count // 2, int(np.median(enough[~proven]))), n_labels)
+    return result
+
+
+def _in_blocks(mixture, weight, count, *options):
+    """Return the results of `_among_most_probable`, computed in blocks to bound the memory."""
+    blocks = row_chunks(len(mixture.marginals), max(1, BLOCK_ENTRIES // count**2))
+    if len(blocks) == 1:
+        return _among_most_probable(mixture, weight, count, *options)
+    parts = [
+        _among_most_probable(mixture.rows(np.arange(b.start, b.stop)), weight, count, *options)
+        for b in blocks
+    ]
+    return tuple(np.concatenate(found) for found in zip(*parts, strict=True))
+
+
+def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
+    """Find the best vectors of the `count` most probable labels.
+
+    Return the vectors (N, L), an array (N,) that is True for rows with a proof that no other vector
+    is better, and the number of labels (N,) beyond which larger vectors cannot be better.
+    """
+    p = mixture.marginals
+    n, n_labels = p.shape
+    rows = np.arange(n)
+    order = np.argsort(-p, axis=1, kind="stable")
+    left_out = p[rows, order[:, count]] if count < n_labels else np.zeros(n)
+    labels = np.sort(order[:, :count], axis=1)  # ties are broken by the order of the labels
+    sizes = np.arange(1, count + 1)
+    # Round the gains so that rounding errors do not decide between labels with equal gains.
+    gain = np.round(f1_factors(sizes, mixture.nodes, weight) @ mixture.on(labels), 12)
+    by_rank = -np.sort(-gain, axis=2)
+    value = np.empty((n, count + 1))
+    value[:, 0] = zero_division * mixture.empty
+    value[:, 1:] = by_rank.cumsum(axis=2)[:, sizes - 1, sizes - 1]
+    on = value[:, 1:].any(axis=1)
+    k = best_but_empty(value, np.arange(count + 1) == 0, on, allow_empty)
+    chosen = gain[rows, np.maximum(k, 1) - 1]
+    rank = np.argsort(np.argsort(-chosen, axis=1, kind="stable"), axis=1)
+    result = np.zeros((n, n_labels), np.int64)
+    np.put_along_axis(result, labels, (rank < k[:, None]).astype(np.int64), axis=1)
+    if count == n_labels:
+        return result, np.full(n, True), np.full(n, count)
+    # The most probable labels contain the best k labels if the smallest of their k largest gains
+    # exceeds the bound of all other labels.
+    limit = _QUADRATURE * _largest_gain(mixture, weight, left_out, sizes) + _ROUNDING
+    complete = by_rank[:, sizes - 1, sizes - 1] > limit
+    bound = np.maximum(by_rank, limit[:, :, None]).cumsum(axis=2)[:, sizes - 1, sizes - 1]
+    best = value[:, 1:].max(axis=1, keepdims=True)
+    every = np.arange(1, n_labels + 1)
+    mean = p.sum(axis=1, keepdims=True)
+    outside = mean - np.take_along_axis(p, order, axis=1).cumsum(axis=1)
+    larger = 2 * mean / (every + mean)
+    larger -= 2 * outside / (every + 1 + mixture.largest_mean[:, None])
+    possible = _QUADRATURE * larger >= best - _ROUNDING
+    enough = n_labels - possible[:, ::-1].argmax(axis=1)
+    proven = (complete | (bound < best - _ROUNDING)).all(axis=1) & (enough <= count)
+    return result, proven & (best[:, 0] > 0), enough
+
+
+def _largest_gain(mixture, weight, p, sizes):
+    """Return a bound (N, K) of the gains of labels with marginals of at most p (N,).
+
+    The bound falls with the size, so it is computed for every fourth of the `sizes` 1, ..., K only.
+    """
+    some = sizes[(sizes <= 4) | (sizes % 4 == 1)]
+    inverse = weight * mixture.nodes ** (some[:, None] - 1)
+    bound = 2 * p[:, None] * mixture.inverse_of_fewest(p, inverse)
+    return bound[:, np.searchsorted(some, sizes, side="right") - 1]

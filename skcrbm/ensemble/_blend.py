@@ -1,0 +1,390 @@
+"""Define BlendedLabelSets, a mixture of a stack's distribution and that of label-set trees."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, StrOptions
+
+from skcrbm.decoding import apply_thresholds, decode_label_sets
+from skcrbm.decoding.expected import jaccard
+from skcrbm.ensemble._compact_forest import CompactForest
+from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
+from skcrbm.ensemble._stacked import make_stacked
+from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.pipeline import Pipeline
+from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
+from skcrbm.utils.classifiers import check_outer_fitted
+from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.labels import (
+    all_label_vectors,
+    indicator_by_name,
+    may_be_empty,
+    require_complete,
+)
+from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
+from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
+from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.validation import check_count, check_same_length, note_features
+
+# Number of EM steps for the weight of the mixture. The likelihood is concave in the weight.
+_EM_STEPS = 500
+# Probability below which a label vector counts as impossible, so that logarithms are finite.
+_TINY = np.finfo(np.float64).tiny
+
+
+class _Parts(NamedTuple):
+    """Answers of both components about rows."""
+
+    inputs: Any  # log-odds of the forests, the inputs of the last step of the stack
+    trees: np.ndarray  # (n, K): probabilities of the label sets by the trees
+
+
+class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+    """Mixture of the distribution of a stack with the distribution of its label-set trees.
+
+    A stack from `make_stacked` contains a forest that is fitted on the label sets: its leaves hold
+    a distribution over the label sets seen in training. The conditional RBM of the stack has a
+    smooth distribution over all label vectors. The probability of a label vector is the weighted
+    mean of both, ``w p_stack(y | x) + (1 - w) p_trees(y | x)``. The weight maximises the likelihood
+    of training rows that neither component has seen: the trees predict out of bag, and the RBM out
+    of fold. The trees are the trees of the stack, so that the blend needs no further forest.
+
+    Parameters
+    ----------
+    estimator : Pipeline, default=None
+        Stack, as `make_stacked` returns it, with an `OutOfBagLogOdds` of a forest on label sets
+        (``label_powerset=True, cv="oob"``) among its inputs. None stands for
+        ``make_stacked(compare=False)``.
+    decode : {"marginal", "label_set", "expected_f1", "expected_jaccard"}, default="marginal"
+        Choice of the predicted labels: labels with a probability of at least 1/2, the most probable
+        of the label sets seen in fit, the label vector with the largest expected F1, or the label
+        set seen in fit with the largest expected Jaccard index. Expectations are over all label
+        vectors if there are at most 14 labels, otherwise over the label sets seen in fit.
+    cv : int, splitter or iterable, default=5
+        Folds of the rows in which the last step of the stack is fitted to find the weight.
+    n_jobs : int, default=None
+        Number of threads of the default stack, and of folds fitted at the same time.
+    random_state : int, RandomState or None, default=None
+        Seed of the default stack.
+
+    Attributes
+    ----------
+    estimator_ : Pipeline
+        Fitted stack.
+    weight_ : float
+        Weight w of the distribution of the stack, from 0 to 1.
+    log_likelihoods_ : dict of float
+        Log-likelihood per unseen training row of the "stack", the "trees" and the "blend". It is
+        -inf for the trees if a label set occurs in a single row.
+    label_sets_ : ndarray (n_sets, n_outputs)
+        Distinct label sets of y.
+    allow_empty_ : bool
+        True if `predict` may return rows without a positive label: if a row of y has none.
+    classes_ : ndarray (n_outputs,)
+        Numbers of the labels.
+    label_names_ : ndarray of str (n_outputs,)
+        Names of the labels, if y is a data frame with names.
+
+    Notes
+    -----
+    y must be complete: forests on label sets do not support NaN. Known labels (`y_known`) and
+    weights of rows are not supported.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> from skcrbm.ensemble import BlendedLabelSets, make_stacked
+    >>> X, Y = make_structured_labels(300, n_labels=4, random_state=0)
+    >>> stack = make_stacked(n_estimators=50, compare=False, random_state=0)
+    >>> blend = BlendedLabelSets(stack).fit(X[:200], Y[:200])
+    >>> blend.predict_proba(X[200:]).shape, 0 <= blend.weight_ <= 1
+    ((100, 4), True)
+    """
+
+    _saved = ("classes_", "_targets", "estimator_", "weight_", "label_sets_")
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "decode": [StrOptions({"marginal", "label_set", "expected_f1", "expected_jaccard"})],
+        "cv": ["cv_object"],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, estimator=None, *, decode="marginal", cv=5, n_jobs=None, random_state=None):
+        self.estimator = estimator
+        self.decode = decode
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.required = True
+        inner = tags_of_inner(self.estimator)
+        if inner is not None:
+            tags.input_tags = inner.input_tags
+        return tags
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y):
+        """Fit the stack and find the weight.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples, n_outputs)
+            0/1 labels without NaN.
+
+        Returns
+        -------
+        self : object
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If y is invalid, or the stack contains no forest on label sets.
+        """
+        targets = make_targets(y, estimator=self)
+        targets.require_multilabel(type(self).__name__)
+        check_same_length(X, y)
+        note_features(self, X)
+        y = targets.for_classifier(y)
+        visible = targets.encode(y)
+        require_complete(visible, "BlendedLabelSets needs complete labels, as label-set trees do")
+        stack: Any = self.estimator
+        if stack is None:
+            options = {"n_jobs": self.n_jobs, "random_state": self.random_state}
+            stack = make_stacked(compare=False, **options)
+        stack = Pipeline(clone(stack).steps) if isinstance(stack, Pipeline) else stack
+        _label_set_part(stack)  # raises an error before the fit
+        inputs = stack[:-1].fit_transform(X, y)
+        final = clone(stack[-1])
+        seen = out_of_fold(
+            final,
+            inputs,
+            y,
+            cv=self.cv,
+            respond=_log_likelihoods,
+            n_jobs=self.n_jobs,
+            beside=(visible,),
+        )
+        stack.steps[-1] = (stack.steps[-1][0], final.fit(inputs, y))
+        part = _label_set_part(stack)
+        own = (visible[:, None] == part.label_sets_[None]).all(axis=2).argmax(axis=1)
+        proba = part.estimator_.out_of_bag_values(X)[np.arange(len(own)), own]
+        used = ~np.isnan(proba)  # rows that some tree has not seen
+        self.weight_ = _best_weight(seen[used], proba[used])
+        with np.errstate(divide="ignore"):
+            trees = np.log(proba[used])
+            blend = np.logaddexp(np.log(self.weight_) + seen[used], np.log1p(-self.weight_) + trees)
+        self.log_likelihoods_ = {
+            "stack": float(seen[used].mean()),
+            "trees": float(trees.mean()),
+            "blend": float(blend.mean()),
+        }
+        self.allow_empty_ = may_be_empty(visible)
+        self.estimator_, self._targets = stack, targets
+        self.classes_, self.label_sets_ = targets.classes, part.label_sets_
+        return self
+
+    # ------------------------------------------------------------------ predictions
+
+    def _parts(self, X) -> _Parts:
+        check_outer_fitted(self)
+        check_parameters(self, ["decode"])
+        inputs = self.estimator_[:-1].transform(X)
+        part = _label_set_part(self.estimator_)
+        return _Parts(inputs, np.clip(part.estimator_.mean_values(X), 0, 1))
+
+    @label_output
+    def predict_proba(self, X):
+        """Return P(y_i = 1 | x) of each label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_outputs)
+            Probabilities.
+        """
+        parts = self._parts(X)
+        return self._marginals(parts)
+
+    def _marginals(self, parts):
+        stack = np.asarray(self._final.predict_proba(parts.inputs))
+        return self.weight_ * stack + (1 - self.weight_) * (parts.trees @ self.label_sets_)
+
+    @property
+    def _final(self):
+        return self.estimator_[-1]
+
+    @label_output
+    def predict(self, X):
+        """Predict labels by the rule `decode`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, n_outputs)
+            0/1 labels.
+        """
+        parts = self._parts(X)
+        if self.decode == "marginal":
+            half = np.full(self.label_sets_.shape[1], 0.5)
+            labels = apply_thresholds(self._marginals(parts), half, allow_empty=self.allow_empty_)
+            return self._targets.decode(labels)
+        few = self.label_sets_.shape[1] <= AUTO_ALL_LABEL_SETS
+        every = all_label_vectors(self.label_sets_.shape[1]) if few else self.label_sets_
+        sets = self.label_sets_ if self.decode == "label_set" else every
+        value = None
+        if self.decode == "expected_jaccard":
+            value = jaccard(sets.astype(float), self.label_sets_.astype(float), 1.0)
+        labels = np.empty((len(parts.trees), sets.shape[1]), np.int64)
+        for rows in row_chunks(len(labels), max(1, BLOCK_ENTRIES // len(sets))):
+            labels[rows] = self._decoded(_Parts(parts.inputs[rows], parts.trees[rows]), sets, value)
+        return self._targets.decode(labels)
+
+    def _decoded(self, parts, sets, value):
+        """Return the labels (n, L) with the best expectation over the given label sets."""
+        proba = np.exp(self._log_proba_of_sets(parts, sets))
+        if self.decode == "expected_f1":
+            return decode_label_sets(sets, proba, "f1_samples", allow_empty=self.allow_empty_)
+        expected = proba if value is None else proba @ value
+        return self.label_sets_[expected.argmax(axis=1)]
+
+    def _log_proba_of_sets(self, parts, sets):
+        """Return log p(y | x) (n, k) of label sets (k, L)."""
+        stack = np.asarray(self._final.score_label_sets(parts.inputs, sets))
+        agree = _agreement(sets, self.label_sets_)
+        return self._blended(stack, parts.trees @ agree.T)
+
+    def _blended(self, log_stack, trees):
+        with np.errstate(divide="ignore"):
+            return np.logaddexp(
+                np.log(self.weight_) + log_stack, np.log1p(-self.weight_) + np.log(trees)
+            )
+
+    def score_samples(self, X, y):
+        """Return the log-likelihood of labels, log p(y | x), of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples, n_outputs)
+            Labels. Missing labels (NaN) are summed out.
+
+        Returns
+        -------
+        log_likelihood : ndarray of shape (n_samples,)
+            Log-likelihood of each row.
+        """
+        parts = self._parts(X)
+        visible = self._targets.encode(y)
+        check_same_length(parts.trees, visible)
+        stack = np.asarray(self._final.score_samples(parts.inputs, visible))
+        trees = (parts.trees * _agreement(visible, self.label_sets_)).sum(axis=1)
+        return self._blended(stack, trees)
+
+    def score_label_sets(self, X, label_sets):
+        """Return the log-probabilities of several label vectors in each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        label_sets : array-like of shape (n_sets, n_outputs)
+            Label vectors of 0 and 1.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_sets)
+            Logarithms of p(y | x).
+        """
+        parts = self._parts(X)
+        sets = indicator_by_name(
+            label_sets, self._targets.names, self._targets.n_visible, "label_sets"
+        )
+        require_complete(sets, "label_sets must be complete")
+        return self._log_proba_of_sets(parts, sets)
+
+    def sample(self, X, n_samples=1, *, random_state=None):
+        """Draw label vectors from p(y | x).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        n_samples : int, default=1
+            Number of draws for each row.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_rows, n_samples, n_outputs)
+            0/1 labels.
+        """
+        check_count("n_samples", n_samples)
+        parts = self._parts(X)
+        rng = check_random_state(random_state)
+        seed = rng.randint(np.iinfo(np.int32).max)
+        draws = np.array(self._final.sample(parts.inputs, n_samples, random_state=seed))
+        from_trees = rng.random_sample(draws.shape[:2]) >= self.weight_
+        total = parts.trees.cumsum(axis=1)
+        level = rng.random_sample(draws.shape[:2]) * total[:, -1:]
+        index = (total[:, None] <= level[..., None]).sum(axis=2).clip(max=total.shape[1] - 1)
+        draws[from_trees] = self.label_sets_[index[from_trees]]
+        return draws
+
+
+def _label_set_part(stack) -> Any:
+    """Return the `OutOfBagLogOdds` of label-set trees in a stack; raise a ValueError if missing."""
+    steps = getattr(stack, "steps", [("", None)])
+    parts = [part for _, part in getattr(steps[0][1], "transformer_list", [])]
+    for part in parts if len(steps) == 2 else []:
+        if isinstance(part, OutOfBagLogOdds) and part.label_powerset and part.cv == "oob":
+            fitted = getattr(part, "estimator_", None)
+            if fitted is None or isinstance(fitted, CompactForest):
+                return part
+    raise ValueError(
+        "estimator must be a pipeline from make_stacked, with an OutOfBagLogOdds of a forest with "
+        'label_powerset=True and cv="oob" among its inputs'
+    )
+
+
+def _log_likelihoods(model, X, visible):
+    """Return log p(y | x) (n,) of held-out rows."""
+    return np.asarray(model.score_samples(X, visible))
+
+
+def _agreement(labels, sets):
+    """Return 1 (n, K) if label vectors (n, L) and sets (K, L) agree; NaN agrees with all values."""
+    wrong = (labels == 1) @ (1.0 - sets.T) + (labels == 0) @ sets.T.astype(float)
+    return (wrong == 0).astype(float)
+
+
+def _best_weight(log_stack, trees):
+    """Return the weight of the stack that maximises the likelihood of rows, by EM."""
+    weight = 0.5
+    stack = np.exp(np.maximum(log_stack, np.log(_TINY)))
+    for _ in range(_EM_STEPS):
+        own = weight * stack
+        weight = float((own / (own + (1 - weight) * trees)).mean())
+    return weight

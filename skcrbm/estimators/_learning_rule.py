@@ -1,0 +1,200 @@
+"""The learning rule of a fit of CRBMClassifier, with the flip rates that it estimates."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skcrbm.estimators._base import Rows
+from skcrbm.inference import infer
+from skcrbm.learning.label_noise import LEAST_RATE, MOST_RATE, LabelNoise, NoisyLikelihood
+from skcrbm.learning.rules import LearningRule, resolve_rule
+from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.utils.columns import SCALES
+from skcrbm.utils.label_weights import label_weights, split_rows
+from skcrbm.utils.labels import ONE_VALUE, require_complete
+from skcrbm.utils.limits import MIN_SEARCH_ROWS
+
+# The search for a common flip rate starts at _RATES[_FIRST], and moves while the score improves.
+_RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4]
+_FIRST = 3
+# Number of folds of the rows for the estimation of flip rates.
+_N_FOLDS = 4
+
+
+def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRule:
+    """Return the learning rule of a fit; flip rates are found, as an array (V, 2).
+
+    A ValueError is raised if the rule cannot be used on these rows. `partial` is True in
+    `partial_fit`.
+    """
+    rule = resolve_rule(estimator.learning, "conditional")
+    one_hot = estimator._targets.one_hot
+    if partial and rule.keeps_chains:
+        raise ValueError(
+            f"learning={rule.name!r} keeps a chain for each training row, but partial_fit "
+            "cannot recognise rows of earlier calls; use fit, or learning='cd'"
+        )
+    if rule.needs_complete:
+        require_complete(
+            rows.visible,
+            f"learning={rule.name!r} needs complete labels and equal weights; 'mle' does not",
+        )
+    if (rule.draws or isinstance(rule, NoisyLikelihood)) and one_hot:
+        raise ValueError(
+            f"learning={rule.name!r} needs two classes in a 1-D y, got "
+            f"{len(estimator.classes_)}; learning='mle' supports any number of classes"
+        )
+    if not isinstance(rule, NoisyLikelihood):
+        return rule
+    if not rule.is_estimated:
+        noise = rule.noise(rows.visible.shape[1])
+    elif partial:
+        raise ValueError(
+            f"flip_rates={rule.flip_rates!r} cannot be estimated by partial_fit, which sees only a "
+            "part of the rows; use fit, or give the rates as numbers"
+        )
+    else:
+        noise = _estimated_noise(estimator, rule, rows, rng)
+    return NoisyLikelihood(noise.rates)
+
+
+def _estimated_noise(estimator, rule, rows, rng):
+    """Return the estimated flip rates; see the Notes of `NoisyLikelihood`."""
+    n_rows = np.count_nonzero(~np.isnan(rows.first.visible).all(axis=1))
+    if n_rows < MIN_SEARCH_ROWS:
+        raise ValueError(
+            f"flip_rates={rule.flip_rates!r} needs at least {MIN_SEARCH_ROWS} rows with an "
+            f"observed label, got {n_rows}; give the rates as numbers"
+        )
+    search = _RateSearch(estimator, rows, rng)
+    n_visible = rows.visible.shape[1]
+    rate = search.best_common_rate()
+    noise = LabelNoise(np.full((n_visible, 2), rate))
+    if rule.flip_rates == "symmetric":
+        return noise
+    for _ in range(rule.max_iter):
+        on, _ = search.held_out(noise)
+        rates = _mean_flips(on, rule.flip_rates, rows)
+        # A step twice as long as the step of EM has the same fixed point and is faster.
+        rates = np.clip(2 * rates - noise.rates, LEAST_RATE, MOST_RATE)
+        change = np.abs(rates - noise.rates).max()
+        noise = LabelNoise(rates)
+        if change <= rule.tol:
+            break
+    return noise
+
+
+class _RateSearch:
+    """Fits of copies of an estimator with given flip rates, on all rows and on folds of them."""
+
+    def __init__(self, estimator, rows, rng):
+        self.kind, self.rows = type(estimator), rows
+        self.multilabel = estimator._targets.multilabel
+        seed = rng.randint(np.iinfo(np.int32).max)
+        changes = {
+            "class_weight": None,  # the row weights include the class weights already
+            "decode": "marginal",
+            "warm_start": False,
+            "random_state": seed,
+            "verbose": False,
+        }
+        # The constructor is used instead of `clone`, so that the copies have no callbacks.
+        self.params = {**estimator.get_params(deep=False), **changes}
+        splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=seed)
+        self.folds = split_rows(lambda y: splitter.split(y, y), rows.visible, rows.origin)
+        self.weight = label_weights(rows.visible, rows.weight, rows.origin)
+
+    def held_out(self, noise):
+        """Return the probabilities (N, V) of true labels, and the log-likelihood of all labels.
+
+        The probabilities that true labels are on are given x and the observed labels of the row.
+        Both are predicted by models that were not fitted on the row.
+        """
+        rows, first = self.rows, self.rows.first
+        params = {**self.params, "learning": NoisyLikelihood(noise.rates)}
+        model = self.kind(**params)
+        with warnings.catch_warnings():
+            # The fit with the final rates repeats the warnings.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", SCALES)
+            warnings.filterwarnings("ignore", ONE_VALUE)
+            model.fit(first.X, self._labels(first.visible), sample_weight=self.weight)
+            X, visible, found = model._fold_settings(rows)
+            answers = out_of_fold(
+                self.kind(**{**params, **found}),
+                X,
+                self._labels(visible),
+                cv=self.folds,
+                respond=_true_labels,
+                fit_params={"sample_weight": rows.weight},
+                beside=(visible,),
+            )
+        return answers[:, :-1], float(rows.weight @ answers[:, -1])
+
+    def _labels(self, visible):
+        """Return y for the copies; the labels of two classes are a vector."""
+        return visible if self.multilabel else visible[:, 0]
+
+    def best_common_rate(self):
+        """Return the common rate of all labels with the best log-likelihood of held-out rows."""
+        n_visible = self.rows.visible.shape[1]
+        found: dict[int, float] = {}
+
+        def score(k):
+            if k not in found:
+                noise = LabelNoise(np.full((n_visible, 2), _RATES[k]))
+                found[k] = self.held_out(noise)[1]
+            return found[k]
+
+        at = _FIRST
+        for step in (1, -1):
+            while 0 <= at + step < len(_RATES) and score(at + step) > score(at):
+                at += step
+        if not 0 < at < len(_RATES) - 1:
+            return _RATES[at]
+        # The maximum of a parabola through three scores, as functions of the logarithm of the rate.
+        x = np.log(_RATES[at - 1 : at + 2])
+        bend, slope, _ = np.polyfit(x - x[1], [score(at - 1), score(at), score(at + 1)], 2)
+        if bend >= 0:
+            return _RATES[at]
+        return float(np.exp(np.clip(x[1] - 0.5 * slope / bend, x[0], x[2])))
+
+
+def _true_labels(model, X, visible):
+    """Return the columns of `_RateSearch.held_out` for held-out rows (n, V + 1)."""
+    noise = LabelNoise(model.flip_rates_)
+    posterior = model._posterior(X)
+    energy = noise.observe(posterior.energy, visible)
+    answers = ("marginals", "log_partition")
+    found = infer(energy, posterior.method, returns=answers, n_jobs=model.n_jobs)
+    free = infer(posterior.energy, posterior.method, returns=answers[1:], n_jobs=model.n_jobs)
+    log_p = found.log_partition + noise.log_weight_of_off(visible) - free.log_partition
+    return np.column_stack([found.marginals[:, : visible.shape[1]], log_p]).astype(np.float64)
+
+
+def _mean_flips(on, kind, rows):
+    """Return mean probabilities of wrong labels as flip rates (V, 2).
+
+    `on` (N, V) holds the probabilities that the true labels are on, and `kind` is one of the names
+    of `NoisyLikelihood.flip_rates`.
+    """
+    weight = rows.weight[:, None] * ~np.isnan(rows.visible)
+    true = np.stack([(weight * (1 - on)).sum(axis=0), (weight * on).sum(axis=0)], axis=1)
+    wrong = np.stack(
+        [
+            (weight * (rows.visible == 1) * (1 - on)).sum(axis=0),
+            (weight * (rows.visible == 0) * on).sum(axis=0),
+        ],
+        axis=1,
+    )
+    if kind == "symmetric":
+        true, wrong = (part.sum(keepdims=True) for part in (true, wrong))
+    elif kind == "per_label":
+        true, wrong = (part.sum(axis=1, keepdims=True) for part in (true, wrong))
+    rates = np.divide(wrong, true, out=np.full_like(wrong, LEAST_RATE), where=true > 0)
+    return np.broadcast_to(rates, (on.shape[1], 2))

@@ -1,0 +1,151 @@
+"""Expectations of numbers of labels under RBMs with few hidden units.
+
+Given the hidden units the labels are independent, so p(y | x) is a mixture of products. Only the
+likely states of the hidden units take part: all other states together have a probability of at
+most `_LEFT_OUT`, less than the error of the quadratures that use these expectations. With few
+labels, for which the quadratures are exact, all states take part.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit, logsumexp
+
+from skcrbm.energies import RBMEnergy
+from skcrbm.kernels.rbm_mixture import (
+    MAX_LOG,
+    add_log_weights,
+    expected_overlap,
+    sum_over_labels,
+    sums_of_labels,
+)
+from skcrbm.utils.limits import AUTO_EXACT_UNITS, LARGE_FIELD
+from skcrbm.utils.validation import kernel_array
+
+# Largest total probability of the states of the hidden units that are left out in a row, if there
+# are more than _FEW_LABELS labels.
+_LEFT_OUT, _FEW_LABELS = 1e-6, 24
+
+
+def is_small_mixture(energy) -> bool:
+    """Return True if `LabelMixture` can describe the labels of an energy."""
+    if type(energy) is not RBMEnergy or energy.n_hidden > min(AUTO_EXACT_UNITS, energy.n_visible):
+        return False
+    norm = np.abs(energy.weights).sum(axis=1, dtype=np.float64)
+    largest = max((np.abs(field).max(initial=0.0) for field in energy.fields), default=0.0)
+    return norm.max(initial=0.0) <= MAX_LOG and largest <= LARGE_FIELD
+
+
+class LabelMixture:
+    """The distribution of the labels of each row, as a mixture of products over hidden states.
+
+    `energy` must satisfy `is_small_mixture`; its evidence may clamp labels. `nodes` (Q,) are
+    ascending numbers x in (0, 1) at which the expectations are evaluated.
+    """
+
+    marginals: np.ndarray  # (N, L), P(y_i = 1)
+    empty: np.ndarray  # (N,), P(|y| = 0)
+    log_partition: np.ndarray  # (N,)
+
+    def __init__(self, energy: RBMEnergy, nodes: np.ndarray):
+        (fields, hidden_fields), offset = energy.fold_evidence()
+        fields = kernel_array(fields, np.float64)
+        t, u = expit(fields), expit(-fields)
+        free = energy.free[:, : energy.n_visible]
+        states = (np.arange(2**energy.n_hidden)[:, None] >> np.arange(energy.n_hidden)) & 1
+        weights = energy.weights.astype(np.float64)
+        gain = np.exp(weights @ states.T)
+        log_weight = np.ascontiguousarray(hidden_fields.astype(np.float64) @ states.T)
+        norm = np.abs(weights).sum(axis=1)
+        t, u = np.where(free, t, 0.0), np.where(free, u, 1.0)
+        add_log_weights(t, u, gain, norm, log_weight)
+        if energy.evidence is not None:
+            held = energy.evidence[:, : energy.n_visible]
+            t, u = np.where(free, t, held), np.where(free, u, 1.0 - held)
+        total = np.asarray(logsumexp(log_weight, axis=1, keepdims=True))
+        self.log_partition = offset + total[:, 0]
+        self.log_partition += np.where(free, np.logaddexp(0, fields), 0.0).sum(axis=1)
+        self._t, self._u = t, u
+        self._gain = np.ascontiguousarray(gain.T)
+        self._find_states(np.exp(log_weight - total))
+        self.nodes = nodes
+        self._left = np.concatenate([[1.0], 1.0 - nodes])  # the first node is 0
+        self.marginals = np.zeros(t.shape)
+        self._means = np.zeros(len(self._state))
+        self._log_rest = np.empty((len(self._state), len(self._left)))
+        answers = self.marginals, self._means, self._log_rest
+        sum_over_labels(*self._rows, self._weight, self._left, *answers)
+        if energy.evidence is not None:
+            self.marginals = np.where(free, self.marginals, t)
+        self._rest = self._weight[:, None] * np.exp(self._log_rest)
+        self.empty = np.add.reduceat(self._rest[:, 0], self._start[:-1]) if len(t) else np.zeros(0)
+
+    @property
+    def largest_mean(self) -> np.ndarray:
+        """Largest expected number (N,) of labels in a likely state of the hidden units."""
+        return np.maximum.reduceat(self._means, self._start[:-1])
+
+    def inverse_of_fewest(self, share: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Return the mean of E[f(|y|) | h] (N, K) over the hidden states h with the largest values.
+
+        These states have the total probability `share` (N,); the last of them counts in part. The
+        functions are ``f(m) = sum_q factors_kq x_q^m``, with `factors` (K, Q).
+        """
+        value = np.exp(self._log_rest[:, 1:]) @ factors.T
+        result = np.empty((len(share), len(factors)))
+        for n, least in enumerate(share):
+            states = slice(self._start[n], self._start[n + 1])
+            order = np.argsort(-value[states], axis=0)
+            weight = self._weight[states][order]
+            part = np.clip(least - (weight.cumsum(axis=0) - weight), 0.0, weight)
+            ranked = np.take_along_axis(value[states], order, axis=0)
+            result[n] = (part * ranked).sum(axis=0) / part.sum(axis=0)
+        return result
+
+    def _find_states(self, proba):
+        """Store the likely states of each row, given the probabilities (N, S) of all states."""
+        order = np.argsort(-proba, axis=1, kind="stable")
+        proba = np.take_along_axis(proba, order, axis=1)
+        before = np.cumsum(proba, axis=1) - proba
+        kept = before < 1.0 - (_LEFT_OUT if self._t.shape[1] > _FEW_LABELS else 0.0)
+        kept[:, :1] = True
+        self._start = np.concatenate([[0], kept.sum(axis=1).cumsum()])
+        self._state = order[kept]
+        proba = np.where(kept, proba, 0.0)
+        self._weight = (proba / proba.sum(axis=1, keepdims=True))[kept]
+
+    @property
+    def _rows(self):
+        return self._t, self._u, self._gain, self._start, self._state
+
+    def on(self, labels: np.ndarray) -> np.ndarray:
+        """Return ``E[y_i x^(|y| - 1)]`` (N, Q, C) at the nodes x, for the labels i (N, C)."""
+        result = np.zeros((*labels.shape, len(self.nodes)))
+        rest = np.ascontiguousarray(self._rest[:, 1:])
+        sums_of_labels(*self._rows, rest, self._left[1:].copy(), labels, result)
+        return result.swapaxes(1, 2)
+
+    def overlap(self, sets: np.ndarray) -> np.ndarray:
+        """Return ``E[|y and A| x^|y - A|]`` (N, C, Q) at the nodes x, for 0/1 sets A (N, C, L)."""
+        n, n_sets, _ = sets.shape
+        first = np.concatenate([[0], np.count_nonzero(sets, axis=2).ravel().cumsum()])
+        labels = np.nonzero(sets)[2]
+        value = np.zeros((n, n_sets, len(self.nodes)))
+        log_rest = np.ascontiguousarray(self._log_rest[:, 1:])
+        left = self._left[1:].copy()
+        expected_overlap(*self._rows, self._weight, log_rest, left, first, labels, value)
+        return value
+
+    def rows(self, index: np.ndarray) -> LabelMixture:
+        """Return the mixtures of the rows with the given numbers."""
+        part = object.__new__(LabelMixture)
+        start = self._start.tolist()
+        chosen = [np.arange(start[n], start[n + 1]) for n in index.tolist()]
+        states = np.concatenate(chosen)
+        part.nodes, part._left, part._gain = self.nodes, self._left, self._gain
+        part._start = np.concatenate([[0], np.cumsum([len(c) for c in chosen])])
+        for name in ("_state", "_weight", "_means", "_log_rest", "_rest"):
+            setattr(part, name, getattr(self, name)[states])
+        for name in ("_t", "_u", "marginals", "empty", "log_partition"):
+            setattr(part, name, getattr(self, name)[index])
+        return part

@@ -1,0 +1,158 @@
+"""Plot which labels are predicted in place of others (LabelConfusionDisplay)."""
+
+import numpy as np
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.inspection._label_sets import draw_shares
+from skcrbm.utils.classifiers import final_model
+from skcrbm.utils.labels import indicator_by_name, indicator_with_nan, label_names_of
+
+
+class LabelConfusionDisplay:
+    """Plot of which labels a classifier finds, and which labels it predicts in their place.
+
+    Create it with `from_predictions` or `from_estimator`. The cells are shares of the rows that
+    truly have the label of the cell's row. On the diagonal is the share in which this label is
+    predicted, which is its recall. In column k is the share in which this label is missed and label
+    k is predicted although k is off.
+
+    Parameters
+    ----------
+    share : ndarray (L, L)
+        Shares; NaN in the rows of labels that never occur.
+    label_names : sequence of L str, default=None
+        Names of the labels; None uses their indices.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the matrix.
+    figure_ : matplotlib Figure
+        Figure that contains the axes.
+    image_ : matplotlib AxesImage
+        Image of the matrix.
+
+    See Also
+    --------
+    CooccurrenceDisplay : Labels that occur together.
+
+    Examples
+    --------
+    >>> from skcrbm.inspection import LabelConfusionDisplay
+    >>> y_true, y_pred = [[1, 0], [1, 0], [0, 1]], [[1, 0], [0, 1], [0, 1]]
+    >>> LabelConfusionDisplay.from_predictions(y_true, y_pred).share
+    array([[0.5, 0.5],
+           [0. , 1. ]])
+    """
+
+    def __init__(self, share, *, label_names=None):
+        self.share = share
+        self.label_names = label_names
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, label_names=None, ax=None, **image_kw):
+        """Predict labels for X and draw how they differ from y.
+
+        Parameters
+        ----------
+        estimator : classifier
+            Fitted multi-label classifier, of this package or of scikit-learn.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows that the model was not fitted on.
+        y : array-like of shape (n_samples, n_labels)
+            Labels 0 or 1, NaN if missing.
+        label_names : sequence of str, default=None
+            Names of the labels; None uses the columns of a data frame, or else label indices.
+        ax : matplotlib Axes, default=None
+            Axes to draw on; None makes new axes.
+        **image_kw : dict
+            Arguments of ``ax.imshow``.
+
+        Returns
+        -------
+        display : LabelConfusionDisplay
+            Display with the matrix drawn.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_is_fitted(estimator)
+        names = getattr(final_model(estimator)[0], "label_names_", None)
+        if names is not None:
+            y = indicator_by_name(y, names, len(names))
+            label_names = names if label_names is None else label_names
+        return cls.from_predictions(
+            y, estimator.predict(X), label_names=label_names, ax=ax, **image_kw
+        )
+
+    @classmethod
+    def from_predictions(cls, y_true, y_pred, *, label_names=None, ax=None, **image_kw):
+        """Draw how predicted labels differ from true labels.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples, n_labels)
+            True labels 0 or 1, NaN if missing. A cell counts rows in which both of its labels are
+            observed.
+        y_pred : array-like of shape (n_samples, n_labels)
+            Predicted labels 0 or 1.
+        label_names : sequence of str, default=None
+            Names of the labels; None uses the columns of a data frame, or else label indices.
+        ax : matplotlib Axes, default=None
+            Axes to draw on; None makes new axes.
+        **image_kw : dict
+            Arguments of ``ax.imshow``.
+
+        Returns
+        -------
+        display : LabelConfusionDisplay
+            Display with the matrix drawn.
+
+        Raises
+        ------
+        ValueError
+            If `y_true` and `y_pred` differ in shape, or hold other values than labels.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_predictions")
+        columns = label_names_of(y_true, "y_true")
+        true = indicator_with_nan(y_true, "y_true")
+        predicted = indicator_by_name(y_pred, columns, true.shape[1], "y_pred")
+        if predicted.shape != true.shape:
+            raise ValueError(
+                f"y_pred must have the shape of y_true, {true.shape}, got {predicted.shape}"
+            )
+        on, observed = (true == 1).astype(float), (~np.isnan(true)).astype(float)
+        false = ((true == 0) & (predicted == 1)).astype(float)
+        with np.errstate(invalid="ignore"):
+            share = ((on * (predicted != 1)).T @ false) / (on.T @ observed)
+            np.fill_diagonal(share, (on * predicted).sum(axis=0) / on.sum(axis=0))
+        names = columns if label_names is None else label_names
+        return cls(share, label_names=names).plot(ax=ax, **image_kw)
+
+    def plot(self, ax=None, *, cmap="Blues", **image_kw):
+        """Draw the matrix.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; None makes new axes.
+        cmap : str or matplotlib Colormap, default="Blues"
+            Colour map.
+        **image_kw : dict
+            Arguments of ``ax.imshow``.
+
+        Returns
+        -------
+        self : object
+            This object.
+        """
+        check_matplotlib_support(f"{type(self).__name__}.plot")
+        self.image_ = draw_shares(
+            self.share,
+            self.label_names,
+            ax,
+            "share of the rows with the true label",
+            {"cmap": cmap, **image_kw},
+        )
+        self.ax_, self.figure_ = self.image_.axes, self.image_.figure
+        self.ax_.set(xlabel="predicted (off the diagonal: in its place)", ylabel="true label")
+        return self

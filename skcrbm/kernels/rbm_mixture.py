@@ -1,0 +1,168 @@
+"""Sums over labels for an RBM whose labels are independent given the states of the hidden units.
+
+A row has label i on with probability ``p = t g / (u + t g)`` in hidden state s, where t and u are
+the sigmoids of the field of label i and of its negative, and ``g = exp(h_s . W_i)``. No
+transcendental function is needed per label and state.
+
+``E[x^|y| | s]`` is the product of ``1 - p (1 - x)`` over the labels. Labels with a probability
+above `_CUT` are multiplied. For all other labels the logarithm is a power series in p, so that six
+sums of powers serve all x.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+
+# A label with a smaller probability enters by its powers: the first missing term of the series,
+# p^7 / 7, is below p * 2e-10.
+_CUT = 1.0 / 32.0
+# Products of numbers are replaced by their logarithms before they can underflow.
+_LEAST = 1e-200
+# Largest total |log| of a product of weights.
+MAX_LOG = 300.0
+
+
+@jit
+def add_log_weights(t, u, gain, norm, log_weight):
+    """Add ``sum_i log(u_i + t_i gain[i, s])`` to `log_weight` (N, S), for labels i and states s.
+
+    `t` and `u` (N, L) are 0 and 1 for clamped labels. `norm` (L,) bounds ``|log gain|`` of a label.
+    """
+    n_rows, n_labels = t.shape
+    n_states = gain.shape[1]
+    product = np.empty(n_states)
+    for n in range(n_rows):
+        total = 0.0
+        for s in range(n_states):
+            product[s] = 1.0
+        for i in range(n_labels):
+            total += norm[i]
+            if total > MAX_LOG:
+                for s in range(n_states):
+                    log_weight[n, s] += math.log(product[s])
+                    product[s] = 1.0
+                total = norm[i]
+            a, b = u[n, i], t[n, i]
+            for s in range(np.uintp(n_states)):
+                product[s] *= a + b * gain[i, s]
+        for s in range(n_states):
+            log_weight[n, s] += math.log(product[s])
+
+
+@jit
+def sum_over_labels(t, u, gain, start, state, weight, left, marginals, mean, log_rest):
+    """Write the marginals, and ``E[|y|]`` and ``log E[x^|y|]`` in each of the likely states.
+
+    The states of row n are ``state[start[n] : start[n + 1]]`` (A in all rows), with probabilities
+    `weight` (A,). `gain` (S, L) has a row per state, and `left` (Q,) holds ``1 - x`` for x = 0 and
+    then for ascending positive x. `marginals` (N, L) must be 0 at first. `mean` has the shape
+    (A,), and `log_rest` (A, Q).
+    """
+    n_rows, n_labels = t.shape
+    n_nodes = left.shape[0]
+    product, p = np.empty(n_nodes), np.empty(n_labels)
+    for n in range(n_rows):
+        for a in range(start[n], start[n + 1]):
+            s = state[a]
+            for q in range(n_nodes):
+                product[q] = 1.0
+                log_rest[a, q] = 0.0
+            _probabilities(t, u, gain, n, s, weight[a], p, marginals)
+            mean[a], s1, s2, s3, s4, s5, s6 = _power_sums(p)
+            for i in range(n_labels):
+                if p[i] > _CUT:
+                    for q in range(np.uintp(n_nodes)):
+                        product[q] *= 1.0 - p[i] * left[q]
+                    if product[1] < _LEAST:
+                        _take_logs(product, log_rest, a)
+            _take_logs(product, log_rest, a)
+            s2, s3, s4, s5, s6 = s2 / 2.0, s3 / 3.0, s4 / 4.0, s5 / 5.0, s6 / 6.0
+            for q in range(n_nodes):
+                d = left[q]
+                log_rest[a, q] -= d * (s1 + d * (s2 + d * (s3 + d * (s4 + d * (s5 + d * s6)))))
+
+
+@jit(fastmath={"contract"})
+def _probabilities(t, u, gain, n, s, weight, p, marginals):
+    """Write P(y_i = 1 | s) of row n to `p` (L,), and add it to `marginals` with the weight of s."""
+    for i in range(np.uintp(p.shape[0])):
+        odds = t[n, i] * gain[s, i]
+        p[i] = odds / (u[n, i] + odds)
+        marginals[n, i] += weight * p[i]
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _power_sums(p):
+    """Return the sum of `p` (L,), and the sums of the powers 1 to 6 of its small entries."""
+    total = s1 = s2 = s3 = s4 = s5 = s6 = 0.0
+    for i in range(np.uintp(p.shape[0])):
+        total += p[i]
+        x = p[i] if p[i] <= _CUT else 0.0
+        square = x * x
+        s1 += x
+        s2 += square
+        s3 += square * x
+        s4 += square * square
+        s5 += square * square * x
+        s6 += square * square * square
+    return total, s1, s2, s3, s4, s5, s6
+
+
+@jit
+def _take_logs(product, log_rest, a):
+    """Add the logarithms of `product` (Q,) to row a of `log_rest`, and set `product` to 1."""
+    for q in range(product.shape[0]):
+        log_rest[a, q] += math.log(product[q]) if product[q] > 0.0 else -np.inf
+        product[q] = 1.0
+
+
+@jit
+def sums_of_labels(t, u, gain, start, state, rest, left, labels, on):
+    """Add ``E[y_i x^(|y| - 1)]`` to `on` (N, C, Q), for the labels i in `labels` (N, C).
+
+    `rest` (A, Q) is the probability of a state times ``E[x^|y|]`` in the state; see
+    `sum_over_labels` for the other arguments.
+    """
+    n_rows, n_chosen = labels.shape
+    n_nodes = np.uintp(left.shape[0])
+    for n in range(n_rows):
+        for c in range(n_chosen):
+            i = labels[n, c]
+            for a in range(start[n], start[n + 1]):
+                odds = t[n, i] * gain[state[a], i]
+                p = odds / (u[n, i] + odds)
+                for q in range(n_nodes):
+                    on[n, c, q] += rest[a, q] * (p / (1.0 - p * left[q]))
+
+
+@jit
+def expected_overlap(t, u, gain, start, state, weight, log_rest, left, first, labels, value):
+    """Add ``E[|y and A| x^|y - A|]`` to `value` (N, C, Q), for C sets A of labels in each row.
+
+    The labels of set c of row n are ``labels[first[n * C + c] : first[n * C + c + 1]]``.
+    """
+    n_rows, n_sets, n_nodes = value.shape
+    outside, product = np.empty(n_nodes), np.empty(n_nodes)
+    for n in range(n_rows):
+        for a in range(start[n], start[n + 1]):
+            s = state[a]
+            for c in range(n_sets):
+                for q in range(n_nodes):
+                    outside[q] = log_rest[a, q]
+                    product[q] = 1.0
+                hits = 0.0
+                for k in range(first[n * n_sets + c], first[n * n_sets + c + 1]):
+                    i = labels[k]
+                    odds = t[n, i] * gain[s, i]
+                    p = odds / (u[n, i] + odds)
+                    hits += p
+                    for q in range(np.uintp(n_nodes)):
+                        product[q] *= 1.0 - p * left[q]
+                    if product[0] < _LEAST:
+                        for q in range(n_nodes):
+                            outside[q] -= math.log(product[q])
+                            product[q] = 1.0
+                for q in range(n_nodes):
+                    value[n, c, q] += weight[a] * hits * (math.exp(outside[q]) / product[q])

@@ -1,0 +1,99 @@
+"""The argument `classes` of `partial_fit` for a 2-D y, which names labels, also new labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skcrbm.utils.labels import all_strings, indicator_with_nan, is_frame
+
+
+def listed_labels(classes: Any) -> list | None:
+    """Return the labels in `classes`, or None if `classes` is None or the values 0 and 1.
+
+    A list of the values (0, 1) of each output also gives None. A ValueError is raised if `classes`
+    is anything else than a list of distinct labels.
+    """
+    if classes is None:
+        return None
+    try:
+        if np.array_equal(np.unique(np.asarray(classes)), [0, 1]):
+            return None
+    except (TypeError, ValueError):  # `classes` is ragged, or its types are mixed
+        pass
+    try:
+        labels = [label.item() if isinstance(label, np.generic) else label for label in classes]
+        if len(set(labels)) == len(labels) >= 2 and not isinstance(classes, (str, bytes, set)):
+            return labels
+    except TypeError:  # `classes` or a label is not iterable or hashable
+        pass
+    raise ValueError(
+        f"classes of a 2-D y must be 0 and 1, or a list of the distinct labels of all its columns; "
+        f"got {classes!r}"
+    )
+
+
+def first_names(classes: Any, names: np.ndarray | None, n_columns: int) -> tuple:
+    """Return the number and the names of the labels of a first y with `n_columns` columns.
+
+    `names` are the names of the columns of y, or None. The names are `classes` if these are names.
+    """
+    labels = listed_labels(classes)
+    if labels is None:
+        return n_columns, names
+    if names is None and len(labels) != n_columns:
+        raise ValueError(
+            f"classes lists {len(labels)} labels, but y has {n_columns} columns; they must be equal"
+        )
+    return len(labels), None if labels == list(range(len(labels))) else _as_names(labels)
+
+
+def names_with_new(targets: Any, classes: Any) -> tuple:
+    """Return the number and the names of the known labels and of the new labels in `classes`.
+
+    New labels follow the known labels, in their order in `classes`.
+    """
+    labels = listed_labels(classes)
+    if labels is None:
+        return targets.n_visible, targets.names
+    if targets.names is None:
+        if labels != list(range(max(targets.n_visible, len(labels)))):
+            raise ValueError(
+                f"classes must be the numbers 0, 1, ... of at least {targets.n_visible} labels, "
+                f"because the labels of earlier calls have no names; got {classes!r}"
+            )
+        return len(labels), None
+    if all_strings(targets.names) and not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"classes must be names of labels, as in earlier calls; got {classes!r}")
+    known = list(targets.names)
+    place = set(known)
+    known += [label for label in labels if label not in place]
+    return len(known), _as_names(known)
+
+
+def in_label_order(y: Any, classes: Any, targets: Any, dtype: Any) -> Any:
+    """Return the columns of an array y, which `classes` names, in the order of the labels.
+
+    Labels without a column are NaN. A data frame, and y without names, are returned unchanged.
+    """
+    labels = listed_labels(classes) if targets.indicator else None
+    if labels is None or targets.names is None or is_frame(y):
+        return y
+    values = indicator_with_nan(y, "y", dtype)
+    if values.shape[1] != len(labels):
+        raise ValueError(
+            f"y must have a column for each of the {len(labels)} labels in classes, got shape "
+            f"{values.shape}"
+        )
+    place = {name: i for i, name in enumerate(targets.names)}
+    full = np.full((len(values), targets.n_visible), np.nan, dtype)
+    full[:, [place[label] for label in labels]] = values
+    return full
+
+
+def _as_names(labels):
+    names = np.empty(len(labels), dtype=object)  # np.array would split names that are tuples
+    for i, label in enumerate(labels):
+        names[i] = label
+    return names

@@ -1,0 +1,136 @@
+"""Weights of single labels, as copies of rows with row weights in which some labels are missing.
+
+A row with label weights w_1, ..., w_L has a copy for each distinct positive weight t. The labels of
+weight at least t are observed in the copy, the other labels are missing, and the weight of the copy
+is the difference between t and the next smaller weight (or 0). A label i is then observed in copies
+of total weight w_i. Equal weights give a single copy, the row itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skcrbm.utils.labels import in_order_of, is_frame
+from skcrbm.utils.validation import NothingToLearnError
+
+
+class LabelLayers(NamedTuple):
+    """Copies of rows; the first copy of each row comes before all second copies, and so on."""
+
+    row: np.ndarray  # (M,): number of the row of each copy
+    visible: np.ndarray  # (M, V): labels of each copy, with NaN for missing labels
+    weight: np.ndarray  # (M,): positive weight of each copy
+
+    @property
+    def origin(self) -> np.ndarray | None:
+        """Number of the row of each copy (M,), or None if no row has several copies."""
+        return None if len(np.unique(self.row)) == len(self.row) else self.row
+
+
+def is_per_label(sample_weight: Any) -> bool:
+    """Return True if `sample_weight` is a matrix, with a weight for each label of each row."""
+    if sample_weight is None or np.isscalar(sample_weight):
+        return False
+    if is_frame(sample_weight):
+        return True
+    ndim = getattr(sample_weight, "ndim", None)
+    return (np.asarray(sample_weight).ndim if ndim is None else ndim) == 2
+
+
+def checked_label_weight(sample_weight: Any, shape: tuple, names: Any = None) -> np.ndarray:
+    """Return weights of labels as a float64 array of the given shape (N, L).
+
+    The columns of a data frame are matched with the `names` (L,) of the labels. A ValueError is
+    raised if weights are negative or not finite.
+    """
+    wanted = f"sample_weight must have the shape of y, {shape}, or a weight per row, ({shape[0]},)"
+    given = in_order_of(sample_weight, names, "sample_weight")
+    try:
+        if np.ma.is_masked(given):
+            raise TypeError("it has masked entries; use a weight of 0")
+        weight = np.asarray(given)
+        if weight.dtype.kind not in "buifO":
+            raise TypeError(f"its values are of type {weight.dtype}")
+        weight = weight.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{wanted}: {error}") from error
+    if weight.shape != tuple(shape):
+        raise ValueError(f"{wanted}; got {weight.shape}")
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError("sample_weight must hold finite numbers that are not negative")
+    return weight
+
+
+def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
+    """Return the copies of rows that stand for the weights (N, V) of the labels (N, V).
+
+    The weight of a missing label has no effect. A row without an observed label has the largest of
+    its weights, as with equal weights. A NothingToLearnError is raised if all weights are 0.
+    """
+    missing = np.isnan(visible)
+    weight = np.where(missing & ~missing.all(axis=1, keepdims=True), 0.0, weight)
+    if missing.all(axis=1).any():
+        empty = missing.all(axis=1)
+        weight[empty] = weight[empty].max(axis=1, initial=0.0, keepdims=True)
+    levels = np.sort(weight, axis=1)
+    steps = np.diff(levels, axis=1, prepend=0.0)
+    row, place = np.nonzero(steps > 0)
+    if not len(row):
+        raise NothingToLearnError("sample_weight is zero for every observed label of y")
+    number = np.arange(len(row)) - np.searchsorted(row, row)  # number of the copy of its row
+    order = np.lexsort([row, number])
+    row, place = row[order], place[order]
+    observed = weight[row] >= levels[row, place][:, None]
+    copies = np.where(observed, visible[row], np.asarray(np.nan, visible.dtype))
+    return LabelLayers(row, copies, steps[row, place])
+
+
+def first_copies(origin: np.ndarray | None) -> np.ndarray | slice:
+    """Return the positions of the first copy of each row, in the order of the rows."""
+    return slice(None) if origin is None else np.unique(origin, return_index=True)[1]
+
+
+def first_copy_of_each(origin: np.ndarray | None) -> np.ndarray | slice:
+    """Return for each copy the position of the first copy of its row."""
+    if origin is None:
+        return slice(None)
+    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
+    return first[group]
+
+
+def count_rows_of(origin: np.ndarray | None, n_copies: int) -> int:
+    """Return the number of rows that have copies."""
+    return n_copies if origin is None else len(np.unique(origin))
+
+
+def split_rows(
+    split: Callable, visible: np.ndarray, origin: np.ndarray | None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return folds (train, test) of copies, such that all copies of a row are in the same part.
+
+    `split` is a function of labels (N, V) that yields pairs of arrays of row numbers. It is called
+    with the first copy of each row.
+    """
+    if origin is None:
+        return list(split(visible))
+    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
+
+    def copies(rows):
+        chosen = np.zeros(len(first), bool)
+        chosen[rows] = True
+        return np.flatnonzero(chosen[group])
+
+    return [(copies(train), copies(test)) for train, test in split(visible[first])]
+
+
+def label_weights(visible: np.ndarray, weight: np.ndarray, origin: np.ndarray | None) -> np.ndarray:
+    """Return the weights of the labels (n, V) for which copies stand, or row weights (n,)."""
+    if origin is None:
+        return weight
+    rows, group = np.unique(origin, return_inverse=True)
+    found = np.zeros((len(rows), visible.shape[1]))
+    np.add.at(found, group, weight[:, None] * ~np.isnan(visible))
+    return found

@@ -1,0 +1,267 @@
+"""Weights of single labels: `sample_weight` of shape (n_samples, n_outputs)."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_validate
+
+from skcrbm import (
+    MSSVMCRBM,
+    ChainCRF,
+    CRBMClassifier,
+    DecodedClassifier,
+    ImageCRBM,
+    LabelGraphCRF,
+    LayeredGMClassifier,
+    LMBMClassifier,
+    SSVMClassifier,
+)
+from skcrbm.annotation import find_label_issues
+from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets
+from skcrbm.datasets import make_structured_labels
+from skcrbm.decoding import fit_thresholds
+from skcrbm.metrics import marginal_log_loss, masked_score, masked_scorer, multilabel_report
+from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.utils.label_weights import label_layers, split_rows
+
+X, Y = make_structured_labels(90, n_features=3, n_informative=3, n_labels=4, random_state=0)
+RNG = np.random.RandomState(0)
+WEIGHT = RNG.choice([0.0, 0.5, 1.0, 2.0], size=Y.shape)
+MODELS = {
+    "crbm": CRBMClassifier(n_hidden=2, max_iter=30, random_state=0),
+    "adam": CRBMClassifier(
+        n_hidden=2, solver="adam", alpha=0.01, early_stopping=True, max_iter=4, random_state=0
+    ),
+    "threshold": CRBMClassifier(n_hidden=1, max_iter=20, decode="threshold", random_state=0),
+    "balanced": CRBMClassifier(
+        n_hidden=1, alpha=0.1, max_iter=20, class_weight=[{1: 2.0}] * 4, random_state=0
+    ),
+    "mssvm": MSSVMCRBM(n_hidden=2, inference="exact", max_iter=4, random_state=0),
+    "lmbm": LMBMClassifier(random_state=0),
+    "graph": LabelGraphCRF(max_iter=30),
+    "layered": LayeredGMClassifier(layers=(), max_iter=4, random_state=0),
+}
+
+
+def copies_of(weight):
+    """Return row numbers, labels and weights of the copies of each row, by the definition."""
+    rows, labels, weights = [], [], []
+    for n, w in enumerate(weight):
+        below = 0.0
+        for level in np.unique(w[w > 0]):
+            rows.append(n)
+            labels.append(np.where(w >= level, Y[n], np.nan))
+            weights.append(level - below)
+            below = level
+    return np.array(rows), np.array(labels), np.array(weights)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_equal_weights_are_row_weights(name):
+    """A weight per row gives the same model as equal weights of its labels, bit by bit."""
+    row = RNG.choice([0.0, 1.0, 3.0], size=len(Y))
+    by_row = clone(MODELS[name]).fit(X, Y, sample_weight=row)
+    by_label = clone(MODELS[name]).fit(X, Y, sample_weight=np.repeat(row[:, None], 4, axis=1))
+    np.testing.assert_array_equal(by_row.predict_proba(X), by_label.predict_proba(X))
+    if name != "layered":
+        np.testing.assert_array_equal(by_row.label_sets_, by_label.label_sets_)
+    if name == "threshold":
+        np.testing.assert_array_equal(by_row.thresholds_, by_label.thresholds_)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weight_0_is_a_missing_label(name):
+    """A label of weight 0 is the same as NaN, and the value of weights of NaN has no effect."""
+    seen = WEIGHT > 0
+    gaps = np.where(seen, Y, np.nan)[seen.any(axis=1)]
+    missing = clone(MODELS[name]).fit(X[seen.any(axis=1)], gaps)
+    weighted = clone(MODELS[name]).fit(X, Y, sample_weight=seen.astype(float))
+    np.testing.assert_array_equal(missing.predict_proba(X), weighted.predict_proba(X))
+    ignored = np.where(np.isnan(gaps), RNG.rand(*gaps.shape), 1.0)
+    ignored = clone(MODELS[name]).fit(X[seen.any(axis=1)], gaps, sample_weight=ignored)
+    np.testing.assert_array_equal(missing.predict_proba(X), ignored.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        CRBMClassifier(n_hidden=2, alpha=0.1, alpha_hidden=0.01, max_iter=400, random_state=0),
+        LMBMClassifier(C=0.1, pairwise_penalty=1.0, tol=1e-8, random_state=0),
+        LabelGraphCRF(alpha=0.1, alpha_pairs=0.01, graph="full", max_iter=400),
+    ],
+    ids=["crbm", "lmbm", "graph"],
+)
+def test_weights_are_copies_of_rows(model):
+    """Weights of labels are copies of the rows in which labels of smaller weight are missing."""
+    rows, labels, weights = copies_of(WEIGHT)
+    weighted = clone(model).fit(X, Y, sample_weight=WEIGHT)
+    copied = clone(model).fit(X[rows], labels, sample_weight=weights)
+    np.testing.assert_allclose(weighted.predict_proba(X), copied.predict_proba(X), atol=2e-4)
+    plain = clone(model).fit(X, Y)
+    assert np.abs(weighted.predict_proba(X) - plain.predict_proba(X)).max() > 0.02
+
+
+def test_independent_labels_have_weighted_regressions():
+    """Without hidden units each label is a logistic regression with the weights of the label."""
+    alpha = 0.05
+    model = CRBMClassifier(n_hidden=0, alpha=alpha, max_iter=1000, random_state=0)
+    found = model.fit(X, Y, sample_weight=WEIGHT).predict_proba(X)
+    total = WEIGHT.max(axis=1).sum()  # a row counts with its largest weight
+    for i in range(4):
+        regression = LogisticRegression(C=1 / (alpha * total), tol=1e-10, max_iter=5000)
+        regression.fit(X, Y[:, i], sample_weight=WEIGHT[:, i])
+        np.testing.assert_allclose(found[:, i], regression.predict_proba(X)[:, 1], atol=1e-4)
+
+
+def test_layers_add_up_to_the_weights():
+    """The weights of the copies in which a label is observed add up to the weight of the label."""
+    layers = label_layers(Y.astype(float), WEIGHT)
+    observed = layers.weight[:, None] * ~np.isnan(layers.visible)
+    total = np.zeros(Y.shape)
+    np.add.at(total, layers.row, observed)
+    np.testing.assert_allclose(total, WEIGHT)
+    assert (layers.weight > 0).all()
+    first = np.unique(layers.row, return_index=True)[1]
+    assert (~np.isnan(layers.visible[first]) == (WEIGHT > 0)[WEIGHT.any(axis=1)]).all()
+
+
+def test_folds_keep_copies_together():
+    """No fold has copies of the same row in both parts."""
+    layers = label_layers(Y.astype(float), WEIGHT)
+    splitter = MultilabelStratifiedKFold(3)
+    folds = split_rows(lambda y: splitter.split(y, y), layers.visible, layers.origin)
+    for train, test in folds:
+        assert not set(layers.row[train]) & set(layers.row[test])
+        assert len(train) + len(test) == len(layers.row)
+
+
+def test_class_weight_multiplies_all_copies():
+    """`class_weight` multiplies the weights of all labels of a row by the same factor."""
+    factors = np.where(Y == 1, 2.0, 1.0)
+    positive = WEIGHT > 0
+    row = np.where(positive, factors, 1.0).prod(axis=1)
+    layers = label_layers(Y.astype(float), WEIGHT)
+    scale = layers.weight.sum() / (layers.weight * row[layers.row]).sum()
+    weighted = clone(MODELS["balanced"]).fit(X, Y, sample_weight=WEIGHT)
+    plain = clone(MODELS["balanced"]).set_params(class_weight=None)
+    plain.fit(X, Y, sample_weight=WEIGHT * (scale * row)[:, None])
+    np.testing.assert_allclose(weighted.predict_proba(X), plain.predict_proba(X), atol=1e-5)
+
+
+def test_partial_fit_and_data_frames():
+    """`partial_fit` takes weights of labels, and frames are matched by the names of labels."""
+    names = list("abcd")
+    y = pd.DataFrame(Y, columns=names)
+    weight = pd.DataFrame(WEIGHT, columns=names)[["c", "a", "d", "b"]]
+    for fit in ("fit", "partial_fit"):
+        model = clone(MODELS["adam"]).set_params(early_stopping=False)
+        by_name = getattr(clone(model), fit)(X, y, sample_weight=weight)
+        by_place = getattr(clone(model), fit)(X, Y, sample_weight=WEIGHT)
+        np.testing.assert_array_equal(by_name.predict_proba(X), by_place.predict_proba(X))
+        assert by_name.score(X, y, weight) == by_place.score(X, Y, WEIGHT)
+
+
+@pytest.mark.parametrize("name", ["f1_samples", "f1_macro", "f1_micro", "neg_hamming_loss"])
+def test_scores_and_thresholds_of_copies(name):
+    """Scores with weights of labels are the scores of the copies."""
+    proba = RNG.rand(*Y.shape)
+    rows, labels, weights = copies_of(WEIGHT)
+    found = masked_score(name, Y, y_pred=proba > 0.5, sample_weight=WEIGHT)
+    wanted = masked_score(name, labels, y_pred=proba[rows] > 0.5, sample_weight=weights)
+    assert found == pytest.approx(wanted)
+    thresholds = fit_thresholds(Y, proba, name, sample_weight=WEIGHT)
+    wanted = fit_thresholds(labels, proba[rows], name, sample_weight=weights)
+    np.testing.assert_allclose(thresholds, wanted)
+
+
+def test_scores_of_entries_are_weighted_means():
+    """Scores over entries are means with the weights of the entries."""
+    proba = RNG.rand(*Y.shape)
+    loss = -np.log(np.where(Y == 1, proba, 1 - proba))
+    found = marginal_log_loss(Y, proba, sample_weight=WEIGHT)
+    assert found == pytest.approx(np.average(loss, weights=WEIGHT))
+    report = multilabel_report(Y, proba > 0.5, proba, sample_weight=WEIGHT)
+    assert report["neg_log_loss"] == pytest.approx(-found)
+    assert report.n_samples == WEIGHT.any(axis=1).sum()
+    assert report.n_observed == (WEIGHT > 0).sum()
+    np.testing.assert_allclose(report.by_label["support"], (WEIGHT * Y).sum(axis=0))
+
+
+def test_wrappers_pass_weights_on():
+    """Decoding, calibration and the search for wrong labels take weights of labels."""
+    inner = CRBMClassifier(n_hidden=0, alpha=0.1, random_state=0)
+    plain = clone(inner).fit(X, Y, sample_weight=WEIGHT).predict_proba(X)
+    decoded = DecodedClassifier(inner, decode="threshold").fit(X, Y, sample_weight=WEIGHT)
+    np.testing.assert_array_equal(decoded.predict_proba(X), plain)
+    calibrated = CalibratedMarginals(inner).fit(X, Y, sample_weight=WEIGHT)
+    assert calibrated.predict_proba(X).shape == Y.shape
+    issues = find_label_issues(inner, X, Y, sample_weight=WEIGHT)
+    equal = find_label_issues(inner, X, Y)
+    assert np.abs(issues.entry_scores - equal.entry_scores).max() > 0.01
+
+
+def test_calibrators_use_the_weights_of_their_label():
+    """The calibrator of a label has the weights of the label."""
+    inner = CRBMClassifier(n_hidden=0, alpha=0.1, random_state=0)
+    only_first = np.ones(Y.shape)
+    only_first[:, 0] = np.where(np.arange(90) % 2, 5.0, 1.0)
+    found = CalibratedMarginals(inner).fit(X, Y, sample_weight=only_first)
+    equal = CalibratedMarginals(inner).fit(X, Y, sample_weight=only_first[:, 0])
+    first, other = ([m.calibrators_[j].coef_[0, 0] for m in (found, equal)] for j in (0, 1))
+    assert first[0] == pytest.approx(first[1], rel=0.02)
+    assert other[0] != pytest.approx(other[1], rel=1e-3)
+
+
+def test_routing_passes_weights_of_labels():
+    """Metadata routing cuts the matrix of weights to the rows of each fold."""
+    inner = CRBMClassifier(n_hidden=0, alpha=0.1, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = inner.set_fit_request(sample_weight=True)
+        scorer = masked_scorer("neg_log_loss").set_score_request(sample_weight=True)
+        found = cross_validate(inner, X, Y, cv=3, scoring=scorer, params={"sample_weight": WEIGHT})[
+            "test_score"
+        ]
+    train, test = np.arange(30, 90), np.arange(30)
+    model = clone(inner).fit(X[train], Y[train], sample_weight=WEIGHT[train])
+    wanted = -marginal_log_loss(Y[test], model.predict_proba(X[test]), sample_weight=WEIGHT[test])
+    assert found[0] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SSVMClassifier(),
+        ImageCRBM(max_iter=1),
+        CalibratedMarginals(SSVMClassifier()),
+        ConformalLabelSets(CRBMClassifier()),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_others_say_that_they_need_row_weights(model):
+    """Estimators without weights of labels say so."""
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(n_samples,\)"):
+        model.fit(X, Y, sample_weight=WEIGHT)
+
+
+def test_invalid_weights_get_clear_errors():
+    """Errors name the argument, the shape and the cause."""
+    model = CRBMClassifier(n_hidden=0, alpha=0.1)
+    for weight, text in [
+        (WEIGHT[:, :2], r"must have the shape of y, \(90, 4\)"),
+        (-WEIGHT, "not negative"),
+        (np.full(Y.shape, np.nan), "finite"),
+        (np.zeros(Y.shape), "zero for every observed label"),
+        (WEIGHT.astype(str), "of type"),
+        (pd.DataFrame(WEIGHT, columns=list("abcx")), "x"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            model.fit(X, pd.DataFrame(Y, columns=list("abcd")), sample_weight=weight)
+    with pytest.raises(ValueError, match="2-D y"):
+        model.fit(X, Y[:, 0], sample_weight=WEIGHT)
+    with pytest.raises(ValueError, match="equal weights"):
+        model.set_params(learning="cd", n_hidden=1).fit(X, Y, sample_weight=WEIGHT + 1)
+    with pytest.raises(ValueError, match=r"\(n_samples,\)"):
+        ChainCRF().fit([X], [Y[:, 0]], sample_weight=WEIGHT)

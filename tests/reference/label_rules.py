@@ -1,0 +1,146 @@
+"""Random rules between labels, against brute force over all label vectors."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from skcrbm.constraints import (
+    Allowed,
+    Between,
+    Clause,
+    Constrained,
+    Excludes,
+    Forbidden,
+    Hierarchy,
+    Implies,
+)
+from skcrbm.constraints._rules import LabelNumbers, Tables, satisfies
+
+
+class Given(ClassifierMixin, BaseEstimator):
+    """A classifier whose probabilities are the columns of X."""
+
+    def fit(self, X, y):
+        self.classes_ = np.arange(y.shape[1])
+        return self
+
+    def predict_proba(self, X):
+        return np.asarray(X)
+
+
+def holds(rule, v):
+    """Return whether a label vector satisfies a rule, from the words of its docstring."""
+    if isinstance(rule, Implies):
+        given = rule.given if isinstance(rule.given, list) else [rule.given]
+        then = rule.then if isinstance(rule.then, list) else [rule.then]
+        return not all(v[i] for i in given) or all(v[i] for i in then)
+    if isinstance(rule, Clause):
+        return any(v[i] for i in rule.on) or any(not v[i] for i in rule.off)
+    if isinstance(rule, Between):
+        high = len(rule.labels) if rule.high is None else rule.high
+        return rule.low <= sum(v[i] for i in rule.labels) <= high
+    if isinstance(rule, Excludes):
+        return sum(v[i] for i in rule.labels) <= 1
+    if isinstance(rule, Hierarchy):
+        return all(not v[child] or v[parent] for parent, child in rule.edges)
+    if isinstance(rule, Forbidden):
+        return any(v[i] != value for i, value in rule.values.items())
+    return [v[i] for i in rule.labels] in [list(row) for row in rule.rows]
+
+
+def random_rule(rng, n):
+    """Draw a rule over n labels."""
+
+    def some(least=1, most=None):
+        size = int(rng.integers(least, min(n, most or n) + 1))
+        return [int(i) for i in rng.permutation(n)[:size]]
+
+    kind = rng.integers(7)
+    if kind == 0:
+        labels = some(2)
+        cut = int(rng.integers(1, len(labels)))
+        return Implies(labels[:cut], labels[cut:])
+    if kind == 1:
+        labels = some(1)
+        cut = int(rng.integers(0, len(labels) + 1))
+        return Clause(labels[:cut], labels[cut:])
+    if kind == 2:
+        labels = some(1)
+        low = int(rng.integers(0, len(labels) + 1))
+        high = int(rng.integers(low, len(labels) + 1))
+        return Between(labels, low, high if rng.random() < 0.8 else None)
+    if kind == 3:
+        return Excludes(some(1))
+    if kind == 4:
+        order = some(2)
+        edges = [(order[int(rng.integers(k))], order[k]) for k in range(1, len(order))]
+        return Hierarchy(edges)
+    if kind == 5:
+        return Forbidden({i: int(rng.integers(2)) for i in some(1)})
+    labels = some(1, 4)
+    rows = [r for r in product((0, 1), repeat=len(labels)) if rng.random() < 0.7]
+    return Allowed(labels, [list(r) for r in rows] or [[1] * len(labels)])
+
+
+def base_weights(p, parent, vectors):
+    """Return the probabilities of label vectors without rules, from the words of the Notes."""
+    weight = np.ones(len(vectors))
+    for label, above in enumerate(parent):
+        on = vectors[:, label] == 1
+        if above < 0:
+            weight *= np.where(on, p[label], 1 - p[label])
+        else:
+            given = min(p[label] / p[above], 1 - 1e-9)
+            with_parent = np.where(on, given, 1 - given)
+            weight *= np.where(vectors[:, above] == 1, with_parent, ~on)
+    return weight
+
+
+def check_random_rules(rng, most=8):
+    """Compare all answers of `Constrained` under random rules of up to `most` labels."""
+    n = int(rng.integers(2, most + 1))
+    rules = [random_rule(rng, n) for _ in range(int(rng.integers(1, 5)))]
+    vectors = np.array(list(product((0, 1), repeat=n)))
+    allowed = np.array([all(holds(rule, v) for rule in rules) for v in vectors])
+    tables = Tables(n)
+    for rule in rules:
+        rule.add_to(tables, LabelNumbers(n, None))
+    np.testing.assert_array_equal(satisfies(tables, vectors), allowed)
+    P = rng.random((3, n))
+    model = Constrained(Given(), rules, n_samples=300, random_state=0)
+    if not allowed.any():
+        with pytest.raises(ValueError, match="rules contradict each other"):
+            model.fit(P, np.ones((3, n), int))
+        return
+    Y = vectors[allowed][rng.integers(allowed.sum(), size=3)]
+    model.fit(P, Y)
+    labels, proba = model.predict(P), model.predict_proba(P)
+    drawn, scores = model.sample(P, 5, random_state=0), model.score_samples(P, Y)
+    known = np.where(rng.random((3, n)) < 0.3, Y, np.nan)
+    given = model.predict_proba(P, known)
+    top, top_proba = model.predict_topk(P, 3, known)
+    for r in range(3):
+        weight = base_weights(P[r], tables.parent, vectors) * allowed
+        np.testing.assert_allclose(proba[r], weight @ vectors / weight.sum(), atol=1e-8)
+        best = (vectors == labels[r]).all(axis=1)
+        assert weight[best][0] == pytest.approx(weight.max())
+        assert all(any((v == w).all() for w in vectors[allowed]) for v in drawn[r])
+        mine = weight[(vectors == Y[r]).all(axis=1)][0] / weight.sum()
+        assert scores[r] == pytest.approx(np.log(mine), abs=1e-7)
+        agrees = weight * (np.isnan(known[r]) | (vectors == known[r])).all(axis=1)
+        np.testing.assert_allclose(given[r], agrees @ vectors / agrees.sum(), atol=1e-8)
+        ranked = np.sort(agrees)[::-1][:3] / agrees.sum()
+        np.testing.assert_allclose(top_proba[r], np.pad(ranked, (0, 3 - len(ranked))), atol=1e-8)
+        for vector, share in zip(top[r], top_proba[r]):
+            if share > 0:
+                same = (vectors == vector).all(axis=1)
+                assert agrees[same][0] / agrees.sum() == pytest.approx(share, abs=1e-8)
+            else:
+                assert (vector == -1).all()
+        assert (
+            len({tuple(labels) for labels in top[r][top_proba[r] > 0]}) == (top_proba[r] > 0).sum()
+        )
+    if not allowed.all():
+        assert model.score_samples(P[:1], vectors[~allowed][:1])[0] == -np.inf
