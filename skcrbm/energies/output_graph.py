@@ -21,6 +21,9 @@ from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_E
 # larger than the largest table of an edge, as in a forest, because approximate messages would visit
 # the tables of the edges, too.
 _FEW, _NARROW = 10, 12
+# Exact likelihood with tables of more than 2^_NARROW entries is cheap if the number of rows times
+# the number of entries of all tables is at most this number; 200 iterations then take minutes.
+_MOST_ENTRIES = 2**26
 
 
 class OutputGraph:
@@ -99,9 +102,18 @@ class OutputGraph:
     def narrow(self) -> bool:
         """True if exact inference by elimination or enumeration is cheap."""
         few = self.binary and len(self.n_classes) <= AUTO_EXACT_LABELS
-        largest = float(np.diff(self.start).max(initial=1))
-        limit = max(2.0**_NARROW, min(largest, MAX_ELIMINATED_ENTRIES))
+        limit = max(2**_NARROW, min(self._largest, MAX_ELIMINATED_ENTRIES))
         return few or self._log_size <= math.log2(limit) + 1e-9
+
+    @property
+    def _largest(self) -> int:
+        """Number of entries of the largest table, 1 without edges."""
+        return int(np.diff(self.start).max(initial=1))
+
+    def cheap_for(self, n_rows: int) -> bool:
+        """Return True if training by the exact likelihood of this number of rows is cheap."""
+        small = self._largest <= 2**_NARROW or self.n_entries * n_rows <= _MOST_ENTRIES
+        return self.narrow and small
 
     @cached_property
     def enumerated(self) -> bool:

@@ -128,8 +128,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         Objective: "mle", maximum likelihood with the probabilities of `inference`, or
         "pseudo_likelihood", the sum of the log-probabilities of each output given x and all
         neighbours, which needs no inference and complete labels. "auto" is
-        "pseudo_likelihood" if `inference` is "auto", exact inference is expensive and y is
-        complete, otherwise "mle".
+        "pseudo_likelihood" if `inference` is "auto", exact inference is expensive for the number of
+        rows and y is complete, otherwise "mle".
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
@@ -486,8 +486,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         method = resolve_method(name, valid_names=possible)
         learning = self.learning
         if learning == "auto":
-            wide = automatic and not graph.narrow and batch.complete
-            learning = "pseudo_likelihood" if wide else "mle"
+            costly = automatic and not graph.cheap_for(len(batch))
+            learning = "pseudo_likelihood" if costly and batch.complete else "mle"
         if learning == "pseudo_likelihood" and not batch.complete:
             raise ValueError(
                 "learning='pseudo_likelihood' needs complete labels with equal weights; "
