@@ -156,7 +156,11 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             If y is invalid, or the stack contains no forest on label sets.
         """
         targets = make_targets(y, estimator=self)
-        targets.require_multilabel(type(self).__name__)
+        if not targets.multilabel:
+            raise ValueError(
+                "y must be a 0/1 indicator matrix (n_samples, n_outputs) with at least two columns "
+                "for BlendedLabelSets; use another classifier for the classes of a 1-D y"
+            )
         check_same_length(X, y)
         note_features(self, X)
         y = targets.for_classifier(y)

@@ -296,7 +296,9 @@ def without_hidden_units(
     The fits start from `model`, whose hidden units are left out. The penalty `alpha` pulls the
     intercepts towards the log-odds of the labels in `batch`, which has all training rows.
     """
-    penalty = make_penalty(settings, batch.visible, batch.weight, every_intercept=True)(alpha)
+    penalty = make_penalty(
+        settings, batch.visible, batch.weight, batch.origin, every_intercept=True
+    )(alpha)
     objective = Likelihood().conditional(resolve_method("exact"), settings.n_jobs)
     start, dtype = _without_hidden(model), model.params.weights.dtype
 

@@ -42,7 +42,8 @@ def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRul
     if rule.needs_complete:
         require_complete(
             rows.visible,
-            f"learning={rule.name!r} needs complete labels and equal weights; 'mle' does not",
+            f"learning={rule.name!r} needs complete labels, and equal weights of the labels of a "
+            "row, because other weights leave labels out of copies of the row; 'mle' does not",
         )
     if (rule.draws or isinstance(rule, NoisyLikelihood)) and one_hot:
         raise ValueError(

@@ -190,7 +190,8 @@ class MSSVMCRBM(RBMClassifier):
     hidden_ : {"marginal", "max"}
         Value of `hidden` in the fit.
     alpha_ : float
-        Penalty of the fit, which applies to the scaled columns if `alpha` is "auto".
+        Penalty of the fit, which applies to the scaled columns if `alpha` is "auto". If the
+        logistic regressions were kept, their penalty was a third of this number.
     alpha_path_ : dict of ndarray
         Record of the search for the penalty, as in `CRBMClassifier`. The arrays are empty without a
         search.

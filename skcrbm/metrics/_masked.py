@@ -82,12 +82,16 @@ def _check_predictions(values, name, kind, observed):
 def _check_weight(sample_weight, n_samples):
     if sample_weight is None:
         return np.ones(n_samples)
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    wanted = (
+        f"sample_weight should hold {n_samples} finite numbers of at least 0, one for each row "
+        "of y_true"
+    )
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:  # text, or a ragged list
+        raise ValueError(f"{wanted}: {error}") from error
     if weight.shape != (n_samples,) or not np.isfinite(weight).all() or (weight < 0).any():
-        raise ValueError(
-            f"sample_weight should hold {n_samples} finite numbers of at least 0, one for each row "
-            "of y_true"
-        )
+        raise ValueError(wanted)
     return weight
 
 

@@ -17,6 +17,7 @@ from skcrbm.targets.class_weight import row_weights, weights_by_class, weights_b
 from skcrbm.targets.frames import check_container, label_frame, named_series, sparse_labels
 from skcrbm.targets.new_labels import first_names, names_with_new
 from skcrbm.utils.classifiers import check_outer_fitted, label_marginals, proba_of_classes
+from skcrbm.utils.label_weights import weight_beside
 from skcrbm.utils.labels import (
     all_strings,
     class_vector,
@@ -279,9 +280,9 @@ class MultilabelTargets(Targets):
 
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows in which all observed labels are predicted correctly."""
-        y = without_known(self.encode(y), known)
-        weight = in_order_of(sample_weight, self.names, "sample_weight")
-        return masked_score("accuracy", y, y_pred=y_pred, sample_weight=weight)
+        visible = without_known(self.encode(y), known)
+        weight = weight_beside(sample_weight, y, len(visible), self.names, self.n_visible)
+        return masked_score("accuracy", visible, y_pred=y_pred, sample_weight=weight)
 
     def scores(self, model, rows):
         """Return the score (N, L) of each label."""

@@ -13,6 +13,7 @@ from skcrbm.metrics import masked_score
 from skcrbm.targets.frames import label_frame
 from skcrbm.targets.kinds import Targets, make_targets
 from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
+from skcrbm.utils.label_weights import weight_beside
 from skcrbm.utils.labels import (
     indicator_with_nan,
     is_frame,
@@ -243,9 +244,8 @@ class MultioutputTargets(Targets):
             right[:, i] = [np.nan if v is None else v == guess for v, guess in pairs]
         right = without_known(right, known)
         every = np.where(np.isnan(right), np.nan, 1.0)
-        return masked_score(
-            "accuracy", every, y_pred=np.nan_to_num(right), sample_weight=sample_weight
-        )
+        weight = weight_beside(sample_weight, y, n_rows, self.names, self.n_visible)
+        return masked_score("accuracy", every, y_pred=np.nan_to_num(right), sample_weight=weight)
 
     def scores(self, model, rows):
         """Raise a ValueError, because an output of several classes has no single score."""
