@@ -350,7 +350,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         """Return the model from which a fit starts, and its objective."""
         rule = resolve_rule(self.learning, "chain")
         self._hinge = check_hinge(self)
-        require_labels_of(rule, sequences.path)
+        require_labels_of(self, rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
         if model.order != self.order:
             raise ValueError(

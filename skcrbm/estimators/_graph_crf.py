@@ -49,7 +49,7 @@ from skcrbm.utils.fitting import (
     forget,
     with_callbacks,
 )
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, option_name
 from skcrbm.utils.validation import check_sample_weight
 
 # Standard deviation of the initial coefficients of latent states.
@@ -376,11 +376,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         rule = resolve_rule(self.learning, "graph")
         self._hinge = check_hinge(self)
         self._truncated = rule.name == "backprop"
-        require_labels_of(rule, graphs.path)
+        require_labels_of(self, rule, graphs.path)
         latent = self.n_latent_states
         if latent > 1 and rule.name != "mle":
             raise ValueError(
-                f"n_latent_states={latent} needs learning='mle'; got learning={rule.name!r}"
+                f"n_latent_states={latent} needs learning='mle'; got learning="
+                f"{option_name(self.learning)!r}"
             )
         model = self._model if resume else self._first_model(graphs, rng, partial)
         if model.n_latent != latent:

@@ -83,11 +83,11 @@ _HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
 _PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 
-def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
+def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> None:
     """Raise a ValueError if the rule needs complete labels and `path` (T,) has missing labels."""
     if rule.needs_complete and (path == MISSING).any():
         raise ValueError(
-            f"learning={rule.name!r} needs complete labels, but y has missing labels; "
+            f"learning={option_name(estimator.learning)!r} needs complete labels, but y has missing labels; "
             "learning='mle' supports them"
         )
 

@@ -136,8 +136,11 @@ class Exact(InferenceMethod):
 
 def checked_variables(variables: Any, n_variables: int) -> np.ndarray:
     """Return the option `map_variables` as an array of int, or raise a ValueError."""
-    given = np.asarray(variables)
-    if given.size == 0:
+    try:
+        given = np.asarray(variables)
+    except ValueError:  # lists of different lengths
+        given = np.array(variables, object)
+    if given.shape == (0,):
         return np.empty(0, np.int64)
     whole = given.ndim == 1 and given.dtype.kind in "iu"
     if not whole or given.min() < 0 or given.max() >= n_variables:
@@ -229,7 +232,7 @@ def _check_time(energy, query):
 def _score(energy, query, states):
     """Return the scores (N,) of states, or the log-weights if "marginal_map" is requested."""
     if energy.evidence is not None:
-        states = np.where(energy.free, states, energy.evidence).astype(np.int8)
+        states = np.where(energy.free, states, energy.evidence).astype(energy.state_dtype)
     if "map" in query.returns:
         return energy.score(states)
     return energy.log_weight(states[:, : energy.n_visible])
