@@ -3,7 +3,6 @@
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.map_search import state_score
 
 # The first node of a path may shift this many times as many entries as later nodes.
 _REPLAY = 20
@@ -11,6 +10,20 @@ _REPLAY = 20
 _FIRST_GAP = 100.0
 # Added to the gain of a branching variable, so that variables in many failures come first in ties.
 _LEAST_GAIN = 1e-3
+
+
+@jit
+def _score(graph, state):
+    """Return the score of a state."""
+    total = 0.0
+    for v in range(len(state)):
+        total += graph.unary[v, state[v]]
+    for f in range(len(graph.first)):
+        at = graph.first[f]
+        for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
+            at += graph.stride[e] * state[graph.scope[e]]
+        total += graph.entries[at]
+    return total
 
 
 @jit
@@ -235,8 +248,8 @@ def search_consistent(
                         x = np.inf
                     if x > largest:
                         largest, chosen = x, v
-            score, n_bad = state_score(model, state)
-            if n_bad == 0 and score > value:
+            score = _score(model, state)
+            if score > value:
                 value = score
                 best[:] = state
         if bound > value + tol and chosen >= 0:
