@@ -16,8 +16,9 @@ from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
 from skcrbm.utils.label_weights import label_weights, split_rows
-from skcrbm.utils.labels import ONE_VALUE, require_complete
+from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
+from skcrbm.utils.options import option_name
 
 # The search for a common flip rate starts at _RATES[_FIRST], and moves while the score improves.
 _RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4]
@@ -39,14 +40,16 @@ def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRul
             f"learning={rule.name!r} keeps a chain for each training row, but partial_fit "
             "cannot recognise rows of earlier calls; use fit, or learning='cd'"
         )
-    if rule.needs_complete:
-        require_complete(
-            rows.visible,
-            f"learning={rule.name!r} needs complete labels and equal weights; 'mle' does not",
+    name = option_name(estimator.learning)
+    if rule.needs_complete and np.isnan(rows.visible).any():
+        raise ValueError(
+            f"learning={name!r} needs complete labels of equal weights, but y holds NaN (not "
+            "observed) or sample_weight differs between the labels of a row; learning='mle' "
+            "supports both"
         )
     if (rule.draws or isinstance(rule, NoisyLikelihood)) and one_hot:
         raise ValueError(
-            f"learning={rule.name!r} needs two classes in a 1-D y, got "
+            f"learning={name!r} needs two classes in a 1-D y, got "
             f"{len(estimator.classes_)}; learning='mle' supports any number of classes"
         )
     if not isinstance(rule, NoisyLikelihood):

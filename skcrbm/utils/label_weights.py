@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from skcrbm.utils.labels import in_order_of, is_frame
 from skcrbm.utils.validation import NothingToLearnError
@@ -49,6 +50,8 @@ def checked_label_weight(sample_weight: Any, shape: tuple, names: Any = None) ->
     wanted = f"sample_weight must have the shape of y, {shape}, or a weight per row, ({shape[0]},)"
     given = in_order_of(sample_weight, names, "sample_weight")
     try:
+        if issparse(given):
+            raise TypeError("it is a sparse matrix; use sample_weight.toarray()")
         if np.ma.is_masked(given):
             raise TypeError("it has masked entries; use a weight of 0")
         weight = np.asarray(given)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
@@ -255,13 +256,17 @@ def test_invalid_weights_get_clear_errors():
         (np.full(Y.shape, np.nan), "finite"),
         (np.zeros(Y.shape), "zero for every observed label"),
         (WEIGHT.astype(str), "of type"),
+        (csr_array(WEIGHT), "toarray"),
         (pd.DataFrame(WEIGHT, columns=list("abcx")), "x"),
     ]:
         with pytest.raises(ValueError, match=text):
             model.fit(X, pd.DataFrame(Y, columns=list("abcd")), sample_weight=weight)
     with pytest.raises(ValueError, match="2-D y"):
         model.fit(X, Y[:, 0], sample_weight=WEIGHT)
-    with pytest.raises(ValueError, match="equal weights"):
-        model.set_params(learning="cd", n_hidden=1).fit(X, Y, sample_weight=WEIGHT + 1)
+    model.set_params(n_hidden=1)
+    for rule in ("cd", "pcd", "pmp"):
+        for weight in (WEIGHT + 1, np.minimum(WEIGHT, 1)):
+            with pytest.raises(ValueError, match=rf"'{rule}' .* sample_weight differs between"):
+                model.set_params(learning=rule).fit(X, Y, sample_weight=weight)
     with pytest.raises(ValueError, match=r"\(n_samples,\)"):
         ChainCRF().fit([X], [Y[:, 0]], sample_weight=WEIGHT)
