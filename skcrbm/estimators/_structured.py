@@ -87,8 +87,8 @@ def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> N
     """Raise a ValueError if the rule needs complete labels and `path` (T,) has missing labels."""
     if rule.needs_complete and (path == MISSING).any():
         raise ValueError(
-            f"learning={option_name(estimator.learning)!r} needs complete labels, but y has missing "
-            "labels; learning='mle' supports them"
+            f"learning={option_name(estimator.learning)!r} needs complete labels, but y has "
+            "missing labels; learning='mle' supports them"
         )
 
 
