@@ -64,7 +64,7 @@ class InputCode(NamedTuple):
         return code._replace(can_miss=code.can_miss & _unit_interval_columns(X))
 
     def for_rows(self, X) -> InputCode:
-        """Return the encoding for new rows, in which other features may be missing.
+        """Return the encoding for new rows, whose NaNs may be in other columns than before.
 
         A ValueError is raised if a feature is NaN in X although `can_miss` is False for it.
         """
@@ -206,9 +206,9 @@ class LayeredModel(NamedTuple):
     def weights_read(self, X) -> LayeredParams | None:
         """Find the rows of the input weights that affect the scores of the rows of X.
 
-        The result is a `LayeredParams`, whose first field holds the indices of these rows. It is
-        None if all rows may be needed: if the means of the inputs are a dense array, the first
-        layer is not dense, or some inputs are not observed.
+        The result is a `LayeredParams`, whose first field holds the indices of these rows. The
+        method returns None if all rows may be needed: if the means of the inputs are a dense array,
+        the first layer is not dense, or some inputs are not observed.
         """
         if not self.structure.connections[0].dense:
             return None

@@ -15,13 +15,13 @@ from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import KnownLabelsMixin
 from skcrbm.targets.multioutput import make_label_targets
-from skcrbm.targets.new_labels import in_label_order
+from skcrbm.targets.new_labels import in_label_order, listed_labels
 from skcrbm.utils.label_weights import (
-    checked_label_weight,
     first_copies,
     first_copy_of_each,
     is_per_label,
     label_layers,
+    label_weight_beside,
 )
 from skcrbm.utils.labels import (
     in_rows_of,
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
     visible: np.ndarray  # (N, V): encoded y in the dtype of X, with NaN for missing labels
     weight: np.ndarray  # (N,): positive weights of the rows
-    # (N,): number of the row of which a row is a copy, if labels have weights; see `label_layers`
+    # (N,): number of the original row of each copy, if labels have weights; see `label_layers`
     origin: np.ndarray | None = None
 
     @property
@@ -90,7 +90,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _label_log_odds(self, rows):
-        """Return the log-odds (N, L) of the marginals of the labels of a 2-D y."""
+        """Return the marginal log-odds (N, L) of the labels of a 2-D y."""
 
     @abstractmethod
     def _labels(self, rows):
@@ -116,7 +116,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _marginal_log_odds(self, X):
-        """Return scores (N, V) that the sigmoid, or softmax for classes, maps to probabilities."""
+        """Return scores (N, V): their sigmoid (of classes their softmax) is the probability."""
 
     @label_output
     def predict_proba(self, X):
@@ -514,7 +514,7 @@ def training_rows(
     classes=None,
     partial: bool = False,
 ) -> Rows:
-    """Validate X, y and the weights, and return the rows without rows of weight 0.
+    """Validate X, y and the weights, and return the rows of positive weight.
 
     Also set the attributes of the model that describe y: `_targets`, `classes_`, `allow_empty_` and
     `unseen_share_`. If `reset` is False, the model was fitted before. The columns of X and the kind
@@ -528,6 +528,7 @@ def training_rows(
     X = model._validate_X(X, reset)
     # The labels are copied to C order, because the rounding of sums depends on the memory layout,
     # and data frames yield Fortran order. A data frame and an array then give the same result.
+    given = y
     y = in_label_order(y, classes, targets, X.dtype)
     visible = targets.encode(y, X.dtype).astype(X.dtype, order="C", copy=False)
     if len(visible) != X.shape[0]:
@@ -537,7 +538,7 @@ def training_rows(
         )
     origin = None
     if is_per_label(sample_weight):
-        weight = _label_weight(model, targets, sample_weight, visible)
+        weight = _label_weight(model, targets, sample_weight, given, len(visible), classes)
         row, visible, weight = layers = label_layers(visible, weight)
         origin = layers.origin
         complete = len(row) == X.shape[0] and origin is None
@@ -561,8 +562,8 @@ def training_rows(
     return rows
 
 
-def _label_weight(model, targets, sample_weight, visible):
-    """Return validated weights (N, L) of labels; raise a ValueError if they are not possible."""
+def _label_weight(model, targets, sample_weight, y, n_rows, classes):
+    """Return validated weights (N, L) of labels; raise a ValueError if they are not supported."""
     if not targets.multilabel:
         raise ValueError(
             "sample_weight must have shape (n_samples,) if y is 1-D; weights of single labels need "
@@ -570,7 +571,8 @@ def _label_weight(model, targets, sample_weight, visible):
         )
     if not model._takes_label_weights:
         refuse_label_weights(sample_weight)
-    return checked_label_weight(sample_weight, visible.shape, targets.names)
+    columns = listed_labels(classes) if targets.indicator else None
+    return label_weight_beside(sample_weight, y, n_rows, targets.names, targets.n_visible, columns)
 
 
 def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:

@@ -133,7 +133,7 @@ class LabelVectors(NamedTuple):
 
     @property
     def _n_vectors(self) -> float:
-        """Number of all label vectors, inf if it is not a float."""
+        """Number of all label vectors, inf if a float cannot hold it."""
         with np.errstate(over="ignore"):
             return float(np.exp2(float(self.posterior.energy.n_visible)))
 
@@ -147,8 +147,10 @@ class LabelVectors(NamedTuple):
     def _best_of_all(self, k, candidates):
         """Return the k best of all vectors (N, k, L) and their log-weights, -inf if fewer exist."""
         _check_enough(k, self._n_vectors, "candidates")
-        energy, evidence = self.posterior.energy, self.posterior.evidence()
-        energy = energy if evidence is None else energy.condition(evidence)
+        energy: Any = self.posterior.energy
+        evidence = self.posterior.evidence()
+        if evidence is not None:
+            energy = energy.condition(evidence)
         try:
             states, log_weight = k_best_of_models(energy, k, n_jobs=self.posterior.n_jobs)
         except ValueError as error:
@@ -227,7 +229,8 @@ class OutputVectors(LabelVectors):
                     value[~np.isnan(given) & (given != states)] = -np.inf
             best[rows] = np.argsort(-value, axis=1, kind="stable")[:, :k]
             log_p[rows] = np.take_along_axis(value, best[rows], axis=1)
-        _require_finite(k, log_p)
+        complete = len(sets) == self._n_vectors
+        _require_finite(k, log_p, "" if complete else ", or candidates='all'")
         return self._top(sets[best], log_p, method, random_state)
 
     @property
@@ -316,11 +319,11 @@ def _check_enough(k, n, candidates):
         raise ValueError(f"k={k} is larger than the number of {candidates}, {n:.0f}")
 
 
-def _require_finite(k, log_weight):
+def _require_finite(k, log_weight, advice=""):
     """Raise a ValueError if a row has fewer than k candidates with a log-weight above -inf."""
     few = np.flatnonzero(np.isneginf(log_weight[:, -1]))
     if len(few):
         raise ValueError(
             f"fewer than k={k} candidates agree with the known classes of row {few[0]}; use a "
-            "smaller k, or candidates='all'"
+            f"smaller k{advice}"
         )

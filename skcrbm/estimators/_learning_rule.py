@@ -16,9 +16,8 @@ from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
 from skcrbm.utils.label_weights import label_weights, split_rows
-from skcrbm.utils.labels import ONE_VALUE
+from skcrbm.utils.labels import ONE_VALUE, require_complete
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
-from skcrbm.utils.options import option_name
 
 # The search for a common flip rate starts at _RATES[_FIRST], and moves while the score improves.
 _RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4]
@@ -28,7 +27,7 @@ _N_FOLDS = 4
 
 
 def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRule:
-    """Return the learning rule of a fit; flip rates are found, as an array (V, 2).
+    """Return the learning rule of a fit; estimate its flip rates (V, 2) if it leaves them open.
 
     A ValueError is raised if the rule cannot be used on these rows. `partial` is True in
     `partial_fit`.
@@ -40,16 +39,15 @@ def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRul
             f"learning={rule.name!r} keeps a chain for each training row, but partial_fit "
             "cannot recognise rows of earlier calls; use fit, or learning='cd'"
         )
-    name = option_name(estimator.learning)
-    if rule.needs_complete and np.isnan(rows.visible).any():
-        raise ValueError(
-            f"learning={name!r} needs complete labels of equal weights, but y holds NaN (not "
-            "observed) or sample_weight differs between the labels of a row; learning='mle' "
-            "supports both"
+    if rule.needs_complete:
+        require_complete(
+            rows.visible,
+            f"learning={rule.name!r} needs complete labels, and equal weights of the labels of a "
+            "row, because other weights leave labels out of copies of the row; 'mle' does not",
         )
     if (rule.draws or isinstance(rule, NoisyLikelihood)) and one_hot:
         raise ValueError(
-            f"learning={name!r} needs two classes in a 1-D y, got "
+            f"learning={rule.name!r} needs two classes in a 1-D y, got "
             f"{len(estimator.classes_)}; learning='mle' supports any number of classes"
         )
     if not isinstance(rule, NoisyLikelihood):
@@ -93,7 +91,7 @@ def _estimated_noise(estimator, rule, rows, rng):
 
 
 class _RateSearch:
-    """Fits of copies of an estimator with given flip rates, on all rows and on folds of them."""
+    """Fits copies of an estimator with given flip rates, on all rows and on folds."""
 
     def __init__(self, estimator, rows, rng):
         self.kind, self.rows = type(estimator), rows
@@ -113,10 +111,10 @@ class _RateSearch:
         self.weight = label_weights(rows.visible, rows.weight, rows.origin)
 
     def held_out(self, noise):
-        """Return the probabilities (N, V) of true labels, and the log-likelihood of all labels.
+        """Return probabilities (N, V) that true labels are on, and the log-likelihood of all rows.
 
-        The probabilities that true labels are on are given x and the observed labels of the row.
-        Both are predicted by models that were not fitted on the row.
+        The probabilities of a row are given x and the observed labels of the row. Both results are
+        predicted by a model that was not fitted on the row.
         """
         rows, first = self.rows, self.rows.first
         params = {**self.params, "learning": NoisyLikelihood(noise.rates)}
@@ -140,7 +138,7 @@ class _RateSearch:
         return answers[:, :-1], float(rows.weight @ answers[:, -1])
 
     def _labels(self, visible):
-        """Return y for the copies; the labels of two classes are a vector."""
+        """Return y for the copies: labels (N, V) of a 2-D y, or a vector (N,) for two classes."""
         return visible if self.multilabel else visible[:, 0]
 
     def best_common_rate(self):
@@ -160,7 +158,7 @@ class _RateSearch:
                 at += step
         if not 0 < at < len(_RATES) - 1:
             return _RATES[at]
-        # The maximum of a parabola through three scores, as functions of the logarithm of the rate.
+        # Return the maximum of the parabola through three scores, over the logarithm of the rate.
         x = np.log(_RATES[at - 1 : at + 2])
         bend, slope, _ = np.polyfit(x - x[1], [score(at - 1), score(at), score(at + 1)], 2)
         if bend >= 0:
@@ -169,7 +167,7 @@ class _RateSearch:
 
 
 def _true_labels(model, X, visible):
-    """Return the columns of `_RateSearch.held_out` for held-out rows (n, V + 1)."""
+    """Return for held-out rows the results of `_RateSearch.held_out` as columns (n, V + 1)."""
     noise = LabelNoise(model.flip_rates_)
     posterior = model._posterior(X)
     energy = noise.observe(posterior.energy, visible)

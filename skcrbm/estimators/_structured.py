@@ -93,7 +93,10 @@ def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> N
 
 
 def require_stochastic(estimator: Any, rows: str) -> None:
-    """Raise a ValueError if `partial_fit` cannot use the solver; it calls the rows `rows`."""
+    """Raise a ValueError if `partial_fit` cannot use the solver.
+
+    `rows` is the word for the training data in the message, such as "graphs".
+    """
     refuse_held_out_rows(estimator.early_stopping)
     solver = structured_solver(estimator)
     if not solver.stochastic:
@@ -136,7 +139,7 @@ def structured_solver(estimator: Any) -> Any:
 def has_probabilities(estimator: Any) -> bool:
     """Return True, or raise an AttributeError if the model gives no probabilities.
 
-    A model gives none if it is, or will be, trained for a large margin. scikit-learn's
+    A model gives no probabilities if it is, or will be, trained for a large margin. scikit-learn's
     `available_if` calls this function.
     """
     if getattr(estimator, "_hinge", option_name(estimator.learning) == "max_margin"):
@@ -148,9 +151,10 @@ def has_probabilities(estimator: Any) -> bool:
 
 
 def decodes_marginals(estimator: Any) -> bool:
-    """Return True if `predict` decodes probabilities of single labels.
+    """Return True if `predict` chooses each label by its own probability.
 
-    A ValueError is raised if the model has been trained for a large margin.
+    A ValueError is raised if so and the model was trained for a large margin, because such a model
+    has no probabilities.
     """
     if estimator.decode == "marginal" and estimator._hinge:
         raise ValueError(_NO_MARGINALS)

@@ -75,7 +75,7 @@ class IsingAnswers(NamedTuple):
     log_odds: np.ndarray  # (N, L) in: beliefs to start from; out: beliefs, 0 if clamped
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
-    # (N,) log Z, if the score of the free labels is f'(y + 1) / 2 + y'Sy / 2
+    # (N,) log Z of the score f'(y + 1) / 2 + y'Sy / 2 of -1/+1 labels y with fields f, couplings S
     log_partition: np.ndarray
     pairwise: np.ndarray  # (L, L) weighted sums of P(both labels on) are added to it
     trace: np.ndarray  # (N, max_iter or 0) residuals
@@ -99,7 +99,7 @@ class GraphOptions(NamedTuple):
 
     max_iter: int
     tol: float  # largest change of a probability at convergence
-    slack: float  # at convergence, the largest change of a log-odds, or largest factor of odds
+    slack: float  # largest change of a log-odds (or largest ratio of odds) at convergence
     damping: float  # share of the old log-messages that is kept; 0 or 1/2 if messages are odds
     want_state: bool  # keep the best state met during the iterations
 

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from skcrbm.metrics._masked import check_scored, masked_score
 from skcrbm.metrics.scores import AVERAGES, RATIOS, SCORES, scores_by_label
-from skcrbm.utils.label_weights import is_per_label
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label
+from skcrbm.utils.labels import label_names_of
 from skcrbm.utils.pickling import Versioned
 
 _TABLE = "<td style='text-align: right'>{}</td>"
@@ -199,7 +200,8 @@ def multilabel_report(
             scores[name] = score(name) if mixed and name.endswith("micro") else np.nan
     labels = observed.any(axis=0)
     if is_per_label(sample_weight):  # count each row once
-        positive = np.asarray(sample_weight, np.float64) > 0
+        names = label_names_of(y_true)
+        positive = checked_label_weight(sample_weight, np.shape(y_true), names) > 0
         observed = check_scored("labels", y_true, y_pred, "y_pred", positive)[2]
     rows = observed.any(axis=1)
     return MultilabelReport(

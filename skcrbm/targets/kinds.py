@@ -17,6 +17,7 @@ from skcrbm.targets.class_weight import row_weights, weights_by_class, weights_b
 from skcrbm.targets.frames import check_container, label_frame, named_series, sparse_labels
 from skcrbm.targets.new_labels import first_names, names_with_new
 from skcrbm.utils.classifiers import check_outer_fitted, label_marginals, proba_of_classes
+from skcrbm.utils.label_weights import weight_beside
 from skcrbm.utils.labels import (
     all_strings,
     class_vector,
@@ -69,7 +70,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
 
 
 class Targets(Versioned, ABC):
-    """Base class of the kinds of y: L labels of a 2-D y, or K classes of a 1-D y.
+    """Base class of the kinds of y: 2-D with L labels, or 1-D with K classes.
 
     Some methods call a method of the model, with the argument `rows` unchanged. For a 2-D y the
     model has the methods ``_label_scores(rows)`` (N, L), ``_label_log_odds(rows)`` (N, L) and
@@ -279,9 +280,9 @@ class MultilabelTargets(Targets):
 
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows in which all observed labels are predicted correctly."""
-        y = without_known(self.encode(y), known)
-        weight = in_order_of(sample_weight, self.names, "sample_weight")
-        return masked_score("accuracy", y, y_pred=y_pred, sample_weight=weight)
+        visible = without_known(self.encode(y), known)
+        weight = weight_beside(sample_weight, y, len(visible), self.names, self.n_visible)
+        return masked_score("accuracy", visible, y_pred=y_pred, sample_weight=weight)
 
     def scores(self, model, rows):
         """Return the score (N, L) of each label."""

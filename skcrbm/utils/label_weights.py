@@ -1,4 +1,4 @@
-"""Weights of single labels, as copies of rows with row weights in which some labels are missing.
+"""Represent weights of single labels by weighted copies of rows with missing labels.
 
 A row with label weights w_1, ..., w_L has a copy for each distinct positive weight t. The labels of
 weight at least t are observed in the copy, the other labels are missing, and the weight of the copy
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy import sparse
 
-from skcrbm.utils.labels import in_order_of, is_frame
-from skcrbm.utils.validation import NothingToLearnError
+from skcrbm.utils.labels import in_order_of, is_frame, label_names_of
+from skcrbm.utils.validation import NothingToLearnError, require_finite_sum
 
 
 class LabelLayers(NamedTuple):
@@ -38,7 +38,10 @@ def is_per_label(sample_weight: Any) -> bool:
     if is_frame(sample_weight):
         return True
     ndim = getattr(sample_weight, "ndim", None)
-    return (np.asarray(sample_weight).ndim if ndim is None else ndim) == 2
+    try:
+        return (np.asarray(sample_weight).ndim if ndim is None else ndim) == 2
+    except ValueError:  # a ragged list, which the validation of row weights refuses
+        return False
 
 
 def checked_label_weight(sample_weight: Any, shape: tuple, names: Any = None) -> np.ndarray:
@@ -50,10 +53,10 @@ def checked_label_weight(sample_weight: Any, shape: tuple, names: Any = None) ->
     wanted = f"sample_weight must have the shape of y, {shape}, or a weight per row, ({shape[0]},)"
     given = in_order_of(sample_weight, names, "sample_weight")
     try:
-        if issparse(given):
-            raise TypeError("it is a sparse matrix; use sample_weight.toarray()")
         if np.ma.is_masked(given):
             raise TypeError("it has masked entries; use a weight of 0")
+        if sparse.issparse(given):
+            raise TypeError("it is sparse; use sample_weight.toarray()")
         weight = np.asarray(given)
         if weight.dtype.kind not in "buifO":
             raise TypeError(f"its values are of type {weight.dtype}")
@@ -64,7 +67,35 @@ def checked_label_weight(sample_weight: Any, shape: tuple, names: Any = None) ->
         raise ValueError(f"{wanted}; got {weight.shape}")
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight must hold finite numbers that are not negative")
+    require_finite_sum(weight)
     return weight
+
+
+def label_weight_beside(
+    sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels: int, columns: Any = None
+) -> np.ndarray:
+    """Return weights (N, n_labels) in the order of the labels, for weights in the order of y.
+
+    The columns of y are `columns` or, for a data frame, its own columns; otherwise they are the
+    labels in their order. `names` are the names of the labels, or None. Labels that y lacks have
+    the weight 0.
+    """
+    if is_frame(y):
+        columns = label_names_of(y)
+    place = None if names is None else {name: i for i, name in enumerate(names)}
+    if columns is None or place is None or any(name not in place for name in columns):
+        return checked_label_weight(sample_weight, (n_rows, n_labels), names)
+    full = np.zeros((n_rows, n_labels))
+    places = [place[name] for name in columns]
+    full[:, places] = checked_label_weight(sample_weight, (n_rows, len(places)), columns)
+    return full
+
+
+def weight_beside(sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels: int) -> Any:
+    """Return weights of rows as given, and weights of labels as `label_weight_beside` does."""
+    if not is_per_label(sample_weight):
+        return sample_weight
+    return label_weight_beside(sample_weight, y, n_rows, names, n_labels)
 
 
 def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
@@ -83,7 +114,7 @@ def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     row, place = np.nonzero(steps > 0)
     if not len(row):
         raise NothingToLearnError("sample_weight is zero for every observed label of y")
-    number = np.arange(len(row)) - np.searchsorted(row, row)  # number of the copy of its row
+    number = np.arange(len(row)) - np.searchsorted(row, row)  # 0 for first copies
     order = np.lexsort([row, number])
     row, place = row[order], place[order]
     observed = weight[row] >= levels[row, place][:, None]
@@ -130,7 +161,10 @@ def split_rows(
 
 
 def label_weights(visible: np.ndarray, weight: np.ndarray, origin: np.ndarray | None) -> np.ndarray:
-    """Return the weights of the labels (n, V) for which copies stand, or row weights (n,)."""
+    """Return the weights (n, V) of single labels, or `weight` unchanged if there are no copies.
+
+    The weight of a label is the total weight of the copies in which the label is observed.
+    """
     if origin is None:
         return weight
     rows, group = np.unique(origin, return_inverse=True)

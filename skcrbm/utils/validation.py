@@ -234,11 +234,20 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
             raise NothingToLearnError(
                 "sample_weight is zero for every row, so there is nothing to fit"
             )
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        require_finite_sum(weight)
+        return weight
     except (OverflowError, TypeError, ValueError) as error:
         if "sample_weight" in str(error):
             raise
         raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error
+
+
+def require_finite_sum(weight: np.ndarray) -> None:
+    """Raise a ValueError if the sum of finite weights is too large for a float."""
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weight.sum()):
+            raise ValueError("sample_weight is too large: the sum of the weights must be finite")
 
 
 def refuse_label_weights(sample_weight: Any) -> None:

@@ -1,10 +1,12 @@
 """Weights of single labels: `sample_weight` of shape (n_samples, n_outputs)."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from scipy.sparse import csr_array
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
@@ -26,7 +28,7 @@ from skcrbm.datasets import make_structured_labels
 from skcrbm.decoding import fit_thresholds
 from skcrbm.metrics import marginal_log_loss, masked_score, masked_scorer, multilabel_report
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.utils.label_weights import label_layers, split_rows
+from skcrbm.utils.label_weights import count_rows_of, label_layers, split_rows
 
 X, Y = make_structured_labels(90, n_features=3, n_informative=3, n_labels=4, random_state=0)
 RNG = np.random.RandomState(0)
@@ -256,17 +258,89 @@ def test_invalid_weights_get_clear_errors():
         (np.full(Y.shape, np.nan), "finite"),
         (np.zeros(Y.shape), "zero for every observed label"),
         (WEIGHT.astype(str), "of type"),
-        (csr_array(WEIGHT), "toarray"),
+        (sparse.csr_matrix(WEIGHT), "toarray"),
+        ([[1.0, 2.0], [1.0]], "sample_weight must be"),
+        (np.full(Y.shape, 1e308), "sum of the weights"),
+        (np.full(len(Y), 1e308), "sum of the weights"),
         (pd.DataFrame(WEIGHT, columns=list("abcx")), "x"),
     ]:
         with pytest.raises(ValueError, match=text):
             model.fit(X, pd.DataFrame(Y, columns=list("abcd")), sample_weight=weight)
     with pytest.raises(ValueError, match="2-D y"):
         model.fit(X, Y[:, 0], sample_weight=WEIGHT)
-    model.set_params(n_hidden=1)
-    for rule in ("cd", "pcd", "pmp"):
-        for weight in (WEIGHT + 1, np.minimum(WEIGHT, 1)):
-            with pytest.raises(ValueError, match=rf"'{rule}' .* sample_weight differs between"):
-                model.set_params(learning=rule).fit(X, Y, sample_weight=weight)
+    with pytest.raises(ValueError, match="equal weights"):
+        model.set_params(learning="cd", n_hidden=1).fit(X, Y, sample_weight=WEIGHT + 1)
     with pytest.raises(ValueError, match=r"\(n_samples,\)"):
         ChainCRF().fit([X], [Y[:, 0]], sample_weight=WEIGHT)
+
+
+def test_weights_follow_the_columns_of_y():
+    """Weights without names belong to the columns of y, whatever the order of the labels."""
+    frame, names = pd.DataFrame(Y, columns=list("abcd")), ["d", "b"]
+    first = CRBMClassifier(n_hidden=1, random_state=0).partial_fit(X, frame)
+    part, weight = frame[names].to_numpy(), WEIGHT[:, [3, 1]]
+    full = np.where(np.isin(list("abcd"), names), Y, np.nan)
+    wanted = clone_of(first).partial_fit(X, full, sample_weight=WEIGHT).predict_proba(X)
+    for y, w, options in [
+        (part, weight, {"classes": names}),
+        (part, pd.DataFrame(WEIGHT, columns=list("abcd"))[["b", "d"]], {"classes": names}),
+        (frame[names], weight, {}),
+        (frame[names], pd.DataFrame(weight, columns=names)[["b", "d"]], {}),
+    ]:
+        found = clone_of(first).partial_fit(X, y, sample_weight=w, **options)
+        np.testing.assert_array_equal(found.predict_proba(X), wanted)
+    with pytest.raises(ValueError, match=r"sample_weight must have the shape of y, \(90, 2\)"):
+        first.partial_fit(X, frame[names], sample_weight=WEIGHT)
+
+
+def clone_of(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+def test_new_labels_have_weights():
+    """A new label of weight 0 is a new label without an observation."""
+    first = CRBMClassifier(n_hidden=1, random_state=0).partial_fit(X, Y[:, :3])
+    seen = WEIGHT > 0
+    by_weight = clone_of(first).partial_fit(X, Y, classes=range(4), sample_weight=seen * 1.0)
+    gaps = np.where(seen, Y, np.nan)[seen.any(axis=1)]
+    by_nan = clone_of(first).partial_fit(X[seen.any(axis=1)], gaps, classes=range(4))
+    np.testing.assert_array_equal(by_weight.predict_proba(X), by_nan.predict_proba(X))
+    nothing = clone_of(first).partial_fit(X, Y, classes=range(4), sample_weight=0 * WEIGHT)
+    np.testing.assert_array_equal(nothing.predict_proba(X), first.predict_proba(X))
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_scores_match_weights_with_the_columns_of_y(classes):
+    """`score` and the report use the order of the columns of y, also for weights without names."""
+    names, mixed = list("abcd"), list("cdab")
+    labels = np.array(["off", "on"])[Y] if classes else Y
+    frame, weights = (pd.DataFrame(a, columns=names) for a in (labels, WEIGHT))
+    model = LabelGraphCRF(alpha=0.1, max_iter=5).fit(X, frame)
+    wanted = model.score(X, labels, sample_weight=WEIGHT)
+    assert wanted != pytest.approx(model.score(X, labels, sample_weight=weights[mixed].to_numpy()))
+    for w in (weights[mixed].to_numpy(), weights[mixed], weights):
+        assert model.score(X, frame[mixed], sample_weight=w) == pytest.approx(wanted)
+    assert model.score(X, frame, sample_weight=weights[mixed]) == pytest.approx(wanted)
+    if not classes:
+        reports = [multilabel_report(frame, Y, sample_weight=w) for w in (weights, weights[mixed])]
+        assert str(reports[0]) == str(reports[1])
+
+
+def test_regressions_in_place_of_hidden_units_count_rows_once(monkeypatch):
+    """The penalty of the fallback of MSSVMCRBM counts rows, not their copies."""
+    import skcrbm.estimators._crbm_auto as auto
+
+    counts = []
+
+    def spy(origin, n_copies):
+        counts.append(count_rows_of(origin, n_copies))
+        return counts[-1]
+
+    monkeypatch.setattr(auto, "count_rows_of", spy)
+    y = np.random.RandomState(1).randint(0, 2, (90, 11))
+    weight = np.random.RandomState(2).choice([1.0, 2.0], size=y.shape)
+    MSSVMCRBM(n_hidden=11, max_iter=1, early_stopping=True, random_state=0).fit(
+        X, y, sample_weight=weight
+    )
+    assert len(counts) > 2
+    assert max(counts) == 90
