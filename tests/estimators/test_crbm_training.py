@@ -395,7 +395,7 @@ def test_validation_part_keeps_the_share_of_classes(monkeypatch):
     y = np.r_[np.zeros(80), np.ones(20)]
     seen = []
 
-    def spying(model, batch, method, n_jobs):
+    def spying(model, batch, method, n_jobs, noise):
         seen.append((len(batch), batch.visible[:, 0].sum()))
         return 0.0
 

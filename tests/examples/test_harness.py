@@ -266,11 +266,11 @@ def test_the_time_limit_keeps_finished_cells_and_kills_the_others(tmp_path):
     rows = Rows(tmp_path / "rows.csv")
     cells = [("quick", lambda: {"value": 1}), ("long", partial(time.sleep, 600)),
              ("later", lambda: {"value": 2})]  # fmt: skip
-    started = time.monotonic()
+    started, before = time.monotonic(), set(multiprocessing.active_children())
     run_missing(cells, rows, jobs=1, seconds=2)
     assert time.monotonic() - started < 60
     assert list(rows.read()) == ["quick"]
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= before  # other tests keep workers of joblib
 
 
 def test_cells_of_a_file_run_in_its_order(tmp_path):
