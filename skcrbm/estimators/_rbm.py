@@ -6,6 +6,7 @@ of the class and the functions after the class.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,8 +224,8 @@ class RBMClassifier(
         ((5, 20), True)
         """
         check_is_fitted(self)
-        if not 0 <= threshold < np.inf:
-            raise ValueError(f"threshold must be a nonnegative number, got {threshold!r}")
+        if not isinstance(threshold, Real) or not 0 <= threshold < np.inf:
+            raise ValueError(f"threshold must be a nonnegative finite number, got {threshold!r}")
         for name in ("visible_coef_", "hidden_coef_"):
             coef = getattr(self, name)
             coef = coef.toarray() if issparse(coef) else coef

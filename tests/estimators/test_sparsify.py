@@ -65,6 +65,6 @@ def test_errors(data):
     with pytest.raises(NotFittedError):
         CRBMClassifier().sparsify()
     model = CRBMClassifier(n_hidden=0, random_state=0).partial_fit(X, Y)
-    for threshold in (-1.0, np.nan, np.inf):
+    for threshold in (-1.0, np.nan, np.inf, "small", None, [0.1]):
         with pytest.raises(ValueError, match="threshold must be"):
             model.sparsify(threshold)
