@@ -22,7 +22,8 @@ __all__ = ["compile_kernels"]
 # With a limit of one node, the first search finishes no row, so that the kernel that handles
 # unfinished rows is compiled as well.
 _HARD_ROWS = {"inference": skcrbm.inference.BranchAndBound(node_limit=1)}
-# With so many input weights, of which a batch reads few, Adam uses its kernel for sparse updates.
+# These layers have many input weights, and a batch reads only few of them. Adam therefore uses its
+# kernel for sparse updates.
 _MANY_LEVELS = {
     "max_iter": 2,
     "clamping": skcrbm.layers.HardClamping(tuple(np.arange(1, 1024) / 1024)),

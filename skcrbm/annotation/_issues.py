@@ -117,15 +117,14 @@ def find_label_issues(
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Inputs.
     y : array-like of shape (n_samples, n_outputs)
-        0/1 labels. NaN means not observed, if the classifier accepts NaN; such an entry is not
-        judged, and says nothing about the other labels.
+        0/1 labels. NaN marks entries that are not observed, if the classifier accepts NaN. These
+        entries are not judged, and have no effect on the scores of other entries.
     given : {"auto", "other_labels", "x"}, default="auto"
         "other_labels" judges an entry by x and the other labels of its row. It needs a classifier
         whose `predict_proba` takes `y_known`, such as `CRBMClassifier` or `LMBMClassifier`. "x"
         judges by x alone. "auto" is "other_labels" if the classifier supports it, else "x".
     cv : int, splitter or iterable, default=None
-        Folds of the rows. An int stands for this number of stratified folds, and None for 5 of
-        them.
+        Folds of the rows. An int stands for this number of stratified folds, and None for 5 folds.
     sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
         Weights of the rows, or of single labels if the classifier supports them, in the fits.
     n_jobs : int, default=None

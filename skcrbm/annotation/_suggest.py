@@ -95,7 +95,7 @@ def suggest_labels(
         Inputs of the rows.
     y_known : array-like of shape (n_samples, n_outputs), default=None
         Known labels, and NaN for the other labels, from which the suggestions are chosen. The
-        columns of a data frame are matched by name. None: no label is known.
+        columns of a data frame are matched by name. None means that no label is known.
     n : int, default=1
         Number of suggestions for each row, or with ``scope="corpus"`` for all rows together.
     cost : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None

@@ -58,8 +58,8 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         complete = ~np.isnan(visible).any(axis=1)
         if not (complete & (weight > 0)).any():
             raise ValueError(
-                "y has no row without NaN and with a positive weight; sets are calibrated on rows "
-                "of which all labels are observed"
+                "y holds NaN in every row of positive weight, but sets are calibrated on rows "
+                "whose labels are all observed"
             )
         self._targets = targets
         self.classes_ = targets.classes

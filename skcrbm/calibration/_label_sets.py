@@ -159,7 +159,7 @@ class ConformalLabelSets(ConformalBase):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples, n_outputs)
-            0/1 indicator matrix, with NaN where not observed if the classifier takes NaN.
+            0/1 indicator matrix. Missing labels may be NaN if the classifier takes NaN.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, for the threshold and, if given, for the classifier.
         groups : array-like of shape (n_samples,), default=None
@@ -349,7 +349,10 @@ class ConformalLabelSets(ConformalBase):
         return _mass_above(log_p) <= threshold[:, None] + _SLACK
 
     def _estimated_sizes(self, distribution, X, threshold):
-        """Estimate sizes as means over all draws of 1 / p(y | x), or 0 if y is not in the set."""
+        """Estimate the size of each set by the mean of 1 / p(y | x) over draws y.
+
+        A draw that is not in the set counts as 0.
+        """
         _, log_p = distribution.draw(X, self.n_draws, self._seed)
         if self.rule == "probability":
             score = -log_p
@@ -392,6 +395,6 @@ def _mass_above(log_p):
 
 
 def _share_above(drawn, log_p):
-    """Return the share of draws (n_draws,) that are more probable than each of `log_p` (K,)."""
+    """Return for each entry of `log_p` (K,) the share of draws (n_draws,) with a larger value."""
     ordered = np.sort(drawn)
     return 1 - np.searchsorted(ordered, log_p + _SLACK, side="right") / len(ordered)

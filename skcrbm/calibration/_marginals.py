@@ -57,8 +57,8 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         Form of the calibrators. "sigmoid" fits ``P(y_i = 1) = sigmoid(a_i s + b_i)``, where s are
         the log-odds (or decisions) of the label, with Platt's smoothed targets [1]_; it works with
         few rows. "isotonic" fits any increasing function and needs labels with hundreds of
-        positives; on n rows, its probabilities are at least 1 / (n + 2). In both a row of weight w
-        counts as w rows.
+        positives; on n rows, its probabilities are at least 1 / (n + 2). In both methods a row of
+        weight w counts as w rows.
     cv : int, splitter or iterable, default=None
         Cross-validation folds. An int is a number of stratified folds; None stands for 5.
     n_jobs : int, default=None

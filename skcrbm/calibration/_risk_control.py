@@ -143,7 +143,7 @@ class ConformalRiskControl(ConformalBase):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples, n_outputs)
-            0/1 indicator matrix, with NaN where not observed if the classifier takes NaN.
+            0/1 indicator matrix. Missing labels may be NaN if the classifier takes NaN.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, for the threshold and, if given, for the classifier.
 

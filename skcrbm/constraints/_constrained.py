@@ -441,7 +441,7 @@ class _Listed:
 
 
 class _Eliminated:
-    """Distribution of a block of rows as a factor graph, answered by variable elimination."""
+    """Distribution of a block of rows as a factor graph, for exact variable elimination."""
 
     def __init__(self, rows, energy, log_odds, known):
         self.rows, self.energy, self.log_odds = rows, energy, log_odds

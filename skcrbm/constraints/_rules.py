@@ -19,7 +19,7 @@ _MAX_ALLOWED = 16
 
 
 class Tables:
-    """Tables of a set of rules over L labels and, behind them, variables that count labels.
+    """Tables of a set of rules. Their variables are L labels, followed by counters of labels.
 
     Each table has the value 0 for allowed combinations of its variables, and -inf for others.
     """
@@ -67,11 +67,11 @@ class Tables:
             count = (states == np.reshape(values, (-1, 1))).sum(axis=0)
             self.add(labels, ((count >= low) & (count <= high)).reshape((2,) * n))
             return
-        # Larger counts need not be told apart: up to `top` they count, then they stay.
+        # A counter stops at `top`, because larger counts need not be told apart.
         top = high + 1 if high < n else low
         before = None
-        # Labels of a hierarchy are counted tree by tree, so that the counter needs to know only the
-        # labels above the present label. The graph is then as wide as the hierarchy is deep.
+        # Count the labels of a hierarchy in depth-first order. The graph is then only as wide as
+        # the hierarchy is deep, because a counter meets only the labels above the present label.
         rank = self._depth_first()
         for label, value in sorted(zip(labels, values), key=lambda literal: rank[literal[0]]):
             counts = np.arange(top + 1)

@@ -299,9 +299,9 @@ class _Columns:
         self.label_names = [names[column] for column in of_labels]
         self.labels = {column: place for place, column in enumerate(of_labels)}
         self.label_values = {}
-        self.features = {}  # attribute: (first column, {value: number}) or (first column, None)
+        self.features = {}  # maps an attribute to (first column, {value: number} or None)
         self.feature_names = []
-        self.wide = {}  # attribute: {value: column} of nominal features with a column per value
+        self.wide = {}  # maps a nominal feature with a column per value to {value: column}
         texts = []
         for column, (name, kind) in enumerate(attributes):
             if column in self.labels:
@@ -400,7 +400,9 @@ def _sparse_table(columns, rows, dtype):
     values, indices, indptr, target = array("d"), array("q"), array("q", [0]), []
     for row in rows:
         if row and max(row) >= columns.n_attributes:
-            raise ValueError(f"attribute {max(row)} is beyond the {columns.n_attributes} declared")
+            raise ValueError(
+                f"row has attribute {max(row)}, but only {columns.n_attributes} are declared"
+            )
         y = default_y.copy()
         entries = []
         for column, value in (default_x | row).items():

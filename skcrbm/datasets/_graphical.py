@@ -112,8 +112,8 @@ def make_weighted_3sat(
 def make_structured_sequences(n_variables: int) -> tuple[np.ndarray, np.ndarray]:
     """List the 0/1 sequences with exactly three 1s in every window.
 
-    A window holds five variables and begins at every second variable, so that neighbouring
-    windows share three [1]_ (the paper writes six instead of five).
+    A window holds five variables, and a window begins at every second variable, so that
+    neighbouring windows share three variables [1]_. (The paper writes six instead of five.)
 
     Parameters
     ----------

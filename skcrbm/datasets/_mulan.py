@@ -105,7 +105,7 @@ def _read_parts(files: dict[str, Path]) -> dict[str, ArffTable]:
         for names in ("feature_names", "label_names"):
             if getattr(tables[part], names) != getattr(tables[first], names):
                 raise DataFileError(
-                    f"{files[part]} and {files[first].name} have other columns: {names} differ"
+                    f"{files[part]} should have the columns of {files[first].name}; {names} differ"
                 )
     return tables
 
@@ -122,7 +122,7 @@ def _known_arrays(name: str, folder: Path) -> tuple[Path, dict[str, Any]] | None
     tables = _read_parts(files)
     if set(tables) != set(spec.rows):
         parts = ", ".join(f"{name}-{p}.arff" if p else f"{name}.arff" for p in spec.rows)
-        raise DataFileError(f"{next(iter(files.values()))}: the published set has {parts}")
+        raise DataFileError(f"{next(iter(files.values()))}: the files should be {parts}")
     first = next(iter(tables.values()))
     arrays = {
         "feature_names": np.array(first.feature_names),

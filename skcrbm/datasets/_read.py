@@ -45,7 +45,7 @@ def _one_error(path):
 
 @lru_cache(maxsize=64)
 def _file_sha256(path, mtime_ns, size):
-    """Return the checksum of a file; `mtime_ns` and `size` only key the cache."""
+    """Return the checksum of a file; `mtime_ns` and `size` only serve as a key of the cache."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -244,7 +244,7 @@ def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
     if subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
     if subset != "all" and not return_X_y:
-        raise ValueError("subset is for return_X_y=True: the Bunch has all parts, as X_train etc.")
+        raise ValueError("subset needs return_X_y=True: a Bunch has all parts, such as X_train")
 
 
 def load(

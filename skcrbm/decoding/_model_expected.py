@@ -26,7 +26,7 @@ from skcrbm.energies.states import unchecked
 from skcrbm.inference import infer
 from skcrbm.inference.rbm.mixture import LabelMixture, is_small_mixture
 from skcrbm.utils.limits import BLOCK_ENTRIES
-from skcrbm.utils.parallel import one_blas_thread, row_chunks
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 # Constants of `_seen_factor`: the odds that a model typically gives to the label sets seen in fit,
 # and the largest factor. If there are few label sets, a model typically gives them a total
@@ -36,8 +36,9 @@ _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
 # label sets. If k is the best number of labels under independence, the function tries k plus each
 # of the _SIZES.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
-# Largest number of entries of the label sets seen in fit for which they compete even if their
-# probabilities are not multiplied by a factor. More sets would take most of the time of the rule.
+# If the probabilities of the label sets seen in fit are not multiplied by a factor, the sets are
+# candidates only if they have at most this number of entries in total. More entries would take most
+# of the time of the rule.
 _MOST_SEEN = 2**21
 # Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
 # Values as large as this are rounding errors of numbers beyond 1e15.
@@ -68,8 +69,8 @@ def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.nd
 
     - the vectors of the k - 1, k and k + 1 most probable outputs, where k is the best number if
       outputs are independent;
-    - the best of the 16 most probable label sets seen in fit, unless all sets have more than two
-      million entries and their probabilities are not multiplied (see below);
+    - the best of the 16 most probable label sets seen in fit. They are left out if all sets have
+      more than two million entries in total and the factor described below is 1;
     - the empty vector, if `allow_empty` is True.
 
     The expectation is the same as in `decode_expected_f1`, with one exception: the probabilities of
@@ -114,15 +115,20 @@ def _by_rows(posterior, decide, entries):
     energy = posterior.energy
     result = np.empty((energy.n_models, energy.n_visible), np.int8)
     kind: type[_Model] = _Independent
+    n_jobs = None  # inference of the other kinds uses the threads itself
     if posterior.method.name == "exact":
-        mixture = is_small_mixture(energy)
-        kind = _Mixture if mixture else _Joint
-        if mixture:  # needs less memory per row
-            entries = max(entries // SIZES_AT_ONCE, 1 << energy.n_hidden)
+        kind = _Joint
+        if is_small_mixture(energy):
+            kind, n_jobs = _Mixture, posterior.n_jobs
+
+    def run(rows):
+        model = kind(posterior.rows(rows))
+        result[rows] = model.with_known(decide(model, posterior.allow_empty))
+
+    chunks = row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // entries))
     with one_blas_thread():
-        for rows in row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // entries)):
-            model = kind(posterior.rows(rows))
-            result[rows] = model.with_known(decide(model, posterior.allow_empty))
+        for _ in ordered_map(run, chunks, n_jobs):
+            pass
     return result
 
 
@@ -143,7 +149,7 @@ def _seen_factor(unseen_share):
 def _expected(sets, weight, candidates, zero_division):
     """Return the expected Jaccard index (N, C) of candidates (N, C, L).
 
-    The label vector is one of the `sets` (K, L), with the probabilities `weight` (N, K).
+    The true label vector is one of the `sets` (K, L), with the probabilities `weight` (N, K).
     """
     return (jaccard(candidates, sets, zero_division) @ weight[:, :, None])[:, :, 0]
 

@@ -5,19 +5,20 @@ The expected F1 of the best vector of k labels is the sum V_k of the k largest g
 Two bounds prove that no other label and no larger vector can be better. Let p_i be the marginals,
 m their sum, and P_k the sum of the k largest marginals.
 
-- ``D_ik <= 2 p_i B``, where B is the mean of ``E[1 / (k + |y|) | h]`` over those states h of the
-  hidden units in which the expectation is largest, and which have the total probability p_i. Given
-  h, the other labels are independent of y_i, so
-  ``E[y_i / (k + |y|) | h] <= P(y_i = 1 | h) E[1 / (k + |y|) | h]``. The sum of this product over h,
-  if the sum of ``P(h) P(y_i = 1 | h)`` is p_i, is largest if the label is on in these states.
+- ``D_ik <= 2 p_i B``. Let e(h) be ``E[1 / (k + |y|) | h]`` for a state h of the hidden units. B is
+  the mean of e(h) over the states with the largest e(h), as many states as have the total
+  probability p_i. Labels are independent given h, so ``E[y_i / (k + |y|) | h]`` is at most
+  ``P(y_i = 1 | h) e(h)``. The expectation of this product over h is largest if label i is on in
+  exactly these states.
 - ``V_k <= 2 m / (k + m) - 2 (m - P_k) / (k + 1 + M)``, where M is the largest expectation of
-  ``|y|`` given h. All gains together are ``E[2 |y| / (k + |y|)]``, at most ``2 m / (k + m)``
-  because the fraction is concave (Jensen). The labels outside of the vector have a sum of marginals
-  of at least ``m - P_k``, and each has a gain of at least ``2 p_i / (k + E[|y| | y_i = 1])``
-  (Jensen again), with ``E[|y| | y_i = 1] <= 1 + M``.
+  ``|y|`` given h. The gains of all labels add up to ``E[2 |y| / (k + |y|)]``. This sum is at most
+  ``2 m / (k + m)``, because the fraction is concave (Jensen). The gains of the labels outside of
+  the vector are subtracted: each is at least ``2 p_i / (k + E[|y| | y_i = 1])`` (Jensen again),
+  ``E[|y| | y_i = 1]`` is at most 1 + M, and the marginals of these labels add up to at least
+  ``m - P_k``.
 
-If the bounds do not prove it for a row, the row is tried again with more labels. The gains come
-from the quadrature of `inverse_nodes`, so the bounds are raised by the largest error of the
+If the bounds do not prove the result of a row, the row is tried again with more labels. The gains
+come from the quadrature of `inverse_nodes`, so the bounds are raised by the largest error of the
 quadrature.
 """
 
@@ -27,11 +28,13 @@ import numpy as np
 
 from skcrbm.decoding.expected import best_but_empty, f1_factors
 from skcrbm.inference.rbm.mixture import LabelMixture
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import row_chunks
 
 #: Number of labels whose gains are computed at first.
 FIRST_LABELS = 32
-# Largest ratio of two values with the error of the quadrature of `inverse_nodes`, and rounding of
-# the gains.
+# A bound is multiplied by _QUADRATURE, because of the error of the quadrature of `inverse_nodes`,
+# and then raised by _ROUNDING, because the gains are rounded.
 _QUADRATURE, _ROUNDING = 1.0 + 2.1e-4, 1e-9
 
 
@@ -48,15 +51,25 @@ def top_f1(
     rows, part = np.arange(n), mixture
     count = min(FIRST_LABELS, n_labels)
     while len(rows):
-        chosen, proven, enough = _among_most_probable(
-            part, weight, count, zero_division, allow_empty
-        )
+        chosen, proven, enough = _in_blocks(part, weight, count, zero_division, allow_empty)
         result[rows[proven]] = chosen[proven]
         if proven.all():
             break
         part, rows = part.rows(np.flatnonzero(~proven)), rows[~proven]
         count = min(max(3 * count // 2, int(np.median(enough[~proven]))), n_labels)
     return result
+
+
+def _in_blocks(mixture, weight, count, *options):
+    """Return the results of `_among_most_probable`, computed in blocks to bound the memory."""
+    blocks = row_chunks(len(mixture.marginals), max(1, BLOCK_ENTRIES // count**2))
+    if len(blocks) == 1:
+        return _among_most_probable(mixture, weight, count, *options)
+    parts = [
+        _among_most_probable(mixture.rows(np.arange(b.start, b.stop)), weight, count, *options)
+        for b in blocks
+    ]
+    return tuple(np.concatenate(found) for found in zip(*parts, strict=True))
 
 
 def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
@@ -104,7 +117,7 @@ def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
 
 
 def _largest_gain(mixture, weight, p, sizes):
-    """Return a bound (N, K) of the gains of labels with marginals of at most p (N,).
+    """Return an upper bound (N, K) of the gains of all labels with a marginal up to p (N,).
 
     The bound falls with the size, so it is computed for every fourth of the `sizes` 1, ..., K only.
     """

@@ -31,8 +31,8 @@ METRICS = {name: name.removesuffix("_samples") for name in scores_maximized_by("
 _EXACT_UNION = 24
 #: Number of sizes of a label vector that `maximize_f1` tries at once.
 SIZES_AT_ONCE = 64
-# Margin of the bound in `maximize_f1`. It exceeds the change of a sum of a thousand gains by the
-# rounding of the gains.
+# Margin of the bound in `maximize_f1`. It is larger than the error that the rounding of the gains
+# causes in the sum of a thousand gains.
 _MARGIN = 1e-9
 
 
@@ -452,7 +452,7 @@ def first_k(order: np.ndarray, k: np.ndarray | int) -> np.ndarray:
 def jaccard(judges: np.ndarray, candidates: np.ndarray, zero_division: float) -> np.ndarray:
     """Return the Jaccard index (..., J, C) of each of the `judges` with each of the `candidates`.
 
-    `judges` (..., J, L) and `candidates` (..., C, L) are 0/1 vectors.
+    `candidates` (..., C, L) are predictions, and `judges` (..., J, L) are possible true labels.
     """
     both = judges @ np.swapaxes(candidates, -1, -2)
     union = judges.sum(axis=-1)[..., :, None] + candidates.sum(axis=-1)[..., None, :] - both

@@ -123,8 +123,10 @@ class Marginal(DecodingRule):
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
         """Return the modes of the marginals as 0/1 outputs (N, V)."""
         labels, score = posterior.modes()
-        automatic = isinstance(self.allow_empty, str)
-        return with_a_label(labels, score, posterior.allow_empty if automatic else self.allow_empty)
+        allow_empty = self.allow_empty
+        if isinstance(allow_empty, str):
+            allow_empty = posterior.allow_empty
+        return with_a_label(labels, score, allow_empty)
 
 
 class LabelSet(DecodingRule):

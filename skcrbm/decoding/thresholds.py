@@ -78,10 +78,10 @@ def fit_thresholds(
 
     Notes
     -----
-    The search evaluates every cut between sorted probabilities. If the metric is a mean over rows
-    or labels, moving the cut by an entry changes a single term, so one sort is enough. "f1_micro"
-    with a threshold for each label is a ratio of two sums over labels. Dinkelbach's iteration finds
-    its maximum, because each of its steps maximises a sum over labels separately.
+    The search evaluates a threshold between each two successive sorted probabilities. If the metric
+    is a mean over rows or labels, moving the threshold past an entry changes a single term, so one
+    sort is enough. "f1_micro" with a threshold for each label is a ratio of two sums over labels.
+    Dinkelbach's iteration finds its maximum: each step maximises a sum, label by label.
 
     Examples
     --------

@@ -164,7 +164,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     # ------------------------------------------------------------- steps of a fit
 
     def _start_fit(self, X, sample_weight) -> tuple[Rows, np.random.RandomState, bool]:
-        """Return the validated rows, the random generator, and True if a warm start goes on."""
+        """Return the validated rows, the random generator, and True if training continues a fit."""
         resume = self.warm_start and self.__sklearn_is_fitted__()
         if resume:
             self._check_same_model()
@@ -177,7 +177,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         if self._structure_of(self.n_features_in_) != self._structure:
             raise ValueError(
                 f"the hyperparameters of {type(self).__name__} describe another structure than "
-                "the fitted model has; set warm_start=False, or keep them"
+                "the fitted model has; set warm_start=False, or keep the hyperparameters"
             )
 
     def _set_fitted(self, plan: DensityPlan, fitted: Fitted, rng, joined: bool = False) -> None:
@@ -239,12 +239,13 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats. With ``inference="auto"`` the result is exact if the model is small enough. For
-            larger models, the log-partition is estimated by annealed importance sampling with 100
-            chains and a fixed seed. The estimate takes seconds per call, and has an error of a few
-            hundredths of a nat on models that are not too peaked. Missing entries are then summed
-            out by "sum_product". `skcrbm.inference.estimate_log_partition` applied to `energy_`
-            returns the standard error of the estimate, and lowers it with more chains and steps.
+            Log-probabilities in nats. With ``inference="auto"`` the result is exact if the model is
+            small enough. For larger models, the log-partition is estimated by annealed importance
+            sampling with 100 chains and a fixed seed. The estimate takes seconds per call, and has
+            an error of a few hundredths of a nat on models that are not too peaked. Missing entries
+            are then summed out by "sum_product". `skcrbm.inference.estimate_log_partition` applied
+            to `energy_` returns the standard error of the estimate, and lowers it with more chains
+            and steps.
 
         Raises
         ------
@@ -255,10 +256,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         Warns
         -----
         UserWarning
-            If few chains carry the estimate of the log-partition. The estimate is then probably too
-            low, and the scores are too high. Also if the model was learned from perturbed maxima:
-            the scores are log-probabilities of the Gibbs distribution, but the parameters were
-            learned for another sampler, with which they reproduce the distribution of the data.
+            If the weights of a few chains dominate the estimate of the log-partition. The estimate
+            is then probably too low, and the scores are too high. Also if the model was learned
+            from perturbed maxima: the scores are log-probabilities of the Gibbs distribution, but
+            the parameters were learned for another sampler, with which they reproduce the
+            distribution of the data.
         """
         found = super().score_samples(X)
         name = self._biased_sampler()

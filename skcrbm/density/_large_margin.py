@@ -77,7 +77,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         L1 penalty for each pair of columns of a clique, 4 eta_0 in [1]_; see Notes. Weights
         of single columns have no L1 penalty.
     tol : float, default=1e-3
-        Tolerance. Training ends when the duality gap is at most this share of the objective.
+        Tolerance. Training ends when the duality gap is at most `tol` times the objective.
     max_iter : int, default=2000
         Maximum number of passes over the distinct rows.
     inference : str or object, default="auto"
@@ -155,7 +155,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     _is_output: np.ndarray
 
     _parameter_constraints: dict = {
-        # `density._scopes` validates the next three.
+        # The module `_scopes` validates `cliques`, `ties` and `inputs`.
         "cliques": "no_validation",
         "ties": "no_validation",
         "inputs": "no_validation",
@@ -439,7 +439,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         if most > MAX_ENUMERATED:
             raise ValueError(
                 f"X has rows with {most} missing values, but rule='hinge' with cliques of more "
-                f"than two columns takes up to {MAX_ENUMERATED}; use rule='map'"
+                f"than two columns supports at most {MAX_ENUMERATED}; use rule='map'"
             )
         found = find_clique_states(
             visible,

@@ -64,8 +64,8 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         if self.binarize is None:
             if not (missing | (X == 0) | (X == 1)).all():
                 raise ValueError(
-                    "X must hold 0, 1 and NaN alone with binarize=None; a number for binarize is "
-                    "the threshold above which a value counts as 1"
+                    "X must hold only 0, 1 and NaN if binarize=None; pass a number as binarize to "
+                    "count larger values as 1"
                 )
             return X
         if reset and X.size and (np.nanmin(X, initial=0) < 0 or np.nanmax(X, initial=1) > 1):
@@ -139,7 +139,8 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats; an approximation if `inference` is approximate or the model is large.
+            Log-probabilities in nats; approximations if `inference` is approximate or the model is
+            large.
 
         Raises
         ------

@@ -106,9 +106,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the epoch with the best score on them. The score is the log-likelihood of
-        small models and the pseudo-likelihood of large models. With "bp_chain" and "pmp", too, it
-        judges the Gibbs distribution and not the samples. False stands for
-        ``LossPlateau(n_iter_no_change=50)``.
+        small models and the pseudo-likelihood of large models. Both scores judge the Gibbs
+        distribution, even with "bp_chain" and "pmp", whose parameters describe a sampler. False
+        stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
         If True, `fit` starts from the parameters and chains of the previous fit.
     n_jobs : int, default=None
@@ -130,9 +130,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
         with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
-        Effective share of the weighted states in each epoch, only with "weighted_bp_chain". It is 1
-        if all weights are equal. The weights are tempered afterwards, to a share of at least a
-        tenth.
+        Effective sample size of the weighted states in each epoch, divided by the number of states;
+        only with "weighted_bp_chain". It is 1 if all weights are equal. If it is below a tenth, the
+        weights are tempered (made more equal) before training uses them.
     validation_scores_ : list of float or None
         Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int

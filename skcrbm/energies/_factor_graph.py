@@ -395,7 +395,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Return a mask (N, n) of large fields at variables of a factor with weight 0 entries."""
+        """Return a mask (N, n) of large fields, only at variables of factors with zero weights."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -565,7 +565,7 @@ class FactorGraphEnergy(BaseEnergy):
         return ((self.n_entries,),)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with one array (n_entries,): the weighted sum of probabilities."""
+        """Return a tuple with one array (n_entries,): weighted sums of entry probabilities."""
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
         certain = ((means == 0) | (means == 1)).all()

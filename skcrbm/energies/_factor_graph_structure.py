@@ -186,7 +186,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def merging(self) -> Merging:
-        """Which tables message passing adds to other tables with the same or a larger scope."""
+        """The tables that message passing adds to other tables with the same or a larger scope."""
         scopes, entries = zip(*self.scopes, strict=True) if self.scopes else ((), ())
         return find_merging(list(scopes), list(entries), list(self.shapes))
 
@@ -308,7 +308,7 @@ def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add `values` (K, M) of the edges of a block to `total` (K, B) of its variables, in place."""
+    """Add the values (K, M) of edges to the totals (K, B) of the variables of a block, in place."""
     if len(block.first):
         total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
 
@@ -316,7 +316,7 @@ def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
 def or_zeros(
     group: LogicGroup, bits: np.ndarray, edge: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each edge whether its OR factor has weight 0 if its variable is off, and on.
+    """Return whether the OR factor of each edge has weight 0: if its variable is off, and if on.
 
     The two results are bool arrays (K, M). The other variables have the states `bits` (K, n).
     """

@@ -146,7 +146,7 @@ class IsingEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return the probability that both labels of a pair are 1, as factors.
+        """Return the probability that both labels of a pair are 1, as products of arrays.
 
         Only pairs with a clamped label are included. See `PairwiseEnergy.held_pairs`.
         """

@@ -348,8 +348,8 @@ class LayeredEnergy(BaseEnergy):
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return an array of statistics for each connection after the first.
 
-        A statistic is the weighted sum, over the rows of `means`, of the products of the two units
-        of an edge. The statistics of edges that share a table are added up.
+        For each edge, the products of its two units are added up over the rows of `means`, with
+        weights. The statistics of edges that share a table are added up.
         """
         layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
         weight = weight[:, None].astype(self.dtype)

@@ -41,7 +41,7 @@ class PairwiseEnergy(BaseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return the expected statistics of the pairs with a clamped variable, as factors.
+        """Return the expected statistics of pairs with a clamped variable, as products of arrays.
 
         Parameters
         ----------

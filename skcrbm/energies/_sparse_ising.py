@@ -451,7 +451,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (kernel_array(field, self.dtype),), offset
 
     def _pull(self, y, variables=None):
-        """Return the sums (K, B) that the neighbours of variables add to their fields.
+        """Return the sums (K, B) that the neighbours of each variable add to its field.
 
         `y` (K, L) holds -1/+1 states. `variables` (B,) selects variables; by default the sums of
         all variables are returned.
@@ -464,11 +464,12 @@ class SparseIsingEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return the probability that both variables of an edge are on, as factors.
+        """Return the probability that both variables of an edge are on, as products of arrays.
 
-        `values` (N, L) holds the values of clamped variables and 0 for free variables. `free`
-        (N, L) holds the means of free variables and 0 for clamped variables. The probability is the
-        sum of the products of the two pairs (N, E). It is 0 for edges without a clamped variable.
+        `values` (N, L) holds the values of clamped variables and 0 for free variables. `free` (N,
+        L) holds the means of free variables and 0 for clamped variables. The result holds two pairs
+        of arrays (N, E). The probability is the product of the first pair plus the product of the
+        second pair. It is 0 for edges without a clamped variable.
         """
         i, k = self.edges.T
         return ((values[:, i], values[:, k] + free[:, k]), (free[:, i], values[:, k]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -47,9 +48,9 @@ class Tempered:
         [[0.599 0.546]]
         [[0.881 0.876]]
         """
-        value = np.float64(beta)
-        if not (np.isfinite(value) and value >= 0):
+        if not (isinstance(beta, Real) and 0 <= beta < np.inf):
             raise ValueError(f"beta must be a finite number of at least 0, got {beta!r}")
+        value = np.float64(beta)
         energy: Any = self
         scaled = energy.scaled(float(value))
         fields = (f * energy.dtype.type(value) for f in energy.fields)

@@ -99,7 +99,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         A field is dominant if it is so large that rounding loses the other terms of a sum. `infer`
         raises an error about a dominant field, unless the field determines its variable's value.
         By default no field is reported, because solvers keep large fields out of their sums, or
-        round relative to couplings of the same size.
+        their rounding errors are no larger than with couplings of the same size.
         """
         return np.zeros((self.n_models, self.n_variables), bool)
 

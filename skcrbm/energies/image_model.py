@@ -1,7 +1,8 @@
 """Define the parameters of models of images, whose weights are local and shared by all positions.
 
-Pixel i has a class y_i and n_hidden binary variables h_i. e(k) is the vector of the indicators of
-all classes but the first, for class k, minus 1/K. The log-weight of classes and hidden variables is
+Pixel i has a class y_i and n_hidden binary variables h_i. The vector e(k) encodes class k. It has
+an entry for each class but the first: 1 - 1/K for class k, and -1/K for the others. The log-weight
+of classes and hidden variables is
 
 ``sum_i s_i' e(y_i) + t_i' (h_i - 1/2) + sum over pairs of places e(y_i)' A_d e(y_j)
 + (h_i - 1/2)' B_d e(y_j)``,

@@ -206,9 +206,9 @@ class LayeredModel(NamedTuple):
     def weights_read(self, X) -> LayeredParams | None:
         """Find the rows of the input weights that affect the scores of the rows of X.
 
-        The result is a `LayeredParams`, whose first field holds the indices of these rows. It is
-        None if all rows may be needed: if the means of the inputs are a dense array, the first
-        layer is not dense, or some inputs are not observed.
+        The result is a `LayeredParams`, whose first field holds the indices of these rows. The
+        method returns None if all rows may be needed: if the means of the inputs are a dense array,
+        the first layer is not dense, or some inputs are not observed.
         """
         if not self.structure.connections[0].dense:
             return None

@@ -215,7 +215,7 @@ class LayeredStructure(Versioned):
 
     @cached_property
     def weight_slices(self) -> list[slice]:
-        """Slices of `LayeredParams.weights`, one for each connection except the first."""
+        """Slice of `LayeredParams.weights` for each connection but the first (connection 0)."""
         return _slices([c.n_weights for c in self.connections[1:]])
 
     @cached_property

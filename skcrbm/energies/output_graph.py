@@ -15,11 +15,15 @@ from skcrbm.energies._ising import IsingEnergy
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED
 
-# Up to _FEW outputs of two classes, all states are enumerated, because enumeration costs less than
-# elimination. A graph is narrow, so that exact inference is cheap, if the largest table of
-# elimination has at most 2^_NARROW entries, or is no larger than the largest table of an edge, as
-# in a forest. Approximate messages would visit the entries of the edges, too.
+# If there are at most _FEW outputs, each of two classes, all states are enumerated, which costs
+# less than elimination. A graph is called narrow if exact inference is cheap. This is so if the
+# largest table of elimination has at most 2^_NARROW entries. It is also so if that table is no
+# larger than the largest table of an edge, as in a forest, because approximate messages would visit
+# the tables of the edges, too.
 _FEW, _NARROW = 10, 12
+# Exact likelihood with tables of more than 2^_NARROW entries is cheap if the number of rows times
+# the number of entries of all tables is at most this number; 200 iterations then take minutes.
+_MOST_ENTRIES = 2**26
 
 
 class OutputGraph:
@@ -79,14 +83,14 @@ class OutputGraph:
 
     @cached_property
     def padded(self) -> np.ndarray:
-        """Index (C,) of each state in a flattened array (L, K), where K is the most classes."""
+        """Index (C,) of each state in a flattened array (L, K), for outputs of up to K classes."""
         most = int(self.n_classes.max(initial=1))
         place = np.arange(self.n_states) - self.first[:-1][self.output]
         return self.output * most + place
 
     @cached_property
     def _log_size(self) -> float:
-        """Binary logarithm of the number of entries of the largest table of elimination."""
+        """log2 of the number of entries in the largest table that elimination makes."""
         counts = self.n_classes.tolist()
         found = min_fill(self.edges.tolist(), range(len(counts)), counts)
         if not found.complete:
@@ -98,9 +102,18 @@ class OutputGraph:
     def narrow(self) -> bool:
         """True if exact inference by elimination or enumeration is cheap."""
         few = self.binary and len(self.n_classes) <= AUTO_EXACT_LABELS
-        largest = float(np.diff(self.start).max(initial=1))
-        limit = max(2.0**_NARROW, min(largest, MAX_ELIMINATED_ENTRIES))
+        limit = max(2**_NARROW, min(self._largest, MAX_ELIMINATED_ENTRIES))
         return few or self._log_size <= math.log2(limit) + 1e-9
+
+    @property
+    def _largest(self) -> int:
+        """Number of entries of the largest table, 1 without edges."""
+        return int(np.diff(self.start).max(initial=1))
+
+    def cheap_for(self, n_rows: int) -> bool:
+        """Return True if training by the exact likelihood of this number of rows is cheap."""
+        small = self._largest <= 2**_NARROW or self.n_entries * n_rows <= _MOST_ENTRIES
+        return self.narrow and small
 
     @cached_property
     def enumerated(self) -> bool:

@@ -11,7 +11,7 @@ from skcrbm.energies._factors import TableFactors
 class RangeModel:
     """Pairwise model of T nodes with S states, in which node i has only a range of the states.
 
-    A restricted node has a variable with fewer states, so that no weight is 0.
+    The variable of a restricted node has fewer states, so that no state needs a weight of 0.
 
     Parameters
     ----------

@@ -191,7 +191,7 @@ class RBMEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return the probability that a visible and a hidden unit are both on, as factors.
+        """Return P(visible unit on, hidden unit on) of pairs, as products of arrays.
 
         Only pairs with a clamped unit are included. See `PairwiseEnergy.held_pairs`.
         """

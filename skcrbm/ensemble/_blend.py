@@ -1,4 +1,4 @@
-"""Define BlendedLabelSets, a mixture of a stack's distribution and that of label-set trees."""
+"""Define BlendedLabelSets, which mixes the distributions of a stack and of its label-set trees."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TINY = np.finfo(np.float64).tiny
 
 
 class _Parts(NamedTuple):
-    """Answers of both components about rows."""
+    """Results of the forests for some rows, from which both distributions are computed."""
 
     inputs: Any  # log-odds of the forests, the inputs of the last step of the stack
     trees: np.ndarray  # (n, K): probabilities of the label sets by the trees
@@ -60,12 +60,14 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         (``label_powerset=True, cv="oob"``) among its inputs. None stands for
         ``make_stacked(compare=False)``.
     decode : {"marginal", "label_set", "expected_f1", "expected_jaccard"}, default="marginal"
-        Choice of the predicted labels: labels with a probability of at least 1/2, the most probable
-        of the label sets seen in fit, the label vector with the largest expected F1, or the label
-        set seen in fit with the largest expected Jaccard index. Expectations are over all label
-        vectors if there are at most 14 labels, otherwise over the label sets seen in fit.
+        Rule by which `predict` chooses labels. "marginal": the labels with a probability of at
+        least 1/2. "label_set": the most probable of the label sets seen in fit. "expected_f1": the
+        label vector with the largest expected F1. "expected_jaccard": the label set seen in fit
+        with the largest expected Jaccard index. Expectations are over all label vectors if there
+        are at most 14 labels, otherwise over the label sets seen in fit.
     cv : int, splitter or iterable, default=5
-        Folds of the rows in which the last step of the stack is fitted to find the weight.
+        Folds of the rows. To find the weight, the last step of the stack is fitted without each
+            fold in turn.
     n_jobs : int, default=None
         Number of threads of the default stack, and of folds fitted at the same time.
     random_state : int, RandomState or None, default=None
@@ -83,7 +85,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     label_sets_ : ndarray (n_sets, n_outputs)
         Distinct label sets of y.
     allow_empty_ : bool
-        True if `predict` may return rows without a positive label: if a row of y has none.
+        True if `predict` may return rows without a positive label, because y has such rows.
     classes_ : ndarray (n_outputs,)
         Numbers of the labels.
     label_names_ : ndarray of str (n_outputs,)

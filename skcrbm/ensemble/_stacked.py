@@ -21,7 +21,7 @@ _MARGIN = 0.01
 
 
 class ComparedPipeline(Pipeline):
-    """Stack that compares its held-out log-likelihood with that of a plain model.
+    """Stack that compares its held-out log-likelihood with the log-likelihood of a plain model.
 
     The plain model is the last step of the stack, fitted on X instead of log-odds. Both held-out
     log-likelihoods come from the search for the penalty, which holds out rows in folds. The forests
@@ -107,9 +107,10 @@ def make_stacked(
         How the wrapped classifiers predict the training rows, see `OutOfBagLogOdds`.
     compare : bool, default=True
         If True and both `estimators` and `final_estimator` are None, `fit` also fits a
-        `CRBMClassifier` on X itself and warns if its held-out log-likelihood is better than that of
-        the stack by more than 1%. This takes 10 to 30% more time. The comparison is left out if X
-        contains NaN, or if `fit` gets parameters for other steps than the last.
+        `CRBMClassifier` on X itself and warns if the held-out log-likelihood of this model is more
+        than 1% better than the held-out log-likelihood of the stack. This takes 10 to 30% more
+        time. The comparison is left out if X contains NaN, or if `fit` gets parameters for other
+        steps than the last.
     n_jobs : int, default=None
         Number of threads of the default forests and of the default `CRBMClassifier`. If
         `estimators` is given, number of folds that are fitted in parallel.

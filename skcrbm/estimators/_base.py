@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
     visible: np.ndarray  # (N, V): encoded y in the dtype of X, with NaN for missing labels
     weight: np.ndarray  # (N,): positive weights of the rows
-    # (N,): number of the row of which a row is a copy, if labels have weights; see `label_layers`
+    # (N,): number of the original row of each copy, if labels have weights; see `label_layers`
     origin: np.ndarray | None = None
 
     @property
@@ -90,7 +90,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _label_log_odds(self, rows):
-        """Return the log-odds (N, L) of the marginals of the labels of a 2-D y."""
+        """Return the marginal log-odds (N, L) of the labels of a 2-D y."""
 
     @abstractmethod
     def _labels(self, rows):
@@ -116,7 +116,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _marginal_log_odds(self, X):
-        """Return scores (N, V) that the sigmoid, or softmax for classes, maps to probabilities."""
+        """Return scores (N, V): their sigmoid (of classes their softmax) is the probability."""
 
     @label_output
     def predict_proba(self, X):
@@ -514,7 +514,7 @@ def training_rows(
     classes=None,
     partial: bool = False,
 ) -> Rows:
-    """Validate X, y and the weights, and return the rows without rows of weight 0.
+    """Validate X, y and the weights, and return the rows of positive weight.
 
     Also set the attributes of the model that describe y: `_targets`, `classes_`, `allow_empty_` and
     `unseen_share_`. If `reset` is False, the model was fitted before. The columns of X and the kind
@@ -563,7 +563,7 @@ def training_rows(
 
 
 def _label_weight(model, targets, sample_weight, y, n_rows, classes):
-    """Return validated weights (N, L) of labels; raise a ValueError if they are not possible."""
+    """Return validated weights (N, L) of labels; raise a ValueError if they are not supported."""
     if not targets.multilabel:
         raise ValueError(
             "sample_weight must have shape (n_samples,) if y is 1-D; weights of single labels need "

@@ -101,16 +101,16 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         best validation score, see `EarlyStopping`. False stops when the training loss no longer
         falls.
     features : {"observed", "all"}, default="observed"
-        Coefficients that are learned for sparse X and dicts: "observed" learns a coefficient for
-        each pair of a feature and a class that occur together in training, "all" for each pair of
-        a feature and a class.
+        Coefficients that are learned for sparse X and dicts. "observed" learns a coefficient for a
+        feature and a class only if both occur together in training; "all" learns the coefficients
+        of all features for all classes.
     transition_features : bool, default=False
         If True, learn coefficients of the features for each pair of neighbouring classes, so that
         the weight of a transition depends on the features of its second position.
     order : {1, 2}, default=1
         Order of the chain. 2 adds weights `triple_` of each three neighbouring classes,
-        ``sum_t triple[y_(t-2), y_(t-1), y_t]``. Inference stays exact. It takes the number of
-        classes to the power of 3 operations for each position, instead of the power of 2.
+        ``sum_t triple[y_(t-2), y_(t-1), y_t]``. Inference stays exact. For K classes it takes about
+        K^3 operations for each position, instead of K^2.
     fit_intercept : bool, default=True
         If True, learn the weights `intercept_` of the classes at all positions, and their
         additional weights `first_` and `last_` at the first and the last position.
@@ -350,7 +350,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         """Return the model from which a fit starts, and its objective."""
         rule = resolve_rule(self.learning, "chain")
         self._hinge = check_hinge(self)
-        require_labels_of(rule, sequences.path)
+        require_labels_of(self, rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
         if model.order != self.order:
             raise ValueError(

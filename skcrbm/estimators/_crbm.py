@@ -168,10 +168,10 @@ class CRBMClassifier(RBMClassifier):
         plus ``alpha / 2 (|U|^2 + |S|^2)``. A number applies to the coefficients of the given
         columns of X. "auto" finds the penalty by cross-validation, for columns that are scaled
         internally: two-valued columns to 0 and 1, and other columns to mean 0 and standard
-        deviation 1/2. If fewer than a tenth of the entries of X differ from 0 (for other solvers
-        than L-BFGS: if X is a sparse matrix), as in texts, the columns keep their zeros and are
-        divided by a common scale, so that the weights of TF-IDF keep their effect. `alpha_`
-        applies to the scaled columns, `visible_coef_` to the given columns. With fewer than 40 rows
+        deviation 1/2. Sparse data such as texts keep their zeros and are divided by a common scale,
+        so that the weights of TF-IDF keep their effect. L-BFGS treats X as sparse if fewer than a
+        tenth of its entries differ from 0, other solvers if X is a sparse matrix. `alpha_` applies
+        to the scaled columns, `visible_coef_` to the given columns. With fewer than 40 rows
         the penalty is not searched, but is 0.003 times the total variance of the scaled columns.
         Solvers other than L-BFGS use the best penalty of the model without hidden units, searched
         on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is `partial_fit`,
@@ -249,8 +249,8 @@ class CRBMClassifier(RBMClassifier):
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
-        Maximum number of iterations of inference in prediction, as in the epoch whose parameters
-        were kept: by default 7 + min(epoch, 50), counted from 0. None for "exact".
+        Maximum number of iterations of inference in prediction, the same as in the epoch that was
+        kept: by default 7 + min(e, 50) in epoch e, counted from 0. None for "exact".
     loss_curve_, convergence_curve_ : list of float
         Training loss (approximate if inference is approximate) and share of rows for which
         inference converged, for each epoch of the final run.
@@ -270,9 +270,9 @@ class CRBMClassifier(RBMClassifier):
     changes alpha by factors of sqrt(10) as long as the score improves; each fit starts from the
     parameters of the previous fit. The optimum of a parabola through the best three scores is the
     result. Then models with hidden units are tried in the same way, starting at twice this
-    penalty. Hidden units are kept if the score improves by more than its standard error over the
-    rows, and the log loss of the marginals increases by no more than the largest of its standard
-    error, 1 %, and a tenth of the improvement of the score. `alpha_` is the penalty of a fit on all
+    penalty. Hidden units are kept if they improve the score by more than its standard error over
+    the rows, and do not harm the marginals: their log loss may increase by its standard error, by
+    1 %, or by a tenth of the gain in score, whichever is largest. `alpha_` applies to a fit on all
     rows; a fit on fewer rows uses a proportionally larger penalty. With more than two million
     labels in all rows, the search without hidden units uses a sample of the labels. If there are
     more than 2^30 states (rows times labels times ``2^n_hidden``), the search with hidden units
@@ -404,7 +404,7 @@ class CRBMClassifier(RBMClassifier):
         attributes = bind(self._model_attributes, plan=plan)
         progress = self._progress if resume else None
         fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # belong to the previous parameters
+        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
         vars(self).update(
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )
@@ -436,8 +436,8 @@ class CRBMClassifier(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
-            For a 2-D y, 0 and 1, or the labels of its columns: names, also for an array y, or the
-            numbers 0, 1, ... of the labels. Labels that appear for the first time are added.
+            For a 2-D y, either [0, 1] or a list of the labels of its columns, given by names (also
+            if y is an array) or by the numbers 0, 1, .... The model gets the labels that are new.
 
         Returns
         -------
@@ -445,8 +445,8 @@ class CRBMClassifier(RBMClassifier):
 
         Notes
         -----
-        A call in which no row of positive weight has an observed label does nothing. A new label
-        starts with its share of the rows of the call. Known labels without a column are missing.
+        A call in which no row of positive weight has an observed label does nothing. At first, a
+        new label depends only on its share of the rows. Labels without a column count as missing.
 
         The automatic learning rate depends on the number of rows of the first call. If `alpha` and
         `solver` are "auto", it also depends on the scale of the columns.

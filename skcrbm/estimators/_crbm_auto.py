@@ -72,8 +72,7 @@ _START, _LEAST, _MOST = 1e-3, 1e-4, 1e6
 # because the best penalty with hidden units is usually a little larger.
 _HIDDEN_FACTOR = 2.0
 # A model with hidden units is rejected if it increases the log loss of the marginals by more than
-# the share _TOLERATED of the log loss, and by more than the share _OF_GAIN of the gain in
-# log-likelihood.
+# _TOLERATED times the log loss, and also by more than _OF_GAIN times the gain in log-likelihood.
 _TOLERATED, _OF_GAIN = 0.01, 0.1
 
 
@@ -152,8 +151,8 @@ def make_penalty(
 
     The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). If
     `every_intercept` is True, it pulls all intercepts. Otherwise it pulls only the intercepts of
-    labels that are 0 in all rows or 1 in all rows, because these would become infinite. `origin`
-    (N,) is the number of the row of which a row is a copy.
+    labels that are 0 in all rows or 1 in all rows, because these would become infinite. If some
+    rows are copies, `origin` (N,) holds the number of the original row of each.
     """
     count = count_rows_of(origin, len(visible))
     # `every_intercept` is True in a search for alpha. Only the ratios of the weights may then have
@@ -327,7 +326,7 @@ class _Effort(NamedTuple):
 
     first: int  # maximum number of iterations of the first fit on a fold
     later: int  # maximum number of iterations of later fits, which start from the previous fit
-    share: float  # a fit stops if ten iterations improve the objective by less than this share
+    share: float  # a fit stops if ten iterations lower the objective by less than share * value
     n_down: int  # maximum number of steps to smaller penalties
     n_up: int  # maximum number of steps to larger penalties
 

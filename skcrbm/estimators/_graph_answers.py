@@ -78,7 +78,7 @@ class GraphAnswers(BaseEstimator):
         return split_rows(self.classes_[path], batch.start)
 
     def _best(self, piece):
-        """Return the most probable states (T,) of the nodes of a part of a batch.
+        """Return the most probable states (T,) of all nodes in a part of a batch.
 
         Graphs that are narrow enough for variable elimination get the exact answer, and so do
         forests by max-product.
@@ -345,7 +345,7 @@ class GraphAnswers(BaseEstimator):
     def _given(self, X, y_known, name="y_known") -> GraphBatch:
         """Validate X and `y_known`, and return them as a batch.
 
-        Labels that are not known get the code `MISSING`. Error messages call `y_known` by `name`.
+        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))
@@ -372,7 +372,7 @@ class GraphAnswers(BaseEstimator):
         return self._by_nodes(batch, answer, (len(self.classes_),))
 
     def _classes(self, posed, assignment):
-        """Return the classes (..., T) of the nodes for states of the energy of `posed`."""
+        """Convert states of the variables of `posed.energy` to classes (..., T) of the nodes."""
         return self.classes_[posed.states(assignment) // self._model.n_latent]
 
     def _by_graphs(self, batch, answer):

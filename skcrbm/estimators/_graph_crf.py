@@ -49,7 +49,7 @@ from skcrbm.utils.fitting import (
     forget,
     with_callbacks,
 )
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, option_name
 from skcrbm.utils.validation import check_sample_weight
 
 # Standard deviation of the initial coefficients of latent states.
@@ -85,15 +85,20 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
-        Learning rule: "mle", maximum likelihood with the probabilities of `inference`, which sums
-        over missing labels; "pseudo_likelihood", which needs no inference in training, but
-        complete labels; "max_margin", the structured hinge loss, which needs complete labels and
-        an L2 penalty, and gives no probabilities (see `MaxMargin`); or a rule that estimates the
-        gradient of the likelihood from sampled labels and needs complete labels: "cd", "pcd",
-        "pmp", "bp_chain" or "weighted_bp_chain" (see `ContrastiveDivergence`,
-        `PersistentContrastiveDivergence`, `PMPLearning` and `BPChainLearning`); or "backprop",
-        which fits the probabilities after a fixed number of iterations of `inference` (see
-        `Backpropagation`). `predict_proba` then runs the same iterations.
+        Learning rule, by name or as an object from `skcrbm.learning`:
+
+        - "mle", `Likelihood`: maximum likelihood with the probabilities of `inference`; it sums
+          over missing labels;
+        - "pseudo_likelihood", `PseudoLikelihood`: needs complete labels, but no inference in
+          training;
+        - "max_margin", `MaxMargin`: the structured hinge loss. It needs complete labels and an L2
+          penalty, and gives no probabilities;
+        - "cd", "pcd", "pmp", "bp_chain" and "weighted_bp_chain": rules that estimate the gradient
+          of the likelihood from sampled labels, and need complete labels (see
+          `ContrastiveDivergence`, `PersistentContrastiveDivergence`, `PMPLearning` and
+          `BPChainLearning`);
+        - "backprop", `Backpropagation`: fits the probabilities after a fixed number of iterations
+          of `inference`. `predict_proba` then runs the same iterations.
     inference : str or object, default="sum_product"
         Inference method of training and prediction: "sum_product", which is exact on forests;
         "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
@@ -120,9 +125,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Stopping rule of stochastic solvers. True holds out graphs and keeps the epoch with the best
         validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
     features : {"observed", "all"}, default="observed"
-        Coefficients that are learned for sparse nodes and dicts: "observed" learns a coefficient
-        for each pair of a feature and a class that occur together in training, "all" for each pair
-        of a feature and a class. With latent states, all coefficients are learned.
+        Coefficients that are learned for sparse nodes and dicts. "observed" learns a coefficient
+        for a feature and a class only if both occur together in training; "all" learns the
+        coefficients of all features for all classes. With latent states, all are learned.
     decode : {"map", "marginal"}, default="map"
         "map" predicts the most probable labels of the whole graph, exactly for forests, for narrow
         graphs and with ``inference="exact"``, otherwise by max-product with local search. With
@@ -162,7 +167,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Objective of the model after "frank_wolfe" or "cutting_planes", and its distance to a lower
         bound of the objective of all models.
     certified_ : bool
-        True if all searches of "frank_wolfe" are exact, so that `duality_gap_` is true.
+        True if all searches of "frank_wolfe" are exact, so that `duality_gap_` is a proven bound.
     n_iter_ : int
         Number of iterations, passes or epochs.
     n_features_in_ : int
@@ -278,7 +283,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         -----
         ConvergenceWarning
             If inference converged for less than 90 % of the graphs in the last iteration, or if
-            "frank_wolfe" did not reach its tolerance or does not certify its gap.
+            "frank_wolfe" did not reach its tolerance, or its searches for labels were not exact.
         """
         resume = self.warm_start and hasattr(self, "classes_")
         if not resume:
@@ -371,11 +376,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         rule = resolve_rule(self.learning, "graph")
         self._hinge = check_hinge(self)
         self._truncated = rule.name == "backprop"
-        require_labels_of(rule, graphs.path)
+        require_labels_of(self, rule, graphs.path)
         latent = self.n_latent_states
         if latent > 1 and rule.name != "mle":
             raise ValueError(
-                f"n_latent_states={latent} needs learning='mle'; got learning={rule.name!r}"
+                f"n_latent_states={latent} needs learning='mle'; got learning="
+                f"{option_name(self.learning)!r}"
             )
         model = self._model if resume else self._first_model(graphs, rng, partial)
         if model.n_latent != latent:

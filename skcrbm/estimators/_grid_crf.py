@@ -541,6 +541,6 @@ def _like(X, images):
     if isinstance(X, np.ndarray) and X.ndim > 1:
         return np.stack(images)
     found = np.empty(len(images), object)
-    for i, image in enumerate(images):  # an assignment of all images would join equal sizes
+    for i, image in enumerate(images):  # `found[:] = images` would stack images of equal size
         found[i] = image
     return found

@@ -439,7 +439,7 @@ class ImageCRBM(RBMClassifier):
             with callbacks.inner_fit(local, "local model"):
                 local.fit(X, y, sample_weight)
             callbacks.end()
-        if local.classes_.dtype == bool:  # dense weights predict 0 and 1, too
+        if local.classes_.dtype == bool:  # predict 0 and 1, as with dense weights
             local.classes_ = local.classes_.astype(np.int64)
         self.local_, self.classes_ = local, local.classes_
         return self
@@ -563,7 +563,7 @@ default=None
         return copy.copy(local).set_params(n_jobs=self.n_jobs)
 
     def _of_second_class(self, images):
-        """Select the second of two classes from the last axis of images; keep more classes."""
+        """Return P(second class) if the last axis has two classes, or images with all classes."""
         if len(self.classes_) > 2:
             return images
         if images.dtype == object:

@@ -133,7 +133,7 @@ class LabelVectors(NamedTuple):
 
     @property
     def _n_vectors(self) -> float:
-        """Number of all label vectors, inf if it is not a float."""
+        """Number of all label vectors, inf if a float cannot hold it."""
         with np.errstate(over="ignore"):
             return float(np.exp2(float(self.posterior.energy.n_visible)))
 
@@ -147,8 +147,10 @@ class LabelVectors(NamedTuple):
     def _best_of_all(self, k, candidates):
         """Return the k best of all vectors (N, k, L) and their log-weights, -inf if fewer exist."""
         _check_enough(k, self._n_vectors, "candidates")
-        energy, evidence = self.posterior.energy, self.posterior.evidence()
-        energy = energy if evidence is None else energy.condition(evidence)
+        energy: Any = self.posterior.energy
+        evidence = self.posterior.evidence()
+        if evidence is not None:
+            energy = energy.condition(evidence)
         try:
             states, log_weight = k_best_of_models(energy, k, n_jobs=self.posterior.n_jobs)
         except ValueError as error:

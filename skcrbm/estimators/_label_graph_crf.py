@@ -56,7 +56,7 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 
 _N_FOLDS = 5
-# The search for alpha and the tree evaluates folds until they have about this many held-out rows.
+# The search for alpha and for the tree evaluates folds until about this many rows were held out.
 _SEARCH_ROWS = 3000
 # Penalty of the tables with alpha_pairs="auto", as a share of the loss of a single row.
 _WEAK = 0.3
@@ -128,8 +128,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         Objective: "mle", maximum likelihood with the probabilities of `inference`, or
         "pseudo_likelihood", the sum of the log-probabilities of each output given x and all
         neighbours, which needs no inference and complete labels. "auto" is
-        "pseudo_likelihood" if `inference` is "auto", exact inference is expensive and y is
-        complete, otherwise "mle".
+        "pseudo_likelihood" if `inference` is "auto", exact inference is expensive for the number of
+        rows and y is complete, otherwise "mle".
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
@@ -138,8 +138,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     decode : str or object, default="marginal"
         Rule by which `predict` chooses labels: "marginal", "label_set", "expected_jaccard",
         "expected_f1", "threshold" or "map", or a rule from `skcrbm.decoding`, as in
-        `CRBMClassifier`. If the columns of y hold classes: "marginal", the most probable class of
-        each output, or "map", the most probable vector of classes.
+        `CRBMClassifier`. If the columns of y hold classes, it must be "marginal", the most probable
+        class of each output, or "map", the most probable vector of classes.
     max_iter : int, default=200
         Maximum number of iterations of L-BFGS.
     n_jobs : int, default=None
@@ -332,7 +332,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         attributes = bind(self._model_attributes, choices=choices, label_sets=label_sets)
         fitted = fit(plan, rng, None, callbacks, lambda model, epoch: attributes(model))
-        vars(self).pop("thresholds_", None)  # belong to an earlier fit
+        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
         vars(self).pop("log_odds_ratios_", None)
         vars(self).update({**attributes(fitted.model), **fitted.attributes})
         if choices.learning == "mle":
@@ -486,8 +486,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         method = resolve_method(name, valid_names=possible)
         learning = self.learning
         if learning == "auto":
-            wide = automatic and not graph.narrow and batch.complete
-            learning = "pseudo_likelihood" if wide else "mle"
+            costly = automatic and not graph.cheap_for(len(batch))
+            learning = "pseudo_likelihood" if costly and batch.complete else "mle"
         if learning == "pseudo_likelihood" and not batch.complete:
             raise ValueError(
                 "learning='pseudo_likelihood' needs complete labels with equal weights; "

@@ -27,7 +27,7 @@ _N_FOLDS = 4
 
 
 def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRule:
-    """Return the learning rule of a fit; flip rates are found, as an array (V, 2).
+    """Return the learning rule of a fit; estimate its flip rates (V, 2) if it leaves them open.
 
     A ValueError is raised if the rule cannot be used on these rows. `partial` is True in
     `partial_fit`.
@@ -91,7 +91,7 @@ def _estimated_noise(estimator, rule, rows, rng):
 
 
 class _RateSearch:
-    """Fits of copies of an estimator with given flip rates, on all rows and on folds of them."""
+    """Fits copies of an estimator with given flip rates, on all rows and on folds."""
 
     def __init__(self, estimator, rows, rng):
         self.kind, self.rows = type(estimator), rows
@@ -111,10 +111,10 @@ class _RateSearch:
         self.weight = label_weights(rows.visible, rows.weight, rows.origin)
 
     def held_out(self, noise):
-        """Return the probabilities (N, V) of true labels, and the log-likelihood of all labels.
+        """Return probabilities (N, V) that true labels are on, and the log-likelihood of all rows.
 
-        The probabilities that true labels are on are given x and the observed labels of the row.
-        Both are predicted by models that were not fitted on the row.
+        The probabilities of a row are given x and the observed labels of the row. Both results are
+        predicted by a model that was not fitted on the row.
         """
         rows, first = self.rows, self.rows.first
         params = {**self.params, "learning": NoisyLikelihood(noise.rates)}
@@ -138,7 +138,7 @@ class _RateSearch:
         return answers[:, :-1], float(rows.weight @ answers[:, -1])
 
     def _labels(self, visible):
-        """Return y for the copies; the labels of two classes are a vector."""
+        """Return y for the copies: labels (N, V) of a 2-D y, or a vector (N,) for two classes."""
         return visible if self.multilabel else visible[:, 0]
 
     def best_common_rate(self):
@@ -158,7 +158,7 @@ class _RateSearch:
                 at += step
         if not 0 < at < len(_RATES) - 1:
             return _RATES[at]
-        # The maximum of a parabola through three scores, as functions of the logarithm of the rate.
+        # Return the maximum of the parabola through three scores, over the logarithm of the rate.
         x = np.log(_RATES[at - 1 : at + 2])
         bend, slope, _ = np.polyfit(x - x[1], [score(at - 1), score(at), score(at + 1)], 2)
         if bend >= 0:
@@ -167,7 +167,7 @@ class _RateSearch:
 
 
 def _true_labels(model, X, visible):
-    """Return the columns of `_RateSearch.held_out` for held-out rows (n, V + 1)."""
+    """Return for held-out rows the results of `_RateSearch.held_out` as columns (n, V + 1)."""
     noise = LabelNoise(model.flip_rates_)
     posterior = model._posterior(X)
     energy = noise.observe(posterior.energy, visible)

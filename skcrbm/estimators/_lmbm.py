@@ -163,9 +163,10 @@ class LMBMClassifier(PairwiseClassifier):
     clique_coef_ : ndarray (n_cliques,)
         Weights w of the cliques in `cliques_`.
     loss_threshold_ : float
-        Threshold T of Remark 4.2 of [1]_, the margin minus the largest sum of absolute weights of
-        pairs and cliques of a label, and at least 0. If ``decode="hinge"`` predicts other labels
-        than the true labels of a row, the sum of the hinge losses of the true labels is at least T.
+        Threshold T of Remark 4.2 of [1]_. For each label, add up the absolute weights of its pairs
+        and cliques; T is the margin minus the largest of these sums, but at least 0. If
+        ``decode="hinge"`` predicts other labels than the true labels of a row, the sum of the hinge
+        losses of the true labels is at least T.
         The probability of an error is therefore at most the mean of these sums over the
         distribution of the rows, divided by T. A larger T gives a better bound; 0 gives no bound.
     classes_ : ndarray (n_outputs,) or (n_classes,)

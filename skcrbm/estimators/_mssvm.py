@@ -76,7 +76,7 @@ _BY_NAME = {"damping": 0.5, "max_iter": 50}
 # variance of the columns.
 _RELATIVE_ALPHA = 2e-3
 # For alpha="auto" and the solver "asgd", the penalty is this multiple of the best penalty of
-# logistic regressions. On digits the multiple 1 overfits after a few epochs in noise.
+# logistic regressions. With the multiple 1 the model of noisy digits overfits after a few epochs.
 _HIDDEN_FACTOR = 3.0
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",
@@ -343,7 +343,7 @@ class MSSVMCRBM(RBMClassifier):
         attributes = bind(self._model_attributes, plan=plan)
         progress = self._progress if resume else None
         fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # belong to the previous parameters
+        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
         vars(self).update(
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )

@@ -24,8 +24,8 @@ def add_labels_to_targets(estimator, classes) -> None:
 def add_labels_to_model(estimator, rows: Rows, rng) -> None:
     """Add parameters for the labels of the rows that the model of the estimator lacks.
 
-    A new label starts without any coefficient or coupling, with the log-odds of its share of the
-    rows. The label sets of earlier calls do not contain it.
+    The coefficients and couplings of a new label start at 0, and its intercept at the log-odds of
+    its share of the rows. The label sets of earlier calls do not contain the new label.
     """
     n_known = len(estimator.visible_intercept_)
     n_new = rows.visible.shape[1] - n_known

@@ -338,7 +338,7 @@ class RBMClassifier(
         return False
 
     def _joined_attributes(self, new: dict[str, Any], fitted: Fitted) -> dict[str, Any]:
-        """Join the attributes of earlier calls of `partial_fit` with those of the latest call.
+        """Join the attributes of all calls of `partial_fit`; `new` is from the latest call.
 
         Curves are appended, and label sets are merged. Other attributes are taken from `new`.
         """

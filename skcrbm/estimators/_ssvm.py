@@ -112,8 +112,8 @@ class SSVMClassifier(PairwiseClassifier):
     objective_ : float
         Training objective of the fitted model, with the maxima that `inference` finds.
     dual_gap_ : float
-        Relative duality gap: the objective can decrease by at most this share. With "icm" the bound
-        considers only the label vectors that were found, so it is not a proof.
+        Relative duality gap: the objective exceeds its minimum by at most this share of its value.
+        With "icm" the bound considers only the label vectors that were found, so it is not a proof.
     n_iter_ : int
         Number of iterations.
     classes_, label_names_, label_sets_, allow_empty_, unseen_share_

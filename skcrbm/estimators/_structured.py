@@ -83,17 +83,20 @@ _HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
 _PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 
-def require_labels_of(rule: LearningRule, path: np.ndarray) -> None:
+def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> None:
     """Raise a ValueError if the rule needs complete labels and `path` (T,) has missing labels."""
     if rule.needs_complete and (path == MISSING).any():
         raise ValueError(
-            f"learning={rule.name!r} needs complete labels, but y has missing labels; "
+            f"learning={option_name(estimator.learning)!r} needs complete labels, but y has missing labels; "
             "learning='mle' supports them"
         )
 
 
 def require_stochastic(estimator: Any, rows: str) -> None:
-    """Raise a ValueError if `partial_fit` cannot use the solver; it calls the rows `rows`."""
+    """Raise a ValueError if `partial_fit` cannot use the solver.
+
+    `rows` is the word for the training data in the message, such as "graphs".
+    """
     refuse_held_out_rows(estimator.early_stopping)
     solver = structured_solver(estimator)
     if not solver.stochastic:
@@ -136,7 +139,7 @@ def structured_solver(estimator: Any) -> Any:
 def has_probabilities(estimator: Any) -> bool:
     """Return True, or raise an AttributeError if the model gives no probabilities.
 
-    A model gives none if it is, or will be, trained for a large margin. scikit-learn's
+    A model gives no probabilities if it is, or will be, trained for a large margin. scikit-learn's
     `available_if` calls this function.
     """
     if getattr(estimator, "_hinge", option_name(estimator.learning) == "max_margin"):

@@ -136,11 +136,11 @@ def infer(
     A field of at least 1e9 decides its variable if it is at least twice as large as the largest
     effect of the couplings of this variable. The log-odds of the variable are then computed from
     its field alone, and the variable is clamped for the inference of the other variables, so that
-    no precision is lost. A field above 1e10 that does not decide its variable is refused if
-    rounding would hide other numbers: in a factor graph with weights of 0, and in a layered model
-    if two states of a node have equally large fields. If large fields cancel in a score, such as
-    1e16 and -1e16 when a clamped value contradicts a field, log Z and bounds are accurate only up
-    to the rounding errors of these fields.
+    no precision is lost. An error is raised if a field above 1e10 does not decide its variable and
+    rounding would hide other numbers next to it. This can happen in a factor graph with weights of
+    0, and in a layered model if two states of a node have equally large fields. If large fields
+    cancel in a score, such as 1e16 and -1e16 when a clamped value contradicts a field, log Z and
+    bounds are accurate only up to the rounding errors of these fields.
 
     A model has converged when an iteration changes no belief by more than `tol`. If convergence is
     slow, the distance of the beliefs from their limit may be larger than `tol`; the error of log Z

@@ -244,7 +244,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     accepts: ClassVar[frozenset] = frozenset()
     #: Reason why the method refuses some energies of a class that it supports, for error messages.
     restriction: ClassVar[str] = ""
-    #: For answers that need an option, an advice for error messages.
+    #: Advice in error messages about answers that the method gives only with an option.
     hints: ClassVar[dict[str, str]] = {}
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 

@@ -61,7 +61,7 @@ class Sheet(NamedTuple):
 class Trace(NamedTuple):
     """Log-odds after the last iteration, and the beliefs from which each iteration started."""
 
-    log_odds: np.ndarray  # (P, n)
+    log_odds: np.ndarray  # (P, n), in the planes of `ImageParams`
     beliefs: list[np.ndarray]  # centred beliefs (P, n) of each iteration, 0 in the margins
 
 
@@ -142,8 +142,8 @@ class Network:
             total += slope
             add_link_products(self.couplings, slope, belief, *self._range, links)
             below = np.zeros_like(slope)
-            # Links go in both directions, so the sum over neighbours is its own transpose. The
-            # gradient therefore uses the same function.
+            # Every pixel is a neighbour of its neighbours, with the same coupling. So the matrix of
+            # the couplings is symmetric, and the gradient uses the same function.
             add_linked(self.couplings, slope, *self._range, below)
             beliefs_gradient(belief, structure.n_visible, self.sheet.inside, *self._range, below)
             slope = below

@@ -147,7 +147,8 @@ SWEEPS = {
     "CategoricalGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_categorical_graph",
 }
 
-#: (method, class of energies) -> answers of the solver, if the method has more answers.
+#: (method, class of energies) -> answers of the solver, if it does not give all answers of the
+#: method.
 ANSWERS = {
     ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
     ("sum_product", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
@@ -156,7 +157,7 @@ ANSWERS = {
 
 
 def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
-    """List the classes in the MRO of a class of energies whose solvers are valid for this class.
+    """List the classes in the MRO of `energy_type` whose solvers are valid for `energy_type`.
 
     A solver is valid if its class has the same score as the energy, or an abstract score.
     """

@@ -1,4 +1,4 @@
-"""Infer the classes of nodes by a fixed number of parallel iterations, and the gradient of this.
+"""Infer the classes of nodes by a fixed number of parallel iterations, and compute gradients.
 
 An iteration computes all messages, or all beliefs, from the messages or beliefs of the iteration
 before. Training differentiates through the iterations, so the parameters are fitted to the number
@@ -18,13 +18,13 @@ from skcrbm.inference.base import InferenceMethod
 
 # Number of iterations if the inference method does not fix a number.
 _N_ITER = 10
-# Largest difference of two log-weights of a table up to which messages are sums of weights. Beyond
-# this difference the sums might be 0, and messages are computed with logarithms.
+# Messages are computed as sums of weights if the log-weights of each table differ by at most this.
+# Otherwise a sum might underflow to 0, and messages are computed with logarithms.
 _SPAN = 600.0
 
 
 class Trace(NamedTuple):
-    """Log-weights of the beliefs after the last iteration, and what each iteration began from."""
+    """Log-weights of the final beliefs, and the messages or beliefs before each iteration."""
 
     logs: np.ndarray  # (T, K), not normalised
     steps: list[np.ndarray]  # messages (2 M, K) or beliefs (T, K) before each iteration
@@ -84,7 +84,7 @@ class GraphNetwork(ABC):
 class MessageNetwork(GraphNetwork):
     """Sum-product with a parallel schedule.
 
-    `damping` is the share of the previous message in the logarithm of a message.
+    `damping` is the share of the old log-message that is kept in the new log-message.
     """
 
     def __init__(self, scores, edges, tables, n_iter, damping: float = 0.0):
@@ -112,12 +112,15 @@ class MessageNetwork(GraphNetwork):
         return Trace(self.scores + self.to_receiver @ messages, steps)
 
     def _sent(self, messages):
-        """Return the log-weights (2 M, K) of the classes of senders, without the receivers."""
+        """Return the log-weights (2 M, K) that the sender of each arc sends to the receiver.
+
+        They do not include the message from the receiver.
+        """
         logs = self.scores + self.to_receiver @ messages
         return logs[self.sender] - messages[self.reverse]
 
     def gradient(self, trace, slope):
-        """Go back through the iterations; see `GraphNetwork`."""
+        """Backpropagate through the iterations; see `GraphNetwork`."""
         scores, tables = slope.copy(), np.zeros(self.tables.shape)
         message = slope[self.receiver]
         for before in reversed(trace.steps):
@@ -148,7 +151,7 @@ def _exponentials(logs):
 
 
 class MeanFieldNetwork(GraphNetwork):
-    """Mean field with a parallel schedule, from the beliefs of the scores alone."""
+    """Mean field with a parallel schedule, starting from the beliefs that the scores alone give."""
 
     def run(self):
         """Run all iterations; see `GraphNetwork`."""
@@ -161,7 +164,7 @@ class MeanFieldNetwork(GraphNetwork):
         return Trace(logs, steps)
 
     def gradient(self, trace, slope):
-        """Go back through the iterations; see `GraphNetwork`."""
+        """Backpropagate through the iterations; see `GraphNetwork`."""
         scores, tables = np.zeros(slope.shape), np.zeros(self.tables.shape)
         for beliefs in reversed(trace.steps):
             scores += slope
@@ -177,7 +180,7 @@ def truncated_network(
 ) -> GraphNetwork:
     """Return the network for an inference method, "sum_product" or "mean_field".
 
-    Its number of iterations is the option `max_iter` of the method; None stands for 10.
+    The option `max_iter` of the method is the number of iterations; None stands for 10.
     """
     options: Any = method
     n_iter = _N_ITER if getattr(options, "max_iter", None) is None else int(options.max_iter)

@@ -12,10 +12,10 @@ from skcrbm.utils.labels import indicator_by_name, indicator_with_nan, label_nam
 class LabelConfusionDisplay:
     """Plot of which labels a classifier finds, and which labels it predicts in their place.
 
-    Create it with `from_predictions` or `from_estimator`. The cells are shares of the rows that
-    truly have the label of the cell's row. On the diagonal is the share in which this label is
-    predicted, which is its recall. In column k is the share in which this label is missed and label
-    k is predicted although k is off.
+    Create it with `from_predictions` or `from_estimator`. Cell (i, k) refers to the rows of data
+    that truly have label i. On the diagonal it is the share of these rows for which label i is
+    predicted, that is, the recall of label i. Off the diagonal it is the share of these rows for
+    which label i is not predicted, and label k is predicted although k is off.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class ReliabilityDisplay:
     names : list of str
         Name of each curve.
     event : str, default="a label"
-        Event whose probability is drawn, for the labels of the axes.
+        Name of the event whose probability is drawn, which is written at the axes.
 
     Attributes
     ----------

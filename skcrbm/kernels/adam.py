@@ -34,10 +34,9 @@ def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
 
 @jit
 def _add_up(lengths, start, lost, grown, n):
-    """Return ``sum_j lengths[start + j] * lost[j]`` over n steps, and this sum times grown[j].
+    """Sum ``lengths[start + j] * lost[j]`` over n steps j, without and with the factor grown[j].
 
-    In the second sum, each term is multiplied by ``grown[j]``. Steps beyond the end of `lengths`
-    have the last length.
+    Steps beyond the end of `lengths` have the last length.
     """
     total = 0.0
     delayed = 0.0

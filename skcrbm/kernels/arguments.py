@@ -99,7 +99,7 @@ class GraphOptions(NamedTuple):
 
     max_iter: int
     tol: float  # largest change of a probability at convergence
-    slack: float  # at convergence, the largest change of a log-odds, or largest factor of odds
+    slack: float  # largest change of a log-odds (or largest ratio of odds) at convergence
     damping: float  # share of the old log-messages that is kept; 0 or 1/2 if messages are odds
     want_state: bool  # keep the best state met during the iterations
 

@@ -111,9 +111,9 @@ def contract_logs(kind, graph, e, weight, out, work):
 def add_weights(graph, weights, e, row, across, n_other, first, weight, out, work):
     """Write the logs of the message from a pair table to `out` (k,), or NaN on underflow.
 
-    `weights` contains the exponentials of the tables. So the function computes one exponential per
-    state of the other variable, and none per entry of the table. A sum below 1e-200 becomes NaN,
-    because underflow may have removed some of its terms.
+    `weights` contains the exponentials of the tables. So the function computes an exponential for
+    each state of the other variable, instead of for each entry of the table. A sum below 1e-200
+    becomes NaN, because underflow may have removed some of its terms.
     """
     old, at = work.old, graph.table[e]
     for b in range(n_other):

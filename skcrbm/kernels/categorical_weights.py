@@ -205,8 +205,7 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
 
     If `passing` is True, variables that are not clamped receive messages. Each variable sends to
     each of its factors the product of its own weights and the messages of its other factors.
-    `before` holds the old beliefs,
-    and `belief` (S,) gets the new beliefs.
+    `before` holds the old beliefs, and `belief` (S,) gets the new beliefs.
     """
     state_start, edge_start, message_start = graph[:3]
     kind, tables = graph.kind, graph.tables

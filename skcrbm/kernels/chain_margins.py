@@ -15,8 +15,8 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill
 
-# A step is made only if the violations of the two label sequences differ by more than this share of
-# 1 + their size. A smaller difference counts as a rounding error.
+# A step is made only if the violations of the two label sequences differ by more than this number
+# times (1 + their size). A smaller difference counts as a rounding error.
 _ROUNDING = 1e-12
 # Largest number of steps each time a sequence is visited. Only the first of these steps can add a
 # label sequence to the sequences that have a dual weight.
@@ -24,7 +24,7 @@ _STEPS = 3
 
 
 class Sequences(NamedTuple):
-    """Features and labels of n sequences with T positions, as a CSR matrix."""
+    """Features of n sequences with T positions, as a CSR matrix, and labels of the positions."""
 
     start: np.ndarray  # (n + 1,) int64
     data: np.ndarray  # float64
@@ -281,7 +281,7 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
                 losses[c] = value
                 gaps[c] = value - expected
                 best = same if same >= 0 else free
-                if best < 0:  # no atom is free for the labels found: use the best known atom
+                if best < 0:  # no atom is free to store the found labels: use the best known atom
                     n_full += 1
                     best = other
                 elif same < 0:

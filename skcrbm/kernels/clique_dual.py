@@ -13,8 +13,8 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import shuffle
 
-# A projected gradient of at most this share of the target margin counts as a rounding error, and no
-# step is made.
+# A projected gradient of at most this number times the target margin counts as a rounding error,
+# and no step is made.
 _ZERO = 1e-12
 
 
@@ -34,7 +34,7 @@ class CliqueFeatures(NamedTuple):
 
 
 class CliqueRows(NamedTuple):
-    """Rows of a training problem, and the parameters of its loss, which is a sum over margins."""
+    """Rows of a training problem, and parameters of its loss, which has a term for each margin."""
 
     signs: np.ndarray  # (N, V)
     data: np.ndarray  # inputs (N, D) as a CSR matrix: data, indices and indptr

@@ -33,8 +33,8 @@ from skcrbm.kernels.scalar import SUM, fill
 
 # Rows of the scratch arrays: 2 for each of at most 6 variables, 2^3 for each half of a table.
 _N_VALUES, _N_HALF = 12, 8
-# Number of lanes from which a loop is worth its fixed cost. If there are fewer models, several
-# factors are processed side by side in this many lanes.
+# In loops over fewer lanes than this, the fixed cost of a loop dominates. If there are fewer
+# models, several factors are therefore processed side by side, to fill this many lanes.
 _WIDTH = 64
 
 
@@ -441,7 +441,7 @@ def pass_tables(kind, graph, logs, lanes, start, options, answers, work, progres
     lanes : Lanes
     start : (n or 0, lanes) log-odds of the first beliefs; if `start` is empty, the first beliefs
         are computed from fields and messages
-    options : GraphOptions, with `slack` as a factor of odds
+    options : GraphOptions, whose `slack` is a ratio of odds
     answers : GraphAnswers
     work : Work
     progress : Progress

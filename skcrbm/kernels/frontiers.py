@@ -16,7 +16,7 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-#: Largest number of variables of a frontier. The next variable is held at its state instead.
+#: Largest number of variables of a frontier. If the frontier is full, the next variable is held.
 MAX_FRONTIER = 30
 # Stages of a variable: not visited, visited (in the frontier or finished), held at its state.
 _WAITING, _OPEN, _HELD = 0, 1, 2

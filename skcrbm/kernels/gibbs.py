@@ -31,7 +31,7 @@ class FactorLists(NamedTuple):
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,) int64, index of the first entry of each table
     flat: np.ndarray  # (n_entries,) float64 log-potentials
-    at_zero: np.ndarray  # (F,) int64, code if all variables are 0: inputs of an AND, else 0
+    at_zero: np.ndarray  # (F,) int64, code if all variables are 0: number of AND inputs, else 0
     output: np.ndarray  # (F,) int64, output variable of an OR or AND
     # 0 if no factor can have weight 0. Otherwise, if factors give weight 0 to both values of a
     # variable, the value with fewer such factors gains this log-odds per factor of the difference.
@@ -243,7 +243,7 @@ def _update_code(change, weight, code, f, n_lanes):
 def _first_codes(start, factor, weight, at_zero, bits, code, n_lanes):
     """Write the code of each factor to `code` (F, lanes), from the states `bits`.
 
-    The code of a table is the index of its entry, the code of an OR or AND a count of its inputs.
+    The code of a table is the index of its entry; the code of an OR or AND is a count of inputs.
     """
     for f in range(np.uintp(len(at_zero))):
         for l in range(n_lanes):
@@ -351,7 +351,7 @@ def _draw_state(field, total, u, n_states, weight, log_odds):
     for k in range(1, n_states):
         if total[k] > total[best]:
             best = k
-    if total[best] == -math.inf:  # all states are forbidden: draw among those the evidence allows
+    if total[best] == -math.inf:  # all states are forbidden: draw a state that the evidence allows
         for k in range(n_states):
             total[k] = 0.0 if field[k] > -math.inf else -math.inf
             if total[k] > total[best]:

@@ -28,7 +28,7 @@ _NODE = np.uintp(NODE)
 # Largest number of chains in a block.
 _CHAINS = 4
 # The sums of the tree are updated by differences, so rounding errors are relative to the largest
-# total weight since the sums were computed. If the total weight falls below this share of the
+# total weight since the sums were computed. If the total weight falls below this number times the
 # largest total weight, the sums are computed again from the weights.
 _LOST = 1e-4
 # `ising_gradients` stores weights relative to a reference. The reference changes if a log-weight
@@ -343,8 +343,8 @@ def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
     """Make one step per variable in each of the first `n_chains` chains of a block.
 
     `sums` (2, chains, places) contains two arrays of weights for each chain: the weights of the
-    present state, at index ``side[l]`` for chain l, and those of the proposed state. If a proposal
-    is accepted, `side` changes to the other index.
+    present state, at index ``side[l]`` for chain l, and the weights of the proposed state. If a
+    proposal is accepted, `side` changes to the other index.
     """
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):

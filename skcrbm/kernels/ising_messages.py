@@ -100,7 +100,7 @@ def _larger_pair(decay, q, u, r, v):
 def _joint(s, decay, q, u, r, v):
     """Return the beliefs P(i on, k on) and P(i on, k off) of an edge with coupling s.
 
-    `q` and `u` are P(on) and P(off) of label i, `r` and `v` those of label k.
+    `q` and `u` are P(on) and P(off) of label i; `r` and `v` are P(on) and P(off) of label k.
     """
     if s < 0:
         other = _larger_pair(decay, q, u, v, r)

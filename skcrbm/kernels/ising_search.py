@@ -409,7 +409,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
 
 @jit
 def _order_labels(f, S, held, order, field, row_norm, done):
-    """Write clamped labels to `order` (L,), then always the free label of the most certain sign.
+    """Write clamped labels to `order` (L,), then free labels: next the label with the surest sign.
 
     field, row_norm, done : (L,) scratch space
     """

@@ -61,7 +61,7 @@ def fill_next(seed, out):
 
 @jit
 def state_score(graph, state):
-    """Return the sum of the finite log-weights of a state, and its number of entries of -inf."""
+    """Return the sum of the finite log-weights of a state, and how many of its entries are -inf."""
     total, n_bad = 0.0, 0
     for v in range(len(state)):
         total += graph.unary[v, state[v]]

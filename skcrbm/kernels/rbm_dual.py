@@ -161,7 +161,7 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
     shift : (H, V), changed; the rows sum to `field`, up to rounding
     score : float, score of the best known state, -inf if no state is known
     max_iter : int
-    rough : float, stop once the targeted decrease is below this share of the gap
+    rough : float, stop once the targeted decrease is below `rough` times the gap
     tol : float, see `rbm_dual`
     average : (V,) output, mean state of the parts, over the last steps
     best_state : (V,) int8 output, replaced if a state with a higher score is found
@@ -169,6 +169,7 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
     Returns
     -------
     bound, score, n_iter, settled
+        `settled` is False if `max_iter` steps were made without meeting a condition to stop.
     """
     n_hidden, n_visible = weight.shape
     order = np.empty((n_hidden, n_visible), np.int64)

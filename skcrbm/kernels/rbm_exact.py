@@ -234,10 +234,10 @@ def _fold(values, start, half):
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
     """Sum x = q / (t + u loss) over the states, for a group of units in two rows of a block.
 
-    The weights q are in `product`: those for the first row start at index p. In `t` and `u`, the
-    units of the first row start at i, and the units of the second row at k. In `rows`, the losses
-    start at index g. The products weight * t * x = weight * P(unit on, s) are added to `rows` from
-    index c on.
+    The weights q are in `product`: the weights of the first row start at index p. In `t` and `u`,
+    the units of the first row start at i, and the units of the second row at k. In `rows`, the
+    losses start at index g. The products weight * t * x = weight * P(unit on, s) are added to
+    `rows` from index c on.
     """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]

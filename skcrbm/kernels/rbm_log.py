@@ -40,7 +40,8 @@ from skcrbm.kernels.scalar import (
 )
 
 # Number of rows of messages that are processed together: _BLOCK, or more if the rows are so short
-# that more rows have at most _BLOCK_NUMBERS entries. The number is even: sums take two rows a time.
+# that more rows have at most _BLOCK_NUMBERS entries. The number is even: sums take two rows at a
+# time.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 

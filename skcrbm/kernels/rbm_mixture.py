@@ -15,10 +15,10 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# A label with a smaller probability enters by its powers: the first missing term of the series,
-# p^7 / 7, is below p * 2e-10.
+# Labels with a smaller probability p are summed by the power series up to p^6. The first missing
+# term of the series, p^7 / 7, is below p * 2e-10.
 _CUT = 1.0 / 32.0
-# Products of numbers are replaced by their logarithms before they can underflow.
+# A product below this number is replaced by its logarithm, before it can underflow.
 _LEAST = 1e-200
 # Largest total |log| of a product of weights.
 MAX_LOG = 300.0

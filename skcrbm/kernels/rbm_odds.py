@@ -60,7 +60,7 @@ class OddsWork(NamedTuple):
     ratio: np.ndarray  # (V,) product of the messages into a visible unit
     last_ratio: np.ndarray  # `ratio` before the last iteration
     # (H,) products of messages into hidden units. Before `column` (dtype of the model) overflows,
-    # `product` (float64) is multiplied by it. Before `product` does, its log is added to `total`.
+    # `product` (float64) is multiplied by it. Before `product` overflows, `total` gets its log.
     column: np.ndarray
     product: np.ndarray
     last_product: np.ndarray  # `product` before the last iteration
@@ -330,9 +330,8 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, cold):
     """Prepare the beliefs and the active rows (free visible units) of a model.
 
-    The first active rows are those whose products fit a float64; the others are computed in logs.
-    Return the number of rows that fit, the number of active rows, and True if hidden units need
-    logs.
+    Active rows whose products fit a float64 come first; the other rows are computed in logs. Return
+    the number of rows that fit, the number of active rows, and True if hidden units need logs.
     """
     t, u, ti, ui, rows = work.t, work.u, work.ti, work.ui, work.rows
     norm = model.norm

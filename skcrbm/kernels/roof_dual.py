@@ -12,7 +12,8 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# A remaining capacity below this share of the largest capacity is a rounding error and counts as 0.
+# A remaining capacity below this number times the largest capacity counts as 0, because it is a
+# rounding error.
 _ROUNDING = 1e-13
 
 

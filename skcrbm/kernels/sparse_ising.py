@@ -157,7 +157,7 @@ def pass_sparse_ising(kind, edges, gain, coupling, lanes, start, options, answer
     lanes : Lanes
     start : (n or 0, lanes) log-odds of the first beliefs; if `start` is empty, the first beliefs
         are computed from fields and messages
-    options : GraphOptions, with `slack` as a factor of odds
+    options : GraphOptions, whose `slack` is a ratio of odds
     answers : GraphAnswers
     """
     field, on, off, message, order = lanes

@@ -176,12 +176,16 @@ class ChainModel(NamedTuple):
         return self._second_order(found) if self.order == 2 else found
 
     def _second_order(self, found):
-        """Return second-order chains: the weights of pairs become scores of states."""
+        """Convert first-order to second-order chains, whose states are pairs of classes.
+
+        The log-weights of pairs become scores of states.
+        """
         k, (start, single, pairs, first, last) = self.n_classes, found
         scores = np.repeat(single[:, None, :], k, axis=1)
         inner = inner_positions(start)
         scores[inner] += pairs if len(pairs) == 1 else pairs[inner]
-        # The class before a first position is 0. Its weight with the next two classes cancels.
+        # The state of a first position is a pair whose first class is 0, although no class precedes
+        # the position. Subtract the log-weight of class 0 and the first two real classes.
         scores[_second_positions(start)] -= self.params.triple[0]
         begin = np.full((k, k), -np.inf)
         begin[0] = first
@@ -219,9 +223,9 @@ class ChainModel(NamedTuple):
         """Convert the gradient for the log-weights to parameters, and add the result to `total`.
 
         `batch` is a `SequenceBatch`. `states` (T, K) is the gradient with respect to the scores.
-        `pairs` is the gradient with respect to the pairs: a matrix (K, K) for all positions, as
-        (1, K, K), or T matrices. In second-order chains, `states` is (T, K * K) and `pairs` is the
-        gradient with respect to the weights of three classes (K, K, K).
+        `pairs` is the gradient with respect to the log-weights of pairs, of the shape (1, K, K) if
+        all positions share them, else (T, K, K). In second-order chains, `states` is (T, K * K) and
+        `pairs` is the gradient with respect to the weights of three classes (K, K, K).
         """
         X, start = batch.X, batch.start
         if self.order == 2:

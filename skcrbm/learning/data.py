@@ -57,7 +57,7 @@ class Batch:
     visible: np.ndarray  # (N, V), 0/1 outputs; an output that is not observed is NaN
     weight: np.ndarray  # (N,), positive weights of the rows
     index: np.ndarray  # (N,), position of each row in the training set
-    # (N,), number of the row of which a row is a copy; None if no row has copies (see `Rows`)
+    # (N,), number of the original row of each copy; None if no row has copies (see `Rows`)
     origin: np.ndarray | None = None
 
     def rows(self, index: np.ndarray | slice) -> Batch:
@@ -115,7 +115,7 @@ class Source(ABC):
 
     @property
     def n_indices(self) -> int:
-        """Length of an array with one entry per row, so each entry of `Batch.index` is smaller."""
+        """Length of an array with one entry per training row; `Batch.index` points to entries."""
         return self.n_rows
 
     @abstractmethod
@@ -141,8 +141,9 @@ class ArraySource(Source):
     Only the rows of the current batch are copied, so that the arrays may be larger than the memory
     (`numpy.memmap`). `positions` selects the rows to visit; None selects all rows. `index` gives
     `Batch.index` of each row; by default this is the position of the row. If the rows are a part of
-    a larger training set, `n_indices` must be the number of rows of the whole set. `origin` is the
-    number of the row of which a row is a copy: copies of a row are held out together.
+    a larger training set, `n_indices` must be the number of rows of the whole set. If some rows are
+    copies, `origin` holds the number of the original row of each: all its copies are held out
+    together.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class ArraySource(Source):
         return self._arrays if self._positions is None else self._arrays.rows(self._positions)
 
     def _rows(self, numbers):
-        """Return a batch of the rows with the indices `numbers` among the rows to visit."""
+        """Return a batch of some rows; `numbers` are their indices among the rows to visit."""
         return self._arrays.rows(numbers if self._positions is None else self._positions[numbers])
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:
@@ -452,8 +453,8 @@ def smoothed_log_odds(
     of the shares are returned instead of the log-odds. `n_rows` is the number of rows if some of
     the given rows are copies; None means that there are no copies.
     """
-    # Scale the weights so that their sum is the number of rows, but at least MIN_SEARCH_ROWS. So
-    # for few rows, repeating a row has the same effect as multiplying its weight.
+    # Scale the weights so that their sum is the number of rows, or MIN_SEARCH_ROWS if there are
+    # fewer rows. For few rows, repeating a row then has the same effect as a larger weight.
     n_rows = len(weight) if n_rows is None else n_rows
     weight = weight * (max(n_rows, MIN_SEARCH_ROWS) / weight.sum())
     on, observed = observed_weight(visible, weight)

@@ -136,7 +136,7 @@ class Fitted(NamedTuple):
 
 
 def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
-    """Return the curves of an estimator extended by the entries `new` of a further epoch.
+    """Return the curves of an estimator, extended by their entries for a further epoch in `new`.
 
     The estimator may lack a curve if `set_params` has changed the learning rule.
     """

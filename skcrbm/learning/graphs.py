@@ -30,11 +30,11 @@ from skcrbm.utils.graphs import GraphArrays, min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
 MISSING = -1  # class of a node whose label is not observed
-# Number of entries of tables and scores in a part of a batch, about a megabyte. A larger graph is a
-# part of its own.
+# Largest number of entries of the tables and scores of one part of a batch, about a megabyte. A
+# larger graph is a part of its own.
 _PART_ENTRIES = 2**17
-# A graph with cycles counts as narrow if elimination makes no table of more than _NARROW entries. A
-# part of a batch with more than _MOST_NODES nodes and a cycle counts as wide without a check.
+# A graph with cycles counts as narrow if variable elimination makes no table of more than _NARROW
+# entries. A part of a batch with more than _MOST_NODES nodes and a cycle counts as wide unchecked.
 _NARROW, _MOST_NODES = 2**16, 5000
 
 
@@ -148,14 +148,14 @@ class GraphModel(NamedTuple):
         return self.columns.products(X, self.params.coef) + self.params.intercept
 
     def pairs(self, Z: np.ndarray) -> np.ndarray:
-        """Return the log-weights (M, K, K) of the classes of the two nodes of each edge."""
+        """Return for each edge the log-weights (M, K, K) of the classes of its two nodes."""
         p = self.params
         if not Z.shape[1]:
             return np.repeat(p.pair_intercept[None], len(Z), axis=0)
         return p.pair_intercept + np.tensordot(Z, p.pair_coef, 1)
 
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
-        """Return the distribution of the classes of all nodes of a batch, as a single model."""
+        """Return the joint distribution of all node classes of a batch, as a single model."""
         a = batch.arrays
         return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z))
 
@@ -175,14 +175,14 @@ class GraphModel(NamedTuple):
 
 
 class Posed(NamedTuple):
-    """Distribution of the states of the nodes of several graphs, given known classes.
+    """Distribution of the node states in several graphs, given known classes.
 
-    `energy` and `clamp` are arguments of `infer`. The functions convert its results.
+    `energy` and `clamp` are arguments of `infer`. The methods convert the results of `infer`.
     """
 
     energy: CategoricalGraphEnergy
     clamp: np.ndarray | None  # (1, T), known states; None if no state is known
-    ranges: RangeModel | None  # for latent states, if a class is known
+    ranges: RangeModel | None  # limits latent states to known classes; else None
 
     @classmethod
     def of(cls, model: GraphModel, piece: GraphBatch) -> Posed:
@@ -203,18 +203,18 @@ class Posed(NamedTuple):
         return cls(ranges.energy, None, ranges)
 
     def states(self, assignment: np.ndarray) -> np.ndarray:
-        """Return the states (..., T) of nodes for states of the energy."""
+        """Convert states of the variables of `energy` to states (..., T) of the nodes."""
         return (
             assignment.astype(np.int64) if self.ranges is None else self.ranges.states(assignment)
         )
 
     def marginals(self, found: Any) -> np.ndarray:
-        """Return the probabilities (T, K) of the states from the result of `infer`."""
+        """Convert the result of `infer` to probabilities (T, K) of the states of nodes."""
         states = np.array(found.marginals[0], np.float64)
         return states if self.ranges is None else self.ranges.marginals(states)
 
     def pair_marginals(self, found: Any) -> np.ndarray:
-        """Return the probabilities (M, K, K) of pairs of states from the result of `infer`."""
+        """Convert the result of `infer` to probabilities (M, K, K) of the state pairs of edges."""
         entries = np.array(found.statistics[0], np.float64)
         if self.ranges is not None:
             return self.ranges.pair_marginals(entries)
@@ -222,7 +222,7 @@ class Posed(NamedTuple):
 
 
 def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
-    """Return "forest", "narrow" or "wide", the kind of the graphs of a part of a batch.
+    """Return the kind of the graphs in a part of a batch: "forest", "narrow" or "wide".
 
     Graphs without cycles are a forest. For other graphs, see `_NARROW` and `_MOST_NODES`.
     """
@@ -254,7 +254,8 @@ class GraphLikelihood(StructuredObjective):
         super().__init__(trained, n_jobs)
         self.inference = inference.with_defaults(tol=ESTIMATOR_TOL)
         self._continues = self.inference.accepts >= {"init", "return_state"}
-        self._last = WeakKeyDictionary()  # results by part of a batch, to start from
+        # Maps a part of a batch to its last result, from which message passing starts.
+        self._last = WeakKeyDictionary()
 
     def _residuals(self, model, piece):
         energy = model.energy(piece)
@@ -303,7 +304,8 @@ class GraphPseudoLikelihood(StructuredObjective):
         tables = model.pairs(a.Z)
         i, j = a.edges.T
         edge = np.arange(len(tables))
-        # Row of each node: its scores, plus a row or column of the table of each of its edges.
+        # Add to the scores of each node, for each of its edges, the row or column of the table
+        # that belongs to the label of the neighbour.
         to_first, to_second = (_incidence(nodes, len(scores)) for nodes in (i, j))
         scores = scores + to_first @ tables[edge, :, path[j]] + to_second @ tables[edge, path[i]]
         log_p = log_softmax(scores, axis=1)
@@ -319,6 +321,6 @@ class GraphPseudoLikelihood(StructuredObjective):
 
 
 def _incidence(nodes, n_nodes):
-    """Return the matrix (n_nodes, M) that adds up rows of edges for each node."""
+    """Return the matrix (n_nodes, M) that adds up, for each node, the rows of its edges."""
     n = len(nodes)
     return csr_array((np.ones(n), (nodes, np.arange(n))), shape=(n_nodes, n))

@@ -21,8 +21,8 @@ from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.parallel import ordered_map
 
 MISSING = -1  # class of a pixel whose label is not observed
-# Number of places that the images of a part of a batch take in a `Sheet`, without its margins. The
-# number bounds the memory of inference. A larger image is a part of its own.
+# A batch is split into parts whose images take at most this number of places in a `Sheet` (without
+# margins), which bounds the memory of inference. A larger image is a part of its own.
 _PART_PLACES = 2**15
 # Standard deviation of the initial weights of hidden variables. These weights are random, because
 # hidden variables with equal weights would stay equal.
@@ -70,8 +70,8 @@ class ImageBatch:
     def parts(self) -> list[ImageBatch]:
         """Split the batch into parts, to bound the memory; a part has images of similar width.
 
-        All images of a part take as many columns as its widest image, so that tall and wide images
-        are in different parts. The parts do not depend on the number of threads.
+        Every image of a part takes as many columns as the widest image of the part. So tall and
+        wide images go to different parts. The parts do not depend on the number of threads.
         """
         if "parts" not in self._parts:
             order = np.argsort(self.arrays.shapes[:, 1], kind="stable")
@@ -97,7 +97,7 @@ class ImageBatch:
         return self._parts["observed"]
 
     def prepared(self, margin: int) -> tuple[Sheet, np.ndarray]:
-        """Return the layout of the images in planes with a `margin`, and the planes of channels."""
+        """Return the layout of the images with a `margin`, and their channels in this layout."""
         if margin not in self._parts:
             sheet = Sheet.of(self.arrays.shapes, margin)
             self._parts[margin] = sheet, sheet.planes(self.arrays.values)
@@ -116,7 +116,7 @@ def image_params(structure: ImageStructure, rng: np.random.RandomState):
 
 
 def image_fields(model: ImageModel, part: ImageBatch) -> np.ndarray:
-    """Return the fields (P, T) of the pixels of a part of a batch.
+    """Return the fields (P, T) of the pixels in a part of a batch.
 
     The fields depend on the windows of X, and not on the classes of neighbours.
     """
@@ -125,7 +125,7 @@ def image_fields(model: ImageModel, part: ImageBatch) -> np.ndarray:
 
 
 def log_beliefs(model: ImageModel, part: ImageBatch, known: np.ndarray | None = None):
-    """Return the log-beliefs (K, T) of the classes of the pixels of a part of a batch.
+    """Return, for the pixels in a part of a batch, the log-beliefs (K, T) of the classes.
 
     `known` (T,) contains the known class of each pixel, or `MISSING`.
     """
@@ -192,6 +192,6 @@ def _part_step(model, part):
 
 
 def _loss(log_p, part):
-    """Return the weighted sum of the losses of the observed pixels of a part."""
+    """Add up the weighted losses of all observed pixels in a part."""
     weight, observed = part.observed()
     return -float(weight[observed] @ log_p[part.path[observed], observed])

@@ -24,7 +24,7 @@ from skcrbm.utils.validation import as_real
 ESTIMATED = ("symmetric", "per_label", "per_value")
 # Smallest and largest flip rate. With a rate of 1/2 a label would say nothing.
 LEAST_RATE, MOST_RATE = 1e-4, 0.45
-FIRST_RATE = 0.1  # rate of labels before the estimation
+FIRST_RATE = 0.1  # flip rate of every label before the rates are estimated
 
 
 class LabelNoise(NamedTuple):
@@ -39,7 +39,7 @@ class LabelNoise(NamedTuple):
         return np.where(np.isnan(visible), 0.0, fields)
 
     def log_weight_of_off(self, visible: np.ndarray) -> np.ndarray:
-        """Return the sum (N,) over the observed labels of log q(observed | 0)."""
+        """Return the sum (N,) of log q(observed | 0) over the observed labels of each row."""
         off = self.rates[:, 0]
         each = np.where(visible == 1, np.log(off), np.log1p(-off))
         return np.where(np.isnan(visible), 0.0, each).sum(axis=1)
@@ -101,10 +101,10 @@ class NoisyLikelihood(Likelihood):
     Parameters
     ----------
     flip_rates : {"symmetric", "per_label", "per_value"}, float or array-like, default="per_label"
-        Flip rates. A number is the rate of all labels, an array (n_outputs,) holds a rate for each
-        label, and an array (n_outputs, 2) holds the probabilities that a label that is off is
-        observed as on, and that a label that is on is observed as off; rates are above 0 and below
-        1/2. Names stand for rates that `fit` estimates: "symmetric" a common rate, "per_label" a
+        Flip rates, above 0 and below 1/2. A number is the rate of all labels, and an array
+        (n_outputs,) holds a rate for each label. An array (n_outputs, 2) holds two rates for each
+        label: the probability that a 0 is observed as 1, and the probability that a 1 is observed
+        as 0. A name means that `fit` estimates the rates: "symmetric" a common rate, "per_label" a
         rate for each label, and "per_value" two rates for each label. `CRBMClassifier` has the
         rates of the fit as `flip_rates_` (n_outputs, 2).
     max_iter : int, default=5
@@ -116,11 +116,11 @@ class NoisyLikelihood(Likelihood):
     -----
     To estimate rates, `fit` first finds a common rate for all labels: the rate with the largest
     likelihood of held-out labels, among values from 0.01 to 0.4 and the optimum of a parabola
-    through the best three. Then the EM algorithm alternates between fits with the present
-    rates and the mean probabilities that observed labels are wrong, given x and the other observed
-    labels of the row. The probabilities of a row are predicted by a model that was not fitted on
-    the row, because a model that has seen a wrong label believes it. Each rate that is tried, and
-    each iteration, takes about as long as two to four fits.
+    through the best three. Then the EM algorithm repeats two steps. It fits models with the present
+    rates, and it sets each rate to the mean probability that an observed label is wrong, given x
+    and the other observed labels of the row. The probabilities of a row are predicted by a model
+    that was not fitted on the row, because a model that has seen a wrong label believes it. Each
+    rate that is tried, and each iteration, takes about as long as two to four fits.
 
     Rates are estimated from the shape of p(y | x), which is a strong assumption: a model that fits
     badly may explain its errors as wrong labels. The more flexible "per_value" needs many rows. If

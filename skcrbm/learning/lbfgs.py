@@ -56,8 +56,8 @@ _MEMORY = 10
 # _CURVATURE times the initial slope.
 _DECREASE, _CURVATURE = 1e-4, 0.9
 _MAX_EVALUATIONS = 25  # largest number of evaluations in one line search
-# `descend` rounds every point to a grid. The rounding may raise the objective by about this share
-# of the decrease at which the fit stops.
+# `descend` rounds every point to a grid. The rounding may raise the objective by about
+# _OF_TOLERANCE times the tolerance, which is the decrease at which the fit stops.
 _OF_TOLERANCE = 1e-4
 
 
@@ -76,7 +76,8 @@ def descend(
     lowered it by no more than `tol`, or by no more than `share` times its value.
 
     The points lie on a grid, so that rounding errors, which differ between processors, have no
-    effect. Without a grid, an objective with many minima enlarges them from iteration to iteration.
+    effect. Without a grid, the differences would grow from iteration to iteration if the objective
+    has many minima.
     """
     # Ignore overflow on purpose: the objective becomes inf, and the line search rejects the step.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
@@ -137,7 +138,7 @@ def relative_tolerance(objective: Objective, model, n_rows: int) -> float:
 def n_states(model) -> int:
     """Return the number of states that exact inference visits for a row of a conditional RBM.
 
-    A state of an enumerated unit counts once for each unit of the other layer.
+    Each joint state of the enumerated units counts once for each unit of the other layer.
     """
     layers = model.params.weights.shape
     if model.energy_type.categorical:
@@ -274,7 +275,7 @@ class Minimizer:
             if not value <= self.value + _DECREASE * step * slope:  # also True for NaN
                 high = step
                 excess = value - self.value - step * slope
-                # Go to the minimum of the parabola through both values with the initial slope.
+                # Go to the minimum of the parabola that has both values and the initial slope.
                 if low == 0 and np.isfinite(excess) and excess > 0:
                     step *= float(np.clip(-0.5 * step * slope / excess, 0.1, 0.5))
                     continue
@@ -353,8 +354,8 @@ class OrthantMinimizer(Minimizer):
 class CenteredCoordinates:
     """Linear conversion between the parameters and a vector with better conditioning.
 
-    The model is rewritten for units and columns of X from which their means are subtracted [1]_,
-    which changes the intercepts. Each entry of the vector is a parameter of the rewritten model
+    The model is rewritten for centred units and columns of X, whose means are 0 [1]_. Centring
+    changes the intercepts. Each entry of the vector is a parameter of the rewritten model
     times the square root of the parameter's estimated curvature, including the curvature of the
     penalty.
 

@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
     @classmethod
     def total(cls, steps: Iterable[Step]) -> Step:
-        """Return the sum of the steps of the parts of a batch, without an effective share.
+        """Add up the steps of all parts of a batch; the sum has no effective share.
 
         `steps` may be a generator, so that at most two gradients are in memory at a time.
         """
@@ -107,7 +107,7 @@ class Objective(ABC):
 
 
 class Contrast(Objective):
-    """Objective with a gradient of the form "moments of a negative minus a positive phase".
+    """Objective whose gradient is the difference of the moments of two phases, negative - positive.
 
     The method `inference` computes the validation score. If `only_violations` is True, a row counts
     only if its log-weight is larger in the negative phase than in the positive phase, as in a hinge

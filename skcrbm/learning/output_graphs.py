@@ -1,4 +1,4 @@
-"""Train pairwise models of the outputs of a row: parameters, batches of rows, and objectives.
+"""Train pairwise models of several outputs per row: parameters, batches of rows, objectives.
 
 The outputs y_1, ..., y_L of a row x have the log-weight
 
@@ -44,7 +44,7 @@ class OutputParams(NamedTuple):
     """Parameters of a model of outputs, in the notation of `OutputGraph`."""
 
     coef: Any  # (U, D) coefficients of the inputs for the scored states
-    intercept: Any  # (U,)
+    intercept: Any  # (U,) intercepts of the scored states
     pairs: Any  # (P,) log-weights of the entries of all tables
 
 
@@ -134,9 +134,9 @@ class OutputModel(NamedTuple):
 class CentredOutputs:
     """Linear conversion between parameters and a vector with which L-BFGS needs few iterations.
 
-    As in `CenteredCoordinates`, the means of the columns of X and of the states are subtracted,
-    which changes the intercepts. Each entry of the vector is a parameter times the square root of
-    the curvature of the loss. The curvature is estimated from the frequencies of the classes.
+    As in `CenteredCoordinates`, columns of X and states are centred at their means, which changes
+    the intercepts. Each entry of the vector is a parameter times the square root of the curvature
+    of the loss. The curvature is estimated from the frequencies of the classes.
     """
 
     def __init__(self, model: OutputModel, batch: OutputBatch, penalty: L2):
@@ -164,8 +164,8 @@ class CentredOutputs:
             ),
             shape=(graph.n_states, graph.n_entries),
         )
-        # `shift` (U, P) times the tables is the change of the intercepts if the tables multiply
-        # states minus their means, instead of states.
+        # Subtracting their means from the states that the tables multiply changes the intercepts by
+        # `shift` (U, P) times the entries of the tables.
         two = graph.n_classes[graph.output[graph.scored]] == 2
         base = shift[np.maximum(graph.scored - 1, 0)].multiply(two[:, None])
         self.shift = csr_matrix(shift[graph.scored] - base)
@@ -200,7 +200,7 @@ class CentredOutputs:
 
 
 class _OutputObjective(StructuredObjective):
-    """Base class of the objectives of models of outputs."""
+    """Base class of the objectives that train an `OutputModel`."""
 
     share = 1e-5
 
@@ -291,7 +291,7 @@ class OutputPseudoLikelihood(_OutputObjective):
 
 
 def _pair_counts(graph, one_hot, weighted):
-    """Return the weighted number (P,) of rows in which the states of each entry occur together."""
+    """Return for each entry of the tables the weighted number (P,) of rows with its two states."""
     if not graph.n_entries:
         return np.zeros(0)
     return (weighted.T @ one_hot)[graph.rows, graph.columns]
@@ -377,10 +377,10 @@ _PATH_SHARE, _PATH_ITERATIONS = 5e-4, 60
 
 
 class HeldOut(NamedTuple):
-    """Held-out rows, with the probabilities of their states in a model of independent outputs."""
+    """Held-out rows, and their probabilities under a model that treats outputs as independent."""
 
     rows: np.ndarray  # (M,) indices of the rows
-    chances: np.ndarray  # (M, C)
+    chances: np.ndarray  # (M, C) probabilities of all states
 
 
 class IndependentSearch:
@@ -406,7 +406,10 @@ class IndependentSearch:
         self.penalty = make_penalty(first_model(self.graph, batch), batch, True)
 
     def best(self, variance: float) -> tuple[float, HeldOut]:
-        """Return alpha with the least loss of held-out rows, and the predictions for these rows."""
+        """Return the alpha with the least loss of held-out rows, and the predictions for them.
+
+        `variance` is the total variance of the columns of X.
+        """
         start = _START * (variance if variance > 0 else 1.0)
         models = [first_model(self.graph, train) for train, _ in self.parts]
         tried = {0: self.fit(models, start)}

@@ -26,8 +26,8 @@ from skcrbm.inference.random_numbers import uniforms
 
 # Results that a phase requests from `infer`: the moments, and log Z for the loss.
 MOMENTS = ("marginals", "statistics", "log_partition")
-#: Smallest effective share of weighted states. If the share is smaller, `tempered_weights` makes
-#: the weights more equal.
+#: Smallest effective share of weighted states, which `Sampled` defines. If the share is smaller,
+#: `tempered_weights` makes the weights more equal.
 LEAST_SHARE = 0.1
 # Number of bisections with which `tempered_weights` finds the power. The error of the power is then
 # about 1e-9.
@@ -40,8 +40,8 @@ class Moments(NamedTuple):
     # Means (M, n_variables) of the variables. M is N, or 1 if all rows share a single model.
     unary: np.ndarray
     # Sufficient statistics of the couplings, as weighted sums over the rows. None if the variables
-    # of each row are independent with means `unary`. This is so, for example, if the phase consists
-    # of one fixed state per row.
+    # of each row are independent with means `unary`, for example if a phase gives one fixed state
+    # per row.
     statistics: tuple | None
     # Contribution (M,) to the loss, in float64: log Z, or the log-weight of a state.
     log_weight: np.ndarray
@@ -219,15 +219,15 @@ class ObservedOnce(Observed):
 class ChainStates(NamedTuple):
     """States of persistent chains."""
 
-    states: Any  # ndarray (n_chains, n_variables), see `chain_dtype`; None before the first visit
+    states: Any  # ndarray (n_chains, n_variables), see `chain_dtype`; None before the first step
     visited: np.ndarray  # (n_chains,) of bool: True if `states` has a state of the chain
 
 
 class Chains(Phase):
     """Negative phase of contrastive divergence: the final states of short Gibbs chains.
 
-    Each visit of a batch makes `n_steps` sweeps. If `start` is "data", the sweeps begin at the
-    data; if `start` is "persistent", they continue from the states at the end of the last visit.
+    For each batch, the chains make `n_steps` sweeps. If `start` is "data", the sweeps begin at the
+    data; if `start` is "persistent", they continue from the states after the previous sweeps.
     The moments of the hidden units are their means given the final visible units, because means
     have a lower variance than drawn states.
 
@@ -247,7 +247,7 @@ class Chains(Phase):
         self.keeps_chains = start == "persistent" and n_chains is None
 
     def start(self, n_rows):
-        """Return `ChainStates` before the first visit; None if each visit begins at the data."""
+        """Return empty `ChainStates`, or None if the chains begin at the data in each step."""
         if self.begin == "data":
             return None
         return ChainStates(None, np.zeros(self.n_chains or n_rows, bool))
@@ -329,7 +329,7 @@ class Chains(Phase):
 class PerturbedMaxima(Phase):
     """Negative phase of learning by perturbed maxima: one state for each row.
 
-    Each visit adds new logistic noise to all fields of the row's model. Then max-product looks for
+    Each step adds new logistic noise to all fields of the row's model. Then max-product looks for
     the state with the highest score, in `n_steps` sweeps. The moments of the hidden units are their
     means given the visible units of the state found.
     """
@@ -385,11 +385,11 @@ class LocalSearch(Phase):
 
 
 class Sampled(Phase):
-    """Negative phase of densities: moments of `n_states` states that a sampler draws in each visit.
+    """Negative phase of densities: moments of `n_states` states that a sampler draws in each step.
 
     `sampler` is an inference method that has an option `random_state` and can return "samples" (and
     "sample_log_prob" if `weighted`). A sampler with `prefers_warm_start` continues from its state
-    in the last visit. The moments of the hidden units are their means given the visible units,
+    in the last step. The moments of the hidden units are their means given the visible units,
     because means have a lower variance than drawn states.
 
     If `weighted` is True, a state s drawn from the distribution q gets the importance weight

@@ -1,8 +1,8 @@
 """Train graphs by sampled states: contrastive divergence, and rules with a sampler.
 
-The gradient is the mean of the counts of states and pairs of nodes over states that are drawn from
-the model, minus their counts in the observed labels. The states of a part of a batch are drawn from
-a single model of all its graphs.
+States drawn from the model are compared with the observed labels: the gradient is the mean count of
+each class and pair of classes in the drawn states, minus its count in the observed labels. The
+states of a part of a batch are drawn from a single model of all its graphs.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from skcrbm.learning.structured import Residuals, StructuredObjective
 
 
 class Drawn(NamedTuple):
-    """States that a sampler has drawn for the n graphs of a part of a batch, with T nodes."""
+    """States that a sampler has drawn for a part of a batch, n graphs with T nodes in total."""
 
     states: np.ndarray  # (S, T) classes of the nodes
     weight: np.ndarray  # (S, n) weight of each state of each graph; a column has the sum 1
 
 
 class GraphSampler(ABC):
-    """Source of states of graphs; a class for each way to draw them."""
+    """Base class of the samplers, which draw states of graphs in different ways."""
 
     #: True if each training graph has its own Markov chains, which continue from step to step.
     keeps_chains = False
 
     @abstractmethod
     def draw(self, model: GraphModel, piece: GraphBatch, clock: Clock, chains: Any) -> Drawn:
-        """Draw states of the graphs of a part of a batch.
+        """Draw states for all graphs in a part of a batch.
 
         If the sampler keeps chains, `chains` is a list with the states (S, n_nodes) of the chains
         of each training graph, or None before their first step. The list is changed in place.
@@ -59,7 +59,8 @@ class GibbsStates(GraphSampler):
         start, index = piece.start, piece.index
         if chains is not None:
             for c, number in enumerate(index.tolist()):
-                # `partial_fit` may pass a graph of another size in this place of the list.
+                # Chains of another size are not continued: in `partial_fit`, this index may have
+                # belonged to another graph before.
                 before = chains[number]
                 if before is not None and before.shape[1] == start[c + 1] - start[c]:
                     states[:, start[c] : start[c + 1]] = before
@@ -78,8 +79,8 @@ class SamplerStates(GraphSampler):
     """States drawn by an inference method, with importance weights if `weighted` is True.
 
     ``find(energy)`` returns a copy of the method if the method can draw from the energy. Otherwise
-    the function raises a ValueError. If the method cannot draw from variables with K states, it
-    draws from 0/1 variables, if there are two classes.
+    the function raises a ValueError. If there are two classes and the method cannot draw variables
+    with K states, it draws 0/1 variables.
     """
 
     def __init__(self, find: Callable[[Any], Any], n_states: int, weighted: bool = False):

@@ -23,8 +23,8 @@ _AVERAGED_RATE = 2.0
 # number divided by the number of steps, so that parameters move about as far in each epoch.
 # `Plan.max_speedup` limits the factor.
 _STEPS_PER_EPOCH = 60
-# Number of epochs without an improvement that `n_iter_no_change="auto"` stands for, with averaged
-# gradient descent and with other solvers.
+# Values of `n_iter_no_change="auto"`, the number of epochs without an improvement after which
+# training stops: first with averaged gradient descent, then with other solvers.
 _AVERAGED_PATIENCE, _PATIENCE = 10, 25
 _AUTO = StrOptions({"auto"})
 
@@ -263,10 +263,10 @@ class AveragedSGD(StochasticSolver):
 class FrankWolfe(Solver):
     """Block-coordinate Frank-Wolfe for max-margin learning of chains and graphs [1]_.
 
-    A pass visits all examples in random order. A visit finds the labels of an example that violate
-    the margin most. It then moves dual weight to these labels from the labels that violate the
-    margin least (a pairwise step [2]_). An exact line search determines how much weight is moved,
-    so there is no step size.
+    A pass goes through all examples in random order. For each example, the solver finds the labels
+    that violate the margin most. It then moves dual weight to these labels from the labels that
+    violate the margin least (a pairwise step [2]_). An exact line search determines how much weight
+    is moved, so there is no step size.
 
     Parameters
     ----------
@@ -301,10 +301,11 @@ class FrankWolfe(Solver):
 class CuttingPlanes(Solver):
     """Cutting planes with one slack variable for max-margin learning of chains and graphs [1]_.
 
-    An iteration finds the labels that violate the margin most in all examples, which gives a linear
-    bound of the mean loss. A quadratic program over all bounds gives the next parameters. It takes
-    more iterations than `FrankWolfe` takes passes, but `n_jobs` threads can share an iteration. The
-    bounds need memory for the number of iterations times the number of coefficients.
+    An iteration finds, in each example, the labels that violate the margin most. These labels give
+    a linear lower bound of the mean loss. A quadratic program over all bounds gives the next
+    parameters. The solver takes more iterations than `FrankWolfe` takes passes, but `n_jobs`
+    threads can share an iteration. The memory of the bounds grows with the number of iterations
+    times the number of coefficients.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _PATIENCE = 2
 # than _PATH_SHARE times its value, or after _PATH_ITERATIONS iterations.
 _PATH_SHARE = 1e-4
 _PATH_ITERATIONS = 100
-#: A final fit stops when ten iterations lower the objective by no more than this share.
+#: A final fit stops when ten iterations lower the objective by at most SHARE times its value.
 SHARE = 1e-6
 
 
@@ -45,8 +45,8 @@ class Residuals(NamedTuple):
 class StructureSource(Source):
     """Source of mini-batches of sequences or graphs, in random order.
 
-    `batch` contains all sequences or graphs, for example as a `SequenceBatch`. If a mini-batch is
-    to contain all, `batch` itself is used, in its own order.
+    `batch` contains all sequences or graphs, for example as a `SequenceBatch`. If a single
+    mini-batch is large enough for all of them, it is `batch` itself, in its own order.
     """
 
     def __init__(self, batch: Any):
@@ -196,7 +196,7 @@ def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -
 
     ``train(total)`` returns a model for a penalty factor, and ``score(model)`` its score. The
     strongest penalty is tried first, so that each fit can start from the fit before. The search
-    ends when weaker penalties are worse (see `_PATIENCE`).
+    ends when several weaker penalties in a row are no better (see `_PATIENCE`).
     """
     best, best_score, worse = _TOTALS[0], -np.inf, 0
     for total in _TOTALS:

@@ -14,7 +14,7 @@ from skcrbm.learning.structured import Residuals, StructuredObjective
 def network_of(
     model: GraphModel, piece: GraphBatch, inference: InferenceMethod, known: bool = False
 ) -> GraphNetwork:
-    """Return the network of the graphs of a part of a batch.
+    """Return the network that runs inference on the graphs in a part of a batch.
 
     If `known` is True, the classes in ``piece.path`` are known, and the beliefs respect them.
     """

@@ -110,7 +110,7 @@ def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tup
     weight : ndarray (n,)
         Weights of the rows.
 
-    If labels have weights, the n rows are the copies of the rows that stand for the weights.
+    If single labels have weights, the n rows are the weighted copies that `masked_score` describes.
     """
     values = in_order_of(values, y_true, argument)
     y = _dense_2d(y_true, "y_true")
@@ -175,10 +175,11 @@ def masked_score(
         n_labels arrays of shape (n_samples, 2), as returned by scikit-learn's multi-output
         estimators, is accepted, too. Ignored by scores that need `y_pred`.
     sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
-        Weights of the rows, or of single labels. A row or label of weight 0 is ignored. With
-        weights of labels, a row counts as copies with row weights: a copy for each distinct weight
-        t of the row, in which the labels of weight at least t are observed, and whose weight is the
-        difference between t and the next smaller weight (or 0).
+        Weights of the rows, or of single labels. A row or label of weight 0 is ignored. If single
+        labels have weights, each row is replaced by weighted copies, one copy for each distinct
+        weight t in the row. In the copy for t, the labels of weight at least t are observed. The
+        weight of the copy is t minus the next smaller weight in the row, or t if there is no
+        smaller weight.
 
     Returns
     -------

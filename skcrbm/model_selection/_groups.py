@@ -29,7 +29,7 @@ def _group_parts(present, groups, shares, rng=None):
     n_groups, n_rows = len(first), len(index)
     if n_groups < len(shares):
         raise ValueError(
-            f"groups holds {n_groups} groups, but {len(shares)} parts need a group each"
+            f"groups must hold at least {len(shares)} groups, a group for each part; got {n_groups}"
         )
     member = sparse.csr_matrix(
         (np.ones(n_rows), (index, np.arange(n_rows))), shape=(n_groups, n_rows)

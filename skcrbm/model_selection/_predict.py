@@ -1,15 +1,22 @@
-"""scikit-learn's cross_val_predict for a y with missing entries."""
+"""scikit-learn's cross_val_predict for a y with missing entries, with classes, or of structures."""
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import model_selection
+from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.utils.classifiers import is_list_of_outputs, label_marginals, positive_columns
+from skcrbm.utils.classifiers import (
+    final_model,
+    is_list_of_outputs,
+    label_marginals,
+    positive_columns,
+)
 from skcrbm.utils.labels import indicator_with_nan, is_frame, with_dimensions
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, tags_of_inner
 
 
 @validate_params(
@@ -31,23 +38,28 @@ def cross_val_predict(
     """Predict each row by a model that was fitted without this row; y may hold NaN.
 
     scikit-learn's function of this name treats NaN in y as an additional class, "2", and raises an
-    error for NaN if `cv` is a number.
+    error for NaN if `cv` is a number. It has no probabilities of lists of sequences, graphs or
+    images.
 
     Parameters
     ----------
     estimator : classifier
         Classifier, which is cloned for each fold.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Rows to predict.
-    y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+    X : {array-like, sparse matrix} of shape (n_samples, n_features), or list
+        Rows to predict; for `ChainCRF`, `GraphCRF` and `GridCRF` a list of sequences, graphs or
+        images.
+    y : array-like of shape (n_samples, n_outputs) or (n_samples,), or list
         Labels. NaN in a 2-D y means not observed, if the estimator accepts it. A data frame is
         passed on with its names. A 1-D y goes to scikit-learn's function. `ImageCRBM` takes images
-        (n_samples, height, width).
+        (n_samples, height, width). The columns of y may hold classes, with NaN or None for missing
+        entries, if the estimator accepts them, as `LabelGraphCRF` and forests do. For sequences,
+        graphs and images of any sizes y is a list.
     groups : array-like of shape (n_samples,), default=None
         Groups for a splitter such as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
         Folds that test each row once. An int stands for this number of folds by
-        :class:`MultilabelStratifiedKFold`, and None for 5 folds.
+        :class:`MultilabelStratifiedKFold`, and None for 5 folds. For sequences, graphs and images
+        in lists the folds are consecutive, by scikit-learn's `KFold`.
     method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}, \
 default="predict"
         Method that predicts.
@@ -61,7 +73,11 @@ default="predict"
     -------
     predictions : ndarray of shape (n_samples, n_outputs), or as in scikit-learn for a 1-D y
         Predictions. "predict_proba" returns P(y_i = 1 | x), and "predict_log_proba" returns its
-        logarithm, also for estimators whose own result is a list of arrays.
+        logarithm, also for estimators whose own result is a list of arrays. If the columns of y
+        hold classes, both return a list with an array (n_samples, n_classes) for each output, in
+        the order of the sorted classes of its column. For sequences, graphs and images the result
+        has the form of the prediction by the estimator, for all rows of X. Classes that the
+        training rows of a fold lack have the probability 0 in this fold.
 
     Raises
     ------
@@ -85,25 +101,40 @@ default="predict"
     >>> cross_val_predict(model, X, Y, cv=3, method="predict_proba").shape
     (150, 5)
     """
+    options: dict[str, Any] = {"groups": groups, "n_jobs": n_jobs, "fit_params": params}
+    if _predicts_structures(estimator, y):
+        found = out_of_fold(
+            estimator,
+            X,
+            y,
+            cv=check_cv(5 if cv is None else cv),
+            respond=partial(_respond_by_structure, method=method),
+            stratify=np.zeros(len(y)),
+            **options,
+        )
+        return _structures(found, method)
     y = y if is_frame(y) else with_dimensions(y)
     if len(y.shape) == 1 or y.shape[1:] == (1,):
         return model_selection.cross_val_predict(
             estimator, X, y, groups=groups, cv=cv, method=method, n_jobs=n_jobs, params=params
         )
-    observed = indicator_with_nan(y)
+    try:
+        observed = indicator_with_nan(y)
+    except ValueError:
+        tags = tags_of_inner(final_model(estimator)[0])
+        if len(y.shape) != 2 or tags is None or not tags.target_tags.multi_output:
+            raise
+        classes = _classes_of_columns(y)
+        respond = partial(_respond_by_column, method=method, classes=classes)
+        states = _one_hot(y, classes)
+        return out_of_fold(estimator, X, y, cv=cv, respond=respond, stratify=states, **options)
     if not is_frame(y):
         y = observed if np.isnan(observed).any() else observed.astype(np.int64)
-    return out_of_fold(
-        estimator,
-        X,
-        y,
-        cv=cv,
-        groups=groups,
-        respond=partial(_respond, method=method),
-        stratify=observed,
-        n_jobs=n_jobs,
-        fit_params=params,
-    )
+    respond = partial(_respond, method=method)
+    return out_of_fold(estimator, X, y, cv=cv, respond=respond, stratify=observed, **options)
+
+
+# ------------------------------------------------------------------- 0/1 labels and images
 
 
 def _respond(model, X, method):
@@ -115,3 +146,108 @@ def _respond(model, X, method):
     if method == "predict_log_proba" and is_list_of_outputs(answer):
         return positive_columns(answer, name="predict_log_proba(X)")
     return np.asarray(answer)
+
+
+# ---------------------------------------------------------------------- columns of classes
+
+
+def _columns(y):
+    """Return the columns of a 2-D y as lists, with None for missing entries."""
+    if hasattr(y, "iloc"):
+        y = y.astype(object).where(y.notna(), None)
+    array = np.asarray(y, dtype=object)
+    return [[None if v is None or v != v else v for v in column] for column in array.T.tolist()]
+
+
+def _classes_of_columns(y):
+    """Return the sorted classes of each column of y; raise a ValueError for mixed types."""
+    classes = []
+    for i, column in enumerate(_columns(y)):
+        try:
+            classes.append(sorted(set(column) - {None}))
+        except TypeError as error:
+            raise ValueError(f"column {i} of y mixes labels of different types: {error}") from error
+    return classes
+
+
+def _one_hot(y, classes):
+    """Return 0/1 indicators (n, C) of all classes of all columns of y, for stratified folds."""
+    return np.column_stack([
+        [value == k for value in column] for column, own in zip(_columns(y), classes) for k in own
+    ]).astype(np.int64)  # fmt: skip
+
+
+def _respond_by_column(model, X, method, classes):
+    """Return predictions (n, L), or a list of the probabilities (n, K) of each column."""
+    answer = getattr(model, method)(X)
+    if method == "predict":
+        return np.asarray(answer)
+    if not is_list_of_outputs(answer):
+        raise ValueError(
+            f"method={method!r} needs an estimator that returns a list with an array for each "
+            "output if the columns of y hold classes"
+        )
+    fill = 0.0 if method == "predict_proba" else -np.inf
+    return [
+        _in_classes(np.asarray(part), np.asarray(own).tolist(), every, fill)
+        for part, own, every in zip(answer, model.classes_, classes)
+    ]
+
+
+def _in_classes(values, own, every, fill):
+    """Put values (..., K) of the classes `own` in the order of `every`, and fill the others."""
+    if own == every:
+        return values
+    place = {label: i for i, label in enumerate(every)}
+    found = np.full((*values.shape[:-1], len(every)), fill)
+    found[..., [place[label] for label in own]] = values
+    return found
+
+
+# -------------------------------------------------------------- sequences, graphs and images
+
+
+class _Structure(NamedTuple):
+    """Prediction for a sequence, a graph or an image."""
+
+    values: np.ndarray
+    classes: list  # classes of the model of this fold
+    stacked: bool  # True if the model predicts an array of all images
+
+
+def _predicts_structures(estimator, y):
+    """Return True if the rows of y are sequences, graphs, or images of different sizes."""
+    tags = tags_of_inner(final_model(estimator)[0])
+    if tags is not None and not (tags.input_tags.one_d_array or tags.input_tags.two_d_array):
+        return True
+    objects = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == object
+    if not (objects or isinstance(y, (list, tuple))):
+        return False
+    dimensions = {getattr(image, "ndim", 0) for image in y if image is not None}
+    return dimensions == {2}
+
+
+def _respond_by_structure(model, X, method):
+    """Return an object array of the predictions, each a `_Structure`."""
+    answer = getattr(model, method)(X)
+    stacked = isinstance(answer, np.ndarray) and answer.dtype != object
+    classes = np.asarray(model.classes_).tolist()
+    found = np.empty(len(answer), object)
+    for i, values in enumerate(answer):
+        found[i] = _Structure(values, classes, stacked)
+    return found
+
+
+def _structures(found, method):
+    """Return predictions of all rows in the form of the predictions by the model."""
+    values = [part.values for part in found]
+    if method != "predict" and any(part.classes != found[0].classes for part in found):
+        every = sorted({label for part in found for label in part.classes})
+        fill = 0.0 if method == "predict_proba" else -np.inf
+        values = [_in_classes(part.values, part.classes, every, fill) for part in found]
+    if found[0].stacked:
+        return np.stack(values)
+    result = np.empty(len(values), object)
+    for i, part in enumerate(values):
+        result[i] = part
+    return result

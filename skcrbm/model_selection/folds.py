@@ -54,13 +54,13 @@ def out_of_fold(
     y: Any,
     *,
     cv: Any,
-    respond: Callable[..., np.ndarray],
+    respond: Callable[..., Any],
     groups: Any = None,
     stratify: np.ndarray | None = None,
     n_jobs: int | None = None,
     fit_params: dict | None = None,
     beside: Sequence = (),
-) -> np.ndarray:
+) -> Any:
     """Return ``respond(model, rows)`` for all rows, each by a model that was not fitted on the row.
 
     This function is used in place of scikit-learn's `cross_val_predict`, which turns NaN in a 2-D y
@@ -77,8 +77,9 @@ def out_of_fold(
     cv : int, splitter, iterable or None
         Folds, see `resolve_cv`.
     respond : function
-        Function of a model and X that returns an array with a row for each row of X. It must be a
-        method or a function of a module, because it is sent to other processes.
+        Function of a model and X that returns an array with a row for each row of X, or a list of
+        such arrays. It must be a method or a function of a module, because it is sent to other
+        processes.
     groups : array-like (n,), default=None
         Groups for the splitter.
     stratify : ndarray (n,) or (n, L), default=None
@@ -118,5 +119,7 @@ def out_of_fold(
         delayed(_fit_predict)(estimator, X, y, train, test, respond, fit_params or {}, beside)
         for train, test in splits
     )
-    result = np.concatenate(parts)
-    return result[np.argsort(tests)]
+    order = np.argsort(tests)
+    if isinstance(parts[0], list):
+        return [np.concatenate(outputs)[order] for outputs in zip(*parts)]
+    return np.concatenate(parts)[order]

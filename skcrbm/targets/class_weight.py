@@ -34,7 +34,7 @@ def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) ->
 def weights_by_label(
     class_weight: Any, visible: np.ndarray, weight: np.ndarray, names: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the weights (N, L) of the losses of single labels of a 2-D y.
+    """Return a weight (N, L) for each label of each row of a 2-D y.
 
     `class_weight` is a list with a dict {0: weight, 1: weight} for each label, an array (L,) of
     weights of the positive class, a dict with the `names` (L,) of labels as keys, or "balanced",

@@ -70,7 +70,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
 
 
 class Targets(Versioned, ABC):
-    """Base class of the kinds of y: L labels of a 2-D y, or K classes of a 1-D y.
+    """Base class of the kinds of y: 2-D with L labels, or 1-D with K classes.
 
     Some methods call a method of the model, with the argument `rows` unchanged. For a 2-D y the
     model has the methods ``_label_scores(rows)`` (N, L), ``_label_log_odds(rows)`` (N, L) and

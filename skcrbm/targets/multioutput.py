@@ -59,7 +59,7 @@ def holds_classes(y: Any) -> bool:
 
 
 def seems_multiclass(y: Any) -> bool:
-    """Return True if the columns of y seem to contain classes, at least three over all columns."""
+    """Return True if the columns of y seem to contain classes, together three or more classes."""
     if not holds_classes(y):
         return False
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
@@ -190,7 +190,7 @@ class MultioutputTargets(Targets):
         return np.arange(self.n_visible) if self.names is None else self.names
 
     def framed(self, values, index, container="pandas"):
-        """Return classes as a data frame with a column per output, or probabilities as frames."""
+        """Return classes (N, L) as a data frame, or probabilities as a frame for each output."""
         if isinstance(values, list):
             return [
                 label_frame(part, index, np.array(list(map(str, classes)), object), container)
@@ -285,7 +285,7 @@ class MultioutputTargets(Targets):
 
 
 def _require_kind(column, classes, name):
-    """Raise a ValueError if a label in `column` is a string and the classes are not, or so on."""
+    """Raise a ValueError if a label in `column` has another type than `classes`, e.g. a string."""
     (kind,) = {kind_of(label) for label in classes.tolist()}
     for label in column:
         if label is not None and kind_of(label) is not kind:

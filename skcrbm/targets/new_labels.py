@@ -1,4 +1,4 @@
-"""The argument `classes` of `partial_fit` for a 2-D y, which names labels, also new labels."""
+"""Read the argument `classes` of `partial_fit` for a 2-D y, which lists known and new labels."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def listed_labels(classes: Any) -> list | None:
 
 
 def first_names(classes: Any, names: np.ndarray | None, n_columns: int) -> tuple:
-    """Return the number and the names of the labels of a first y with `n_columns` columns.
+    """Return the number and the names of the labels in the first call of `partial_fit`.
 
-    `names` are the names of the columns of y, or None. The names are `classes` if these are names.
+    Its y has `n_columns` columns with the `names`, or without names (None). If `classes` lists
+    names, these are the names of the labels.
     """
     labels = listed_labels(classes)
     if labels is None:

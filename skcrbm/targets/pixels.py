@@ -45,7 +45,7 @@ class ImageRows:
         total = np.maximum(observed.sum(axis=1), np.finfo(float).tiny)
         self.mean = (observed * np.nan_to_num(values)).sum(axis=1) / total
         away = np.nan_to_num(values - self.mean[:, None])
-        largest = np.abs(away).max(axis=1)  # squares of parts of it cannot overflow
+        largest = np.abs(away).max(axis=1)  # away / largest has no square above 1
         away /= np.where(largest > 0, largest, 1.0)[:, None]
         self.scale = largest * np.sqrt((observed * away * away).sum(axis=1) / total)
         self.scale[self.scale <= 1e-12 * np.abs(self.mean)] = 1.0
@@ -75,7 +75,7 @@ class ImageRows:
 
 
 def _stacked(X):
-    """Return the pixels (C, T) of a list of images, the start of each image, and the shapes."""
+    """Return the pixels (C, T) of all images, the start of each image, and the shapes."""
     if getattr(X, "ndim", 3) == 2:
         raise ValueError(
             f"X should be a list of images, got one array of shape {X.shape}; pass [X] for a "
@@ -134,7 +134,7 @@ def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray
     """Return the labels of each image as a flat array; missing labels are NaN or None.
 
     None in place of an image means that all labels of the image are missing. A ValueError is raised
-    if the labels of an image have another shape than the image; it calls the labels `name`.
+    if the labels of an image have another shape than the image. `name` is the name of y in errors.
     """
     images = images_of(y, name)
     if len(images) != len(shapes):

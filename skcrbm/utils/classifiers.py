@@ -77,7 +77,7 @@ def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
     except ValueError as error:
         kind = type(final_model(estimator)[0])
         name = getattr(kind, "shown_name", kind.__name__)
-        if np.ndim(y) == 2 and "y should be a 1d array" in str(error):
+        if "y should be a 1d array" in str(error) and np.ndim(y) == 2:
             raise ValueError(
                 f"{name} takes a 1-D y only. For a 2-D y fit it for each label, as in "
                 f"sklearn.multiclass.OneVsRestClassifier({name}()). Its error: {error}"

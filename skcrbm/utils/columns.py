@@ -13,8 +13,8 @@ from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.warnings import warn_user
 
-# A sparse column is constant up to rounding if its variance is below the square of this share of
-# its largest absolute value.
+# A sparse column is constant up to rounding if its standard deviation is less than this number
+# times its largest absolute value.
 _CONSTANT = 1e-7
 # Columns with a smaller range count as constant, because the inverse of their range overflows.
 _LEAST_WIDTH = 1e-290

@@ -33,7 +33,7 @@ def all_or_nothing(fit: Callable) -> Callable:
                 estimator.__dict__ = before  # one assignment, so an interrupt cannot split it
                 raise
         except BaseException as error:
-            estimator.__dict__ = before  # again, in case an interrupt came before the first one
+            estimator.__dict__ = before  # again: an interrupt may have prevented the first
             if isinstance(error, Exception) and _interrupted(error, handled):
                 raise KeyboardInterrupt from error
             raise

@@ -134,7 +134,7 @@ def min_fill(
 
     # A variable with at most one neighbour adds no edge, so it is eliminated first. Then come
     # variables with two neighbours that are joined. The new edges of other variables are counted
-    # only if no such variable is left (never on a tree, nor on a tree of triangles).
+    # only if no such variable is left, which never happens on a tree or a tree of triangles.
     late = joined.keys() & set(last)
     n_early = len(joined) - len(late)
     leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2 and v not in late]

@@ -1,4 +1,4 @@
-"""Weights of single labels, as copies of rows with row weights in which some labels are missing.
+"""Represent weights of single labels by weighted copies of rows with missing labels.
 
 A row with label weights w_1, ..., w_L has a copy for each distinct positive weight t. The labels of
 weight at least t are observed in the copy, the other labels are missing, and the weight of the copy
@@ -114,7 +114,7 @@ def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     row, place = np.nonzero(steps > 0)
     if not len(row):
         raise NothingToLearnError("sample_weight is zero for every observed label of y")
-    number = np.arange(len(row)) - np.searchsorted(row, row)  # number of the copy of its row
+    number = np.arange(len(row)) - np.searchsorted(row, row)  # 0 for first copies
     order = np.lexsort([row, number])
     row, place = row[order], place[order]
     observed = weight[row] >= levels[row, place][:, None]
@@ -161,7 +161,10 @@ def split_rows(
 
 
 def label_weights(visible: np.ndarray, weight: np.ndarray, origin: np.ndarray | None) -> np.ndarray:
-    """Return the weights of the labels (n, V) for which copies stand, or row weights (n,)."""
+    """Return the weights (n, V) of single labels, or `weight` unchanged if there are no copies.
+
+    The weight of a label is the total weight of the copies in which the label is observed.
+    """
     if origin is None:
         return weight
     rows, group = np.unique(origin, return_inverse=True)

@@ -209,7 +209,7 @@ def without_known(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
 
 
 def require_observed(observed: np.ndarray, name: str = "y", entry: str = "entry") -> None:
-    """Raise an error if `observed`, which must be False in rows of weight 0, is all False."""
+    """Raise an error if no entry is observed; `observed` must be False in rows of weight 0."""
     if not observed.any():
         raise NothingToLearnError(
             f"{name} holds no observed {entry} in the rows with a positive sample_weight: "
@@ -472,8 +472,8 @@ def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
 
     `names` is an array of names, or a data frame whose columns are in the wanted order. y is
     returned unchanged if it is not a data frame or `names` has no names. If the two sets of names
-    differ, a ValueError is raised if all names are strings; otherwise, for example with the column
-    numbers of a frame made of an array, y is returned unchanged.
+    differ, a ValueError is raised if all names are strings. If some names are not strings, such as
+    the column numbers of a frame made of an array, y is returned unchanged.
     """
     if not is_frame(y) or not (is_frame(names) or all_strings(names)):
         return y
@@ -577,7 +577,7 @@ def label_sets_of(visible: np.ndarray) -> np.ndarray:
 
 
 def may_be_empty(y: np.ndarray) -> bool:
-    """Return True if rows without a positive label seem to be valid, judging from y (N, L).
+    """Return True if y (N, L) suggests that a row may have no positive label.
 
     The result is False if y has several labels, some row has a positive label, and no complete row
     is all 0. Rows with missing entries and no positive label are ignored.

@@ -21,9 +21,9 @@ MAX_ENUMERATED = 20
 #: Largest value of `max_units` that a user may choose.
 MAX_UNITS = 30
 
-#: Largest number of variables that "exact" enumerates in NumPy, for an energy without its own
-#: solver, and largest number of hidden variables of an energy that cannot sum them out
-#: analytically. 2^16 states take some 10 ms per model.
+#: Largest number of variables that "exact" enumerates in NumPy: all variables of an energy without
+#: its own solver, or the hidden variables of an energy that cannot sum them out analytically. 2^16
+#: states take some 10 ms per model.
 MAX_GENERIC_UNITS = 16
 
 #: Largest number of units of a layer for which inference="auto" enumerates the layer, because
@@ -38,9 +38,9 @@ AUTO_EXACT_LABELS = 14
 #: 2^14 states some hundred rows take tenths of a second.
 EXACT_VALIDATION_UNITS = 14
 
-#: Largest table of all states, in entries, for which a single model is solved in NumPy, in a
-#: millisecond at most. A new process that predicts a single row then need not wait for Numba to
-#: compile.
+#: A single model is solved in NumPy, in a millisecond at most, if the table of all its states has
+#: at most this number of entries. So a new process that predicts a single row need not wait for
+#: Numba to compile.
 ONE_MODEL_ENTRIES = 2**14
 
 #: Largest number of outputs for which all label vectors are enumerated by default, and the largest
@@ -84,14 +84,14 @@ MIN_SEARCH_ROWS = 40
 #: seconds at this size.
 CONVEX_PATH_ENTRIES = 2**29
 
-#: Largest number of states, the product of rows, outputs and states of the hidden units, up to
-#: which the search for the penalty uses all rows with hidden units, and L-BFGS fits to the usual
-#: tolerance. An evaluation takes about a second at this size: 4200 rows with 1000 outputs and 8
-#: hidden units.
+#: Largest product of the numbers of rows, of outputs and of states of the hidden units. If the
+#: product is larger, the search for the penalty of models with hidden units uses a sample of the
+#: rows, and L-BFGS stops at a larger tolerance. An evaluation takes about a second at this size:
+#: 4200 rows with 1000 outputs and 8 hidden units.
 HIDDEN_STATES = 2**30
 
-#: Largest number of labels of all rows up to which L-BFGS fits a model without hidden units to the
-#: usual tolerance. An evaluation takes some tenths of a second at this size.
+#: L-BFGS fits a model without hidden units to the usual tolerance if all rows together have at most
+#: this number of labels. An evaluation takes some tenths of a second at this size.
 LARGE_CONVEX_LABELS = 2**22
 
 # ----------------------------------------------------------- sizes of blocks of work
@@ -100,8 +100,8 @@ LARGE_CONVEX_LABELS = 2**22
 #: statistics.
 MAX_CHUNKS = 16
 
-#: Number of rows of small models that a call of a kernel gets, so that the cost of the call
-#: itself does not matter.
+#: A call of a kernel for small models gets this number of rows, so that the cost of the call itself
+#: does not matter.
 ROWS_PER_CHUNK = 64
 
 #: Number of rows that a kernel of layered models processes together. Its scratch space then stays
@@ -158,8 +158,8 @@ LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 #: does not overflow in float32.
 MAX_MAGNITUDE = 1e30
 
-#: With a field of at least this magnitude, `infer` clamps the variable if the field alone decides
-#: it, because sums would lose significant digits. At this value float64 keeps seven decimals.
+#: If a field of at least this magnitude alone decides its variable, `infer` clamps the variable,
+#: because sums would lose significant digits. At this value float64 keeps seven decimals.
 LARGE_FIELD = 1e9
 
 #: A field of a larger magnitude raises an error in `infer`, unless the field alone decides its

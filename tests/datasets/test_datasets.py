@@ -268,7 +268,7 @@ def test_return_X_y_is_scikit_learns(real):
         real(load_scene, "scene.npz", return_X_y=True, subset="val")
     with pytest.raises(ValueError, match=r"subset must be one of \['all'\], got 'train'"):
         real(partial(load_mulan, "cal500"), "cal500.npz", return_X_y=True, subset="train")
-    with pytest.raises(ValueError, match="subset is for return_X_y=True"):
+    with pytest.raises(ValueError, match="subset needs return_X_y=True"):
         real(load_scene, "scene.npz", subset="train")
 
 

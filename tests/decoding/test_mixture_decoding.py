@@ -5,7 +5,7 @@ import pytest
 from reference.random_models import random_rbm
 from scipy.special import logsumexp
 
-from skcrbm.decoding import Posterior
+from skcrbm.decoding import ExpectedMetric, Posterior
 from skcrbm.decoding._model_expected import _Joint, _Mixture
 from skcrbm.decoding._top_f1 import FIRST_LABELS, top_f1
 from skcrbm.decoding.expected import inverse_nodes
@@ -148,6 +148,23 @@ def test_only_small_rbms_are_mixtures():
     assert not is_small_mixture(random_rbm(0, 3, 4, N))
     assert not is_small_mixture(OneHotRBMEnergy(np.zeros((3, 1)), np.zeros(3), np.zeros(1)))
     assert not is_small_mixture(IsingEnergy(np.zeros((3, 3)), np.zeros((N, 3))))
+
+
+def test_blocks_do_not_matter(monkeypatch):
+    n_labels = 60
+    nodes, weight = inverse_nodes(2 * n_labels)
+    mixture = LabelMixture(wide_rbm(n_labels, on=30.0), nodes)
+    found = top_f1(mixture, weight, 1.0, True)
+    monkeypatch.setattr("skcrbm.decoding._top_f1.BLOCK_ENTRIES", 2 * FIRST_LABELS**2)
+    np.testing.assert_array_equal(top_f1(mixture, weight, 1.0, True), found)
+
+
+@pytest.mark.parametrize("metric", ["f1", "jaccard"])
+def test_threads_do_not_matter(metric, monkeypatch):
+    monkeypatch.setattr("skcrbm.decoding._model_expected.BLOCK_ENTRIES", 1)  # a row at a time
+    posterior = posterior_of(wide_rbm(40), some_known(40))
+    found = ExpectedMetric(metric).decode(posterior._replace(n_jobs=3))
+    np.testing.assert_array_equal(found, ExpectedMetric(metric).decode(posterior))
 
 
 def test_no_rows():

@@ -415,7 +415,7 @@ def test_large_models_are_refused_or_named_methods():
     with pytest.warns(ConvergenceWarning, match="search was cut short on 1 of 1 rows"):
         assert not np.isnan(model.impute(empty)).any()
     model = LargeMarginMarkovNetwork([[0, 1, 2], [3]], random_state=0).fit(X)
-    with pytest.raises(ValueError, match="up to 20; use rule='map'"):
+    with pytest.raises(ValueError, match="supports at most 20; use rule='map'"):
         model.impute(empty)
 
 

@@ -312,7 +312,7 @@ def test_pseudo_likelihood_is_near_the_likelihood():
     assert exact - 0.05 < pseudo < exact + 0.02
 
 
-def test_forests_of_outputs_with_many_classes_are_learned_by_the_likelihood():
+def test_forests_of_outputs_with_many_classes_are_learned_by_the_likelihood(monkeypatch):
     rng = np.random.default_rng(0)
     first = rng.integers(0, 100, 600)
     y = np.column_stack([first, np.where(rng.random(600) < 0.8, first, rng.integers(0, 100, 600))])
@@ -324,6 +324,10 @@ def test_forests_of_outputs_with_many_classes_are_learned_by_the_likelihood():
     for a, proba in enumerate(model.predict_proba(X[:3])):
         wanted = [chance[:, states[:, a] == k].sum(axis=1) for k in range(100)]
         np.testing.assert_allclose(proba, np.transpose(wanted), atol=1e-9)
+    monkeypatch.setattr("skcrbm.energies.output_graph._MOST_ENTRIES", 100 * 600)
+    model.fit(X, y)  # too many rows for the likelihood
+    assert (model.learning_, model.inference_) == ("pseudo_likelihood", "exact")
+    assert LabelGraphCRF(alpha=0.1, max_iter=1).fit(X, y % 50).learning_ == "mle"
     full = OutputGraph(np.array([100, 100, 100]), np.array([[0, 1], [0, 2], [1, 2]]))
     assert not full.narrow  # elimination would make tables of 10^6 entries
     assert OutputGraph(np.array([100, 100, 100]), np.array([[0, 1], [0, 2]])).narrow

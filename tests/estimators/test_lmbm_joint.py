@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from skcrbm import LMBMClassifier
-from skcrbm.decoding import decode_label_sets
+from skcrbm.decoding import ExpectedMetric, decode_label_sets
 
 L = 4
 VECTORS = np.array(list(product((0, 1), repeat=L)))
@@ -69,7 +69,7 @@ def test_joint_queries(fitted, with_known):
 @pytest.mark.parametrize("metric", ["jaccard", "f1"])
 def test_expected_metrics(fitted, metric):
     model, X, Y = fitted
-    model.set_params(decode=f"expected_{metric}")
+    model.set_params(decode=ExpectedMetric(metric, zero_division=1.0))
     np.testing.assert_array_equal(model.label_sets_, np.unique(Y, axis=0))
     # The label sets seen; for F1 all label vectors.
     sets = model.label_sets_ if metric == "jaccard" else VECTORS

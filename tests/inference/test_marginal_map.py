@@ -145,6 +145,23 @@ def test_constrained_orders_are_complete(seed):
     assert found.complete
 
 
+def test_more_than_128_states():
+    """Evidence and states beyond the range of int8, for both kinds of the best state."""
+    rng = np.random.default_rng(9)
+    tables = [rng.normal(size=(200, 3)), rng.normal(size=(3, 300))]
+    energy = FactorGraphEnergy.from_tables([(0, 1), (1, 2)], tables)
+    given = (tables[0][:, :, None] + tables[1])[199]  # scores (3, 300) of the other variables
+    clamp = [[199, np.nan, np.nan]]
+    found = infer(energy, "exact", clamp=clamp, returns=("map", "map_bound"))
+    best = np.unravel_index(given.argmax(), given.shape)
+    np.testing.assert_array_equal(found.assignment, [[199, *best]])
+    np.testing.assert_allclose(found.map_bound, given.max())
+    weight = np.logaddexp.reduce(given, axis=0)
+    found = infer(energy, "exact", clamp=clamp, returns=ASKED, map_variables=[2])
+    assert found.assignment[0, [0, 2]].tolist() == [199, weight.argmax()]
+    np.testing.assert_allclose(found.map_bound, weight.max())
+
+
 def test_refusals():
     energy = random_graph(5)
     assert "marginal_map" not in Exact().supports(energy)
@@ -152,10 +169,9 @@ def test_refusals():
     assert available_methods(energy, "marginal_map") == []
     with pytest.raises(ValueError, match="needs map_variables"):
         infer(energy, "exact", returns="marginal_map")
-    with pytest.raises(ValueError, match="integers from 0 to 4"):
-        infer(energy, "exact", returns="marginal_map", map_variables=[5])
-    with pytest.raises(ValueError, match="integers from 0 to 4"):
-        infer(energy, "exact", returns="marginal_map", map_variables=[0.5])
+    for wrong in ([5], [-1], [0.5], [[0]], [[]], [[0], [0, 1]], [None], [True]):
+        with pytest.raises(ValueError, match="map_variables must hold .* integers from 0 to 4"):
+            infer(energy, "exact", returns="marginal_map", map_variables=wrong)
     rbm = RBMEnergy([[1.0], [2.0]], [0.0, 0.0], [0.0])
     with pytest.raises(ValueError, match="that is not a FactorGraphEnergy; got RBMEnergy"):
         infer(rbm, "exact", returns="marginal_map", map_variables=[0])

@@ -249,8 +249,11 @@ def test_errors_name_the_cause():
     with pytest.raises(ValueError, match="stochastic solver such as 'adam'"):
         GraphCRF(learning="cd", solver="lbfgs").fit(X, y)
     missing = [[None, *labels[1:].tolist()] for labels in y]
-    with pytest.raises(ValueError, match="needs complete labels"):
-        GraphCRF(learning="pcd").fit(X, missing)
+    for name in ("pcd", "weighted_bp_chain"):
+        with pytest.raises(ValueError, match=f"learning='{name}' needs complete labels"):
+            GraphCRF(learning=name).fit(X, missing)
+        with pytest.raises(ValueError, match=f"needs learning='mle'; got learning='{name}'"):
+            GraphCRF(learning=name, n_latent_states=2).fit(X, y)
     with pytest.raises(ValueError, match="persistence=0"):
         GraphCRF(learning=PMPLearning(PerturbAndMaxProduct(persistence=0.5))).fit(X, y)
     model = GraphCRF(alpha=0.1, learning="cd", solver=Adam(batch_size=3), max_iter=1)

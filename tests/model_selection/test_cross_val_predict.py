@@ -7,9 +7,11 @@ from sklearn import model_selection
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
 
-from skcrbm import CRBMClassifier
+from skcrbm import ChainCRF, CRBMClassifier, Graph, GraphCRF, GridCRF, ImageCRBM, LabelGraphCRF
 from skcrbm.model_selection import MultilabelStratifiedKFold, cross_val_predict
+from skcrbm.pipeline import SequenceTransformer, make_pipeline
 
 
 def crbm():
@@ -89,6 +91,91 @@ def test_weights_go_to_the_training_rows(data):
         cross_val_predict(crbm(), X, Y, **params),
         model_selection.cross_val_predict(crbm(), X, Y, **params),
     )
+
+
+def structures():
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(n, 2)) for n in (3, 5, 4, 6, 3, 4, 5, 3)]
+    codes = [(x[:, 0] > 0).astype(int) + (x[:, 1] > 1) for x in rows]
+    codes[-1][0] = 2
+    names = [np.array(["a", "b", "c"])[path].tolist() for path in codes]
+    images = [rng.normal(size=(n, 6)) for n in (5, 6, 7, 5, 6, 7, 5, 6)]
+    pixels = [(x > 0).astype(int) for x in images]
+    same = np.stack([x[:5, :5] for x in images])
+    chain = make_pipeline(SequenceTransformer(StandardScaler()), ChainCRF(alpha=0.1))
+    return {
+        "chains": (chain, rows, names),
+        "graphs": (GraphCRF(alpha=0.1), [Graph(x, [[0, 1]]) for x in rows], names),
+        "images": (GridCRF(max_iter=3), images, pixels),
+        "arrays_of_images": (GridCRF(max_iter=3), same, (same > 0).astype(int)),
+        "binary_images": (ImageCRBM(max_iter=3), images, pixels),
+    }
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
+@pytest.mark.parametrize("kind", structures())
+def test_sequences_graphs_and_images(kind, method):
+    model, X, y = structures()[kind]
+    found = cross_val_predict(model, X, y, cv=4, method=method)
+    assert len(found) == len(X)
+    for i in range(0, 8, 2):
+        rest = [k for k in range(8) if k not in (i, i + 1)]
+        if isinstance(X, np.ndarray):
+            fitted = model.fit(X[rest], y[rest])
+        else:
+            fitted = model.fit([X[k] for k in rest], [y[k] for k in rest])
+        expected = getattr(fitted, method)(X[i : i + 2])
+        for own, wanted in zip(found[i : i + 2], expected):
+            np.testing.assert_array_equal(own, wanted)
+    if isinstance(X, np.ndarray):
+        assert found.dtype != object
+    groups = [0, 0, 1, 1, 2, 2, 2, 2]
+    by_group = cross_val_predict(model, X, y, cv=GroupKFold(3), groups=groups, method=method)
+    assert [np.shape(a) for a in by_group] == [np.shape(a) for a in found]
+
+
+def test_classes_that_a_fold_lacks_have_the_probability_0():
+    X = [np.ones((2, 1)) * i for i in range(4)]
+    y = [["a", "b"], ["b", "a"], ["a", "c"], ["b", "a"]]
+    found = cross_val_predict(ChainCRF(alpha=0.1), X, y, cv=4, method="predict_proba")
+    assert [part.shape for part in found] == [(2, 3)] * 4
+    assert (found[2][:, 2] == 0).all()
+    assert all((found[i][:, 2] > 0).all() for i in (0, 1, 3))
+
+
+@pytest.mark.parametrize("model", [LabelGraphCRF(alpha=0.1), ExtraTreesClassifier(5)])
+def test_columns_of_classes(data, model):
+    X, Y = data
+    model = model.set_params(random_state=0)
+    names = np.array(["no", "yes", "never"], object)
+    y = names[np.column_stack([Y[:, 0] + Y[:, 1], Y[:, 2]])]
+    y[5, 1] = "never"  # the model of the fold of this row does not know the class
+    folds = KFold(3)
+    labels = cross_val_predict(model, X, y, cv=folds)
+    proba = cross_val_predict(model, X, y, cv=folds, method="predict_proba")
+    assert labels.shape == y.shape
+    assert [part.shape for part in proba] == [(60, 3), (60, 3)]
+    for train, test in folds.split(X):
+        fitted = model.fit(X[train], y[train])
+        np.testing.assert_array_equal(labels[test], fitted.predict(X[test]))
+        for a, part in enumerate(fitted.predict_proba(X[test])):
+            place = np.searchsorted(["never", "no", "yes"], fitted.classes_[a].astype(str))
+            np.testing.assert_allclose(proba[a][test][:, place], part)
+            assert proba[a][test].sum(axis=1) == pytest.approx(1)
+    logs = cross_val_predict(model, X, y, cv=folds, method="predict_log_proba")
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(logs[1], np.log(proba[1]), atol=1e-12)
+    if isinstance(model, LabelGraphCRF):
+        y[7, 0] = None
+        frame = pd.DataFrame(y, columns=["a", "b"])
+        model = model.set_params(graph=[])
+        named = cross_val_predict(model, X, frame, cv=3, method="predict_proba")
+        for own, wanted in zip(named, cross_val_predict(model, X, y, cv=3, method="predict_proba")):
+            np.testing.assert_array_equal(own, wanted)
+        mixed = y.copy()
+        mixed[0, 0] = 1
+        with pytest.raises(ValueError, match="column 0 of y mixes labels of different types"):
+            cross_val_predict(model, X, mixed, cv=3)
 
 
 def test_what_is_refused(data):

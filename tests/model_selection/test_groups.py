@@ -107,12 +107,15 @@ def test_split_into_two_parts(groups):
             "groups has 2 entries, but y has 6 rows",
         ),
         (lambda X, y: folds_of(X, y, y), r"groups must have the shape \(n_samples,\)"),
-        (lambda X, y: folds_of(X, y, [0, 0, 0, 1, 1, 1]), "holds 2 groups, but 3 parts need"),
+        (
+            lambda X, y: folds_of(X, y, [0, 0, 0, 1, 1, 1]),
+            "at least 3 groups, a group for each part; got 2",
+        ),
         (lambda X, y: folds_of(X, y[:, 0], range(6)), "use scikit-learn's StratifiedKFold"),
         (lambda X, y: multilabel_train_test_split(X, y[:5]), "inconsistent numbers of samples"),
         (lambda X, y: multilabel_train_test_split(X, y[:, 0]), "use scikit-learn's Stratified"),
         (lambda X, y: multilabel_train_test_split(X, y, test_size=2.5), "test_size"),
-        (lambda X, y: multilabel_train_test_split(X, y, groups=[0] * 6), "holds 1 groups"),
+        (lambda X, y: multilabel_train_test_split(X, y, groups=[0] * 6), "at least 2 groups"),
     ],
 )
 def test_errors(call, message):

@@ -374,8 +374,9 @@ def check_tempered(case):
                     expected = np.where(exact.scores == -np.inf, -np.inf, beta * exact.scores)
                 found = other.rows(np.full(len(exact.states), n)).score(exact.states)
                 np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    with pytest.raises(ValueError, match="beta must be a finite number"):
-        energy.tempered(-1.0)
+    for beta in (-1.0, np.inf, np.nan, "hot", [1.0], None):
+        with pytest.raises(ValueError, match="beta must be a finite number"):
+            energy.tempered(beta)
 
 
 def check_exact(case, dtype=np.float64, scale=1.0):

@@ -25,8 +25,9 @@ from skcrbm.utils.validation import kernel_array
 # Log-odds of a flip that leaves an impossible state. A flip into an impossible state has the
 # log-odds -_IMPOSSIBLE.
 _IMPOSSIBLE = 1e6
-# Largest log of a proposal weight in a tree of sums. A flip changes a weight by a factor of at most
-# the square of the largest weight, which then fits float64. Models beyond use `_strong_sweep`.
+# Models whose proposal weights have larger logarithms use `_strong_sweep` instead of `_tree_sweep`.
+# A flip multiplies a weight by at most the square of the largest weight. With this limit, the
+# square fits float64.
 _LARGEST_LOG_WEIGHT = 300.0
 
 
@@ -151,7 +152,7 @@ def _tree_sweep(energy, states, key, streams, step, n_sweeps):
 
 
 def _tree_over(n_variables):
-    """Return the places of the levels of a tree of sums over the weights of the variables."""
+    """Return the layout of a tree of sums: the first place and the size of each of its levels."""
     first, size = [0], [n_variables]
     while size[-1] > NODE:
         n_nodes = -(-size[-1] // NODE)

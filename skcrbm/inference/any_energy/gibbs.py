@@ -402,7 +402,7 @@ def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
 
 
 def lane_couplings(energy):
-    """Return the coupling of each entry of `energy.lanes.edge`, as float64; 0 for padding."""
+    """Return the coupling of the edge of each entry in `energy.lanes` (float64), 0 for padding."""
     return np.append(energy.edge_coupling, 0).astype(np.float64)[energy.lanes.edge]
 
 

@@ -23,7 +23,8 @@ from skcrbm.inference.base import Query
 from skcrbm.inference.factor_graph._state_graph import forest_order
 from skcrbm.inference.registry import solver_for
 
-# Log-odds count as a tie if they are at most this share of 1 + the largest |log-odds| of the model.
+# The values of a variable are tied if its |log-odds| are at most this number times (1 + the largest
+# |log-odds| of the model).
 _ROUNDING = 1e-9
 
 
@@ -56,7 +57,7 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
 
 
 def _decide_ties(method, energy, query, fields):
-    """Solve models again that have ties or have not converged, and keep states that are no worse.
+    """Solve models with ties or without convergence again, and keep new states that are no worse.
 
     The models are converted to graphs of variables with two states.
     """

@@ -186,8 +186,8 @@ class TreeSearch:
     root : float
         Upper bound of the score of all states.
     done : bool
-        Whether the search has ended. Then no state is better than the best state found by more
-        than `tol`.
+        Whether the search has ended. After the end, the score of the best state found is proven to
+        be within `tol` of the highest score.
     """
 
     def __init__(self, part: Component, order: list[int], max_entries: int, tol: float):

@@ -11,8 +11,9 @@ from skcrbm.kernels.factor_tables import TableGraph
 from skcrbm.utils.limits import LOG_RANGE, MAX_TABLE_VARIABLES
 from skcrbm.utils.validation import kernel_array
 
-# Messages are stored as logarithms if the entries of a table span more than this share of the range
-# of the dtype, because the product of an extreme message and the smallest entry could underflow.
+# Messages are stored as logarithms if the logarithms of the entries of a table differ by more than
+# this number times the log-range of the dtype. Otherwise the product of an extreme message and the
+# smallest entry could underflow.
 _TABLE_SHARE = 0.75
 # A log-message about an impossible value is -inf in theory. The kernels use a finite number: minus
 # _LIMIT_MARGIN, minus _LIMIT_FACTOR times the largest sum of fields and finite messages. So the
@@ -137,7 +138,7 @@ def fits_odds(graph, norms, field, dtype, share=1.0):
     """Return a mask (N,) of the models whose messages fit the range of a dtype as odds.
 
     The result for a model does not depend on the other models, because answers must not depend on
-    the batch. A product of messages may take `share` of the range.
+    the batch. A product of messages may use at most the fraction `share` of the range.
     """
     room = share * LOG_RANGE[np.dtype(dtype)]
     if graph.hard or graph.spread.max(initial=0.0) > _TABLE_SHARE * room:

@@ -1,4 +1,4 @@
-"""Pass messages for many models, or copies of models, side by side, for samplers.
+"""Pass messages for many models (or copies of models) side by side, a model per lane, for samplers.
 
 Some samplers clamp one variable after the other, and continue with the messages of the previous
 step. Other samplers pass messages for a fixed number of iterations on perturbed fields. This
@@ -49,7 +49,7 @@ class Lanes:
 
     #: Number of models in a block.
     n_lanes = ROWS_PER_CHUNK
-    #: A product of messages may take this share of the range of the dtype, see `fits_odds`.
+    #: Share of the range of the dtype that a product of messages may use, see `fits_odds`.
     share = 1.0
 
     def __init__(self, energy, kind, damping=0.0):
@@ -91,7 +91,7 @@ class Lanes:
         return other
 
     def _model_axes(self):
-        """Return a dict from the name of each array with an axis of models to this axis."""
+        """Return a dict that maps the name of each array with an axis of models to that axis."""
         rows = dict.fromkeys(("_field", "_evidence", "held"), 0)
         if self._dtype is None:
             return rows | dict.fromkeys(("_message", "_belief", "_limit"), 0)
@@ -208,15 +208,15 @@ class Lanes:
 class IsingLanes(Lanes):
     """Faster message passing for the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
 
-    #: A product of messages may take this share of the range of the dtype, see `fits_odds`. It is a
-    #: quarter because two messages share a division, whose denominator is a product of up to four
-    #: factors.
+    #: Share of the range of the dtype that a product of messages may use, see `fits_odds`. It is a
+    #: quarter because a single division computes two messages, and its denominator is a product of
+    #: up to four numbers.
     share = 0.25
 
     def _prepare(self, graph):
         edges = kernel_array(graph.variables.reshape(graph.n_tables, 2))
-        # A coupling s has a table with the largest log-potential |s| (in `shift`) and the last
-        # log-potential s (s - |s| in `logs`), so the sum of both is s.
+        # The table of a coupling s has the largest log-potential |s|, which `shift` holds. Its last
+        # log-potential is s, which `logs` holds as s - |s|. So the sum of the two entries is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self._dtype)
 

@@ -139,7 +139,7 @@ class Chain:
 
     @property
     def n_iter(self) -> tuple[int, int]:
-        """Numbers of iterations before the first variable and before each other variable."""
+        """Numbers of iterations before the first variable is drawn, and before each later draw."""
         first, later = self.method.max_iter, self.method.warm_iter
         return first, first if later is None else later
 
@@ -213,7 +213,7 @@ class _LaneChain(Chain):
         """Draw the samples of a block (start, chunk, lane).
 
         `start` has the messages of the models `chunk` after the first `max_iter` iterations. `lane`
-        are the indices of the samples, where the samples of each model follow each other.
+        has the indices of the samples to draw side by side, model by model.
         """
         start, chunk, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])

@@ -84,7 +84,7 @@ class StateGraph:
 
     @property
     def reach(self) -> np.ndarray:
-        """Bound (N,) of the largest log-ratio of the positive weights of two states of a variable.
+        """Upper bound (N,) of |log(w / w')| for positive weights w, w' of two states of a variable.
 
         For a variable, the bound is the range of `own` plus the spreads of its tables; the largest
         bound of all variables is returned. Entries of weight 0 are left out.
@@ -128,7 +128,7 @@ class StateGraph:
 
     @cached_property
     def edges(self):
-        """Pair of a dict of arrays and an array (E,) with the factor of each edge.
+        """A pair: a dict of arrays, and an array (E,) with the factor of each edge.
 
         The dict has the arrays of `CategoricalGraph` that do not depend on the tables, and
         "variables" (E,), the variable of each edge. Edges are sorted by variable.

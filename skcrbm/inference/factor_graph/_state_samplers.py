@@ -69,7 +69,7 @@ class _StateChain(Chain):
 
     @property
     def n_iter(self):
-        """Numbers of sweeps before the first variable and before each other variable."""
+        """Numbers of sweeps before the first variable is drawn, and before each later draw."""
         first, later = super().n_iter
         limit = _FOREST_SWEEPS if self.short else max(first, later)
         return min(first, limit), min(later, limit)
@@ -130,8 +130,8 @@ class _StateChain(Chain):
     def _draw(self, block):
         """Draw the samples of a block (start, rows, lane).
 
-        `start` has the messages of the models `rows` before the first variable is drawn. `lane` are
-        the indices of the samples, where the samples of each model follow each other.
+        `start` has the messages of the models `rows` before the first variable is drawn. `lane` has
+        the indices of the samples to draw side by side, model by model.
         """
         start, rows, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])
@@ -202,9 +202,9 @@ class _StateChain(Chain):
 def _drawn(chance, u):
     """Draw a state of each of B samples with probabilities (B, K), by uniform numbers (B,).
 
-    The states share the interval [0, 1) in descending order, so that state 1 of two states is drawn
-    if u is less than its probability. A state of probability 0 is never drawn, unless all
-    probabilities are 0.
+    Each state has a part of the interval [0, 1), beginning with the last state. So state 1 of two
+    states is drawn if u is less than the probability of state 1. A state of probability 0 is never
+    drawn, unless all probabilities are 0.
     """
     tails = np.cumsum(chance[:, ::-1], axis=1)
     reversed_state = (u[:, None] >= tails).sum(axis=1)

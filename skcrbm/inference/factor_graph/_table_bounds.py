@@ -96,7 +96,7 @@ def _solve(
 
 
 def _tables_of(energy):
-    """Return tables and scopes of an energy, and the number of variables with auxiliary ones.
+    """Return tables, scopes, and the number of variables (including auxiliary variables).
 
     OR and AND factors with many inputs are cut into chains of tables over auxiliary variables.
     """
@@ -141,7 +141,7 @@ def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
             bound = min(bound, now)
             break
         bound = min(bound, now)
-    # Each sweep changes each number by a few operations.
+    # Add an allowance for rounding errors: a sweep changes each number by a few operations.
     return _Part(state, bound + 4 * (n_iter + 2) * n_edges * _ROUNDING * size, n_iter, converged)
 
 
@@ -149,9 +149,9 @@ def _linear_program(part: Component) -> _Part:
     """Solve the linear program of the local polytope of a part.
 
     The variables of the program are the states of all variables, then the possible entries of all
-    tables. For each variable of a table and each of its states, the entries of the table with this
-    state add up to the value of the state. The bound follows from the multipliers of these
-    constraints, and is valid whatever the tolerances of HiGHS.
+    tables. There is a constraint for each state of each variable of a table: the entries of the
+    table with this state add up to the value of the state. The bound follows from the multipliers
+    of these constraints, and is valid whatever the tolerances of HiGHS.
     """
     n_states = np.array(part.n_states)
     first = np.cumsum(n_states) - n_states

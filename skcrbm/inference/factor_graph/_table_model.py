@@ -18,7 +18,7 @@ class ImpossibleModelError(Exception):
 
 
 class Component(NamedTuple):
-    """A connected part of a model. Scopes have the positions of variables in `variables`."""
+    """A connected part of a model. Scopes hold positions of variables in the list `variables`."""
 
     variables: list[int]  # indices of the variables in the model
     n_states: list[int]
@@ -57,7 +57,7 @@ class TableModel:
         Maps each scope, an ascending tuple of variables, to its table. Each remaining variable
         also has a table of its own.
     constant : float
-        Sum of the tables over no variable: the score of the eliminated parts of the model.
+        Score of the parts of the model that have been eliminated completely.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ def k_best_states(
     Raises
     ------
     ValueError
-        If a table would have more than ``max_entries`` scores, which are k for each entry.
+        If a table would have more than ``max_entries`` scores; each entry of a table has k scores.
     """
     states, scores = k_best_of_models(energy, k, max_entries)
     n_found = int(np.count_nonzero(scores[0] > -np.inf))
@@ -145,11 +145,11 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
 
 
 def _set_ranks(steps, place, rows, rank, ranks):
-    """Write the ranks of each child in sums to `ranks`, given the ranks (R, k') of the sums.
+    """Find which rank of each child led to the sums with ranks `rank` (R, k'); write to `ranks`.
 
     `place` holds the indices (R, k') of the entries of the table, and `rows` (R, 1) the indices of
-    the models. `steps` are the children with the ranks of the terms of each sum, in the order in
-    which they were added.
+    the models. `steps` lists the children in the order in which they were added, each with the
+    ranks of the two terms of each sum.
     """
     for child, code in reversed(steps):
         rank, ranks[child] = code[(slice(None), *place, rows, rank)]

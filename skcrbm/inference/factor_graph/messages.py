@@ -240,7 +240,8 @@ class _Run:
     def options(self, damping, tol, slack):
         """Return the options of a kernel.
 
-        `slack` is a difference of log-odds or, for the kernels of odds, a ratio of odds.
+        `slack` is the largest change of a belief at convergence: a difference of log-odds or, for
+        the kernels of odds, a ratio of odds.
         """
         return GraphOptions(self.method.iterations, tol, slack, damping, self.kind == MAX)
 
@@ -282,7 +283,7 @@ class OddsKernel:
 
     #: Number of models in a block.
     n_rows = ROWS_PER_CHUNK
-    #: A product of messages may take this share of the range of the dtype, see `fits_odds`.
+    #: Share of the range of the dtype that a product of messages may use, see `fits_odds`.
     share = 1.0
 
     def __init__(self, run, dtype):

@@ -67,7 +67,7 @@ def clique_products(energy):
     Returns
     -------
     cliques : list of tuples of int
-        Variables of each of the J products of two or more variables.
+        Variables of each product. There are J products, each of two or more variables.
     weights : ndarray (J,), float64
         Weights of the products. All are nonzero.
     linear : ndarray (n,), float64

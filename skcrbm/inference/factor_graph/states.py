@@ -41,7 +41,7 @@ _COST, _COST_FACTOR = 2000.0, 16.0
 _CHUNK = 2**12
 # Coordinate ascent from a state of max-product ends after at most this many rounds.
 CLIMB_ROUNDS = 100
-# A score counts as better than another if it is larger by this share of 1 + |score|.
+# A score counts as better than another if it is larger by this number times (1 + |score|).
 _BETTER = 1e-9
 
 

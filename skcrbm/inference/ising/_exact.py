@@ -197,7 +197,7 @@ def _linear_scores(field):
 
 
 def _pair_scores(coupling):
-    """Return, for each of 2^k states, the sum of the couplings of pairs of units that are both on.
+    """Return the coupling scores (2^k,) of all states: sums over the pairs of units that are on.
 
     `coupling` is (k, k). Bit i of the index of a state is the value of unit i.
     """

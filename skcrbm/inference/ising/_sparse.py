@@ -24,16 +24,16 @@ class _Kernel(OddsKernel):
     innermost loop runs over the models.
     """
 
-    #: A product of messages may take this share of the range of the dtype, see `fits_odds`. It is a
-    #: quarter because two messages share a division, whose denominator is a product of up to four
-    #: factors.
+    #: Share of the range of the dtype that a product of messages may use, see `fits_odds`. It is a
+    #: quarter because a single division computes two messages, and its denominator is a product of
+    #: up to four numbers.
     share = 0.25
 
     def prepare(self, graph):
         n_tables = graph.n_tables
         edges = kernel_array(graph.variables.reshape(n_tables, 2))
-        # A coupling s has a table with the largest log-potential |s| (in `shift`) and the last
-        # log-potential s (s - |s| in `logs`), so the sum of both is s.
+        # The table of a coupling s has the largest log-potential |s|, which `shift` holds. Its last
+        # log-potential is s, which `logs` holds as s - |s|. So the sum of the two entries is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
 

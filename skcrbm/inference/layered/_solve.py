@@ -207,7 +207,7 @@ def _movement(trace, tolerance):
         counts = np.ones((len(new), trace.n), bool) if mask is None else mask == 1
         step = np.abs(probabilities(new, trace.n) - probabilities(old, trace.n)).max(axis=1)
         change = np.maximum(change, np.where(counts, step, 0).max(axis=0))
-        with np.errstate(invalid="ignore"):  # inf - inf occurs for barred states
+        with np.errstate(invalid="ignore"):  # inf - inf occurs for states that are excluded
             step = np.abs(new - old)
             slack = convergence_slack(tolerance, np.maximum(abs(new), abs(old)), new.dtype)
             far = (step > slack).reshape(len(new), -1, trace.n).any(axis=1)

@@ -146,9 +146,9 @@ class MessageNetwork(LayeredNetwork):
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
         """Propagate gradients back through iteration t.
 
-        `direct` maps (connection, forward) to the gradient with respect to a message of iteration
-        t, through the steps that subtract this message later. Return such gradients for the
-        messages of iteration t - 1.
+        Messages of iteration t also act on later steps, which subtract them from beliefs. `direct`
+        maps (connection, forward) to the gradient through these later steps. Return such a dict for
+        the messages of iteration t - 1.
         """
         direct = {} if direct is None else direct
         before = {}
@@ -270,11 +270,11 @@ class _Edges:
         return Edges(table, shift, self.right, self.left, self.pair, self.rho)
 
     def unshift(self, d_ahead, d_back):
-        """Convert gradients by the shifted tables, in both directions, to gradients by W / rho."""
+        """Convert gradients for the shifted tables of both directions to gradients for W / rho."""
         return d_ahead * self.ahead[0][:, 1:], d_back * self.back[0][:, 1:]
 
     def collect(self, scaled, n_tables):
-        """Convert the gradients by W / rho of all pairs to the gradient by the tables W."""
+        """Convert the gradients for W / rho of all pairs to the gradient for the tables W."""
         if self.pair_rho is not None:
             scaled = scaled / self.pair_rho[:, None, None]
         return self.sum_pairs(scaled, n_tables)

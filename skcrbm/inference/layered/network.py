@@ -55,7 +55,7 @@ class LayeredInput:
     # Unary scores of each layer, (n_nodes, (k - 1) n). If given, they replace the inputs, and must
     # contain the effect of the inputs on layer 1.
     fields: list | None = None
-    alike: bool = True  # True if iteration 1 may be computed once, because all rows are equal in it
+    alike: bool = True  # True if iteration 1 is equal for all rows and may be computed once
 
 
 @dataclass

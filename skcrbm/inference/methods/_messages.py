@@ -15,8 +15,8 @@ from skcrbm.utils.validation import kernel_array
 # tolerance for probabilities. The condition matters only for beliefs above 0.999, whose log-odds
 # may still change when the probabilities no longer do.
 _SLACK_PER_TOL = 1000.0
-# A change of a sum of messages may be a rounding error up to this many times eps times the largest
-# possible value of the sum.
+# A change of a sum of messages counts as a rounding error if it is at most this number times eps
+# times the largest possible value of the sum.
 _SLACK_ROUNDING = 32.0
 
 
@@ -328,7 +328,8 @@ class Messages(NamedTuple):
         """
         values = self.values[rows]
         if self.in_logs and not in_logs:
-            # An overflow to inf is harmless, because kernels limit each message by its coupling.
+            # An overflow to inf is harmless, because the kernels clip each message to a bound that
+            # follows from its coupling.
             with np.errstate(over="ignore"):
                 values = np.exp(values)
         elif in_logs and not self.in_logs:

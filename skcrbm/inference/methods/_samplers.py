@@ -28,12 +28,12 @@ class Gibbs(_RandomMethod):
     Marginals are Rao-Blackwellised: the probabilities from which the states were drawn are averaged
     over sweeps and chains. Statistics are averages of the states, except that the states of the
     last block are replaced by their probabilities: ``v_i P(h_j = 1 | v)`` for RBMs. The error of
-    marginals
-    and statistics is inversely proportional to the square root of the number of independent sweeps.
-    All models of a batch use the same random numbers for marginals and statistics, so that an
-    answer does not depend on the rest of the batch; as a drawback, errors of different models are
-    correlated. For "samples" each model has different random numbers. Sample s comes from chain
-    ``s % n_chains``, so that successive samples of a chain are `n_chains` positions apart.
+    marginals and statistics is inversely proportional to the square root of the number of
+    independent sweeps. All models of a batch use the same random numbers for marginals and
+    statistics, so that an answer does not depend on the rest of the batch; as a drawback, errors of
+    different models are correlated. For "samples" each model has different random numbers. Sample s
+    comes from chain ``s % n_chains``, so that successive samples of a chain are `n_chains`
+    positions apart.
 
     If variables have K states, a sweep draws one of the K states of each variable, and marginals
     have shape (N, n, K). The chains do not converge if states of weight 0 separate the other states
@@ -183,12 +183,13 @@ class GibbsWithGradients(_RandomMethod):
 class BPChain(_RandomMethod):
     """Samples by chained belief propagation (Ding and Xue 2020).
 
-    The variables are drawn one after the other. Each is drawn from its sum-product belief given
-    the variables that were drawn before, and is then clamped to its value. The messages for the
-    next variable start from the current messages. In an `RBMEnergy` the visible units are drawn in
-    this way, then all hidden units at once from p(h | v). Variables may have any number of states;
-    an iteration then is a sweep that visits the variables in turn, and two sweeps are made instead
-    of more if the graph has no loops and `damping` is 0, because the messages are exact then.
+    The variables are drawn one after the other. Each is drawn from its sum-product belief given the
+    variables that were drawn before, and is then clamped to its value. The messages for the next
+    variable start from the current messages. In an `RBMEnergy` the visible units are drawn in this
+    way, then all hidden units at once from p(h | v). Variables may have any number of states. If
+    some have more than two states, an iteration is a sweep that visits the variables in turn. If
+    the graph also has no loops and `damping` is 0, the messages are exact after two sweeps, and
+    further sweeps are left out.
 
     Samples are independent. Their distribution q equals the distribution of the model if beliefs
     are exact, as on graphs without loops after enough iterations; otherwise q is an approximation.

@@ -43,12 +43,12 @@ class Exact(InferenceMethod):
     "map" is the best joint state. "marginal_map" is the visible state with the largest sum over
     hidden states; the visible layer is enumerated to find it. In a `FactorGraphEnergy`,
     "marginal_map" maximises over the variables in `map_variables` and sums over all other
-    variables. The sums are eliminated first, which may need larger tables. The other variables then
-    get their best joint state given the values of `map_variables`, and `map_bound` is the
-    log-weight of these values. If several states are equally good, the first in binary order is
-    returned. "samples" are independent. All numbers are computed in float64, whatever the dtype of
-    the energy. The cost is 2^min(V, H) max(V, H) for an RBM, 2^V H for its "marginal_map", and 2^L
-    for an Ising model with L free labels.
+    variables. The variables of the sum are eliminated first, which may need larger tables than
+    other orders. The other variables then get their best joint state given the values of
+    `map_variables`, and `map_bound` is the log-weight of these values. If several states are
+    equally good, the first in binary order is returned. "samples" are independent. All numbers are
+    computed in float64, whatever the dtype of the energy. The cost is 2^min(V, H) max(V, H) for an
+    RBM, 2^V H for its "marginal_map", and 2^L for an Ising model with L free labels.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Exact(InferenceMethod):
     map_variables : array-like of int, default=None
         Indices of the variables over which "marginal_map" of a `FactorGraphEnergy` maximises, such
         as the variables that `skcrbm.energies.read_uai_query` reads. Clamped variables may be among
-        them. Other queries do not read this option.
+        them. All other queries ignore this option.
 
     Raises
     ------
@@ -136,8 +136,11 @@ class Exact(InferenceMethod):
 
 def checked_variables(variables: Any, n_variables: int) -> np.ndarray:
     """Return the option `map_variables` as an array of int, or raise a ValueError."""
-    given = np.asarray(variables)
-    if given.size == 0:
+    try:
+        given = np.asarray(variables)
+    except ValueError:  # lists of different lengths
+        given = np.array(variables, object)
+    if given.shape == (0,):
         return np.empty(0, np.int64)
     whole = given.ndim == 1 and given.dtype.kind in "iu"
     if not whole or given.min() < 0 or given.max() >= n_variables:
@@ -169,7 +172,8 @@ def answer_in_parts(
     _check_time(energy, query)
     fields = {}
     parts = [(best, _STATES), (sums, _SUMS), (draw, _SAMPLES)]
-    # The log-odds of the last part win, so max-marginals must come last without "marginals".
+    # Each part overwrites the log-odds of the parts before. So `best` must come last unless
+    # marginals are requested, because its log-odds are the max-marginals.
     if "marginals" not in query.returns:
         parts.reverse()
     for solve, part in parts:
@@ -228,7 +232,7 @@ def _check_time(energy, query):
 def _score(energy, query, states):
     """Return the scores (N,) of states, or the log-weights if "marginal_map" is requested."""
     if energy.evidence is not None:
-        states = np.where(energy.free, states, energy.evidence).astype(np.int8)
+        states = np.where(energy.free, states, energy.evidence).astype(energy.state_dtype)
     if "map" in query.returns:
         return energy.score(states)
     return energy.log_weight(states[:, : energy.n_visible])

@@ -19,8 +19,8 @@ from skcrbm.utils.validation import kernel_array
 # number of rows if statistics are requested. Smaller chunks would be slow.
 _CHUNK_EDGES = 2**15
 _ROWS_PER_SUM = 4
-# Norms of weights with at most this many entries are computed in NumPy, as fast as in a kernel that
-# a new process would have to compile.
+# The norms of a weight matrix with at most this many entries are computed in NumPy. NumPy is as
+# fast as a kernel here, and a new process does not have to compile it.
 _SMALL_MATRIX = 2**12
 
 
@@ -164,9 +164,9 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 def _choose_kernel(energy, kind, damping, edge_appearance):
     """Return a kernel, the couplings in the form of the kernel, and the norm of the couplings.
 
-    The kernel stores messages as odds if products of messages fit the dtype and damping is 0 or
-    1/2, which takes only a square root. Otherwise the kernel stores messages as logarithms. The
-    norm is the largest sum of |couplings| over a row or a column.
+    The kernel stores messages as odds if products of messages fit the dtype and damping is 0 or 1/2
+    (half a log-message is the square root of odds). Otherwise the kernel stores messages as
+    logarithms. The norm is the largest sum of |couplings| over a row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)

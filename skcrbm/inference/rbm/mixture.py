@@ -1,9 +1,10 @@
-"""Expectations of numbers of labels under RBMs with few hidden units.
+"""Compute expectations of the number of positive labels, under RBMs with few hidden units.
 
-Given the hidden units the labels are independent, so p(y | x) is a mixture of products. Only the
-likely states of the hidden units take part: all other states together have a probability of at
-most `_LEFT_OUT`, less than the error of the quadratures that use these expectations. With few
-labels, for which the quadratures are exact, all states take part.
+Given the hidden units the labels are independent, so p(y | x) is a mixture of products: one product
+for each state of the hidden units. The callers use the expectations in quadratures. If there are
+many labels, unlikely states of the hidden units are left out. Their total probability is at most
+`_LEFT_OUT`, which is less than the error of the quadratures. If there are few labels, the
+quadratures are exact, and no state is left out.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from skcrbm.kernels.rbm_mixture import (
 from skcrbm.utils.limits import AUTO_EXACT_UNITS, LARGE_FIELD
 from skcrbm.utils.validation import kernel_array
 
-# Largest total probability of the states of the hidden units that are left out in a row, if there
-# are more than _FEW_LABELS labels.
+# In each row, states of the hidden units with a total probability of at most _LEFT_OUT are left
+# out, if there are more than _FEW_LABELS labels.
 _LEFT_OUT, _FEW_LABELS = 1e-6, 24
 
 
@@ -62,14 +63,14 @@ class LabelMixture:
         if energy.evidence is not None:
             held = energy.evidence[:, : energy.n_visible]
             t, u = np.where(free, t, held), np.where(free, u, 1.0 - held)
-        total = logsumexp(log_weight, axis=1, keepdims=True)
+        total = np.asarray(logsumexp(log_weight, axis=1, keepdims=True))
         self.log_partition = offset + total[:, 0]
         self.log_partition += np.where(free, np.logaddexp(0, fields), 0.0).sum(axis=1)
         self._t, self._u = t, u
         self._gain = np.ascontiguousarray(gain.T)
         self._find_states(np.exp(log_weight - total))
         self.nodes = nodes
-        self._left = np.concatenate([[1.0], 1.0 - nodes])  # the first node is 0
+        self._left = np.concatenate([[1.0], 1.0 - nodes])  # 1 - x for x = 0 and all nodes
         self.marginals = np.zeros(t.shape)
         self._means = np.zeros(len(self._state))
         self._log_rest = np.empty((len(self._state), len(self._left)))
@@ -86,10 +87,11 @@ class LabelMixture:
         return np.maximum.reduceat(self._means, self._start[:-1])
 
     def inverse_of_fewest(self, share: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Return the mean of E[f(|y|) | h] (N, K) over the hidden states h with the largest values.
+        """Average E[f_k(|y|) | h] (N, K) over the hidden states h at which it is largest.
 
-        These states have the total probability `share` (N,); the last of them counts in part. The
-        functions are ``f(m) = sum_q factors_kq x_q^m``, with `factors` (K, Q).
+        For each function f_k, states are taken in descending order of the expectation until their
+        total probability is `share` (N,). The last state counts only with the probability that is
+        needed. The functions are ``f_k(m) = sum_q factors_kq x_q^m``, with `factors` (K, Q).
         """
         value = np.exp(self._log_rest[:, 1:]) @ factors.T
         result = np.empty((len(share), len(factors)))
@@ -137,9 +139,10 @@ class LabelMixture:
         return value
 
     def rows(self, index: np.ndarray) -> LabelMixture:
-        """Return the mixtures of the rows with the given numbers."""
+        """Return the mixtures of the rows with the given indices."""
         part = object.__new__(LabelMixture)
-        chosen = [np.arange(self._start[n], self._start[n + 1]) for n in index]
+        start = self._start.tolist()
+        chosen = [np.arange(start[n], start[n + 1]) for n in index.tolist()]
         states = np.concatenate(chosen)
         part.nodes, part._left, part._gain = self.nodes, self._left, self._gain
         part._start = np.concatenate([[0], np.cumsum([len(c) for c in chosen])])

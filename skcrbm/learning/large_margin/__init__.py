@@ -1,1 +1,1 @@
-"""Training of large margin machines: solvers for their dual problems, without inference."""
+"""Max-margin training: solvers for label pairs, for cliques, and for chains and graphs."""

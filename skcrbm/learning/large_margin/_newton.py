@@ -28,7 +28,7 @@ _SHORTER, _SHORTENINGS = 0.35, 8
 # Each Newton system gets a ridge, a multiple of its mean diagonal entry, which shortens the step.
 # The ridge starts at `_RIDGE`. It is multiplied by `_RIDGE_FALL` (down to `_MIN_RIDGE`) after a
 # step of full length, and by `_RIDGE_RISE` (up to `_MAX_RIDGE`) after a step that is shortened to
-# less than the share `_SHORT` of its length.
+# less than `_SHORT` times its length.
 _RIDGE, _MIN_RIDGE, _MAX_RIDGE = 1e-3, 1e-6, 1e-2
 _RIDGE_FALL, _RIDGE_RISE, _SHORT = 0.33, 3.0, 0.2
 # Rough measured cost of a Newton step, per label and per 1000 multiplications. The unit is the cost
@@ -38,12 +38,12 @@ _PER_LABEL, _PER_THOUSAND = 3000, 1
 # Then each label makes its step as if its pair weights did not depend on other labels.
 _MAX_PAIRS = 1000
 # A joint step keeps the inputs of the free variables in memory if there are at most this number of
-# float64 values (32 MB). If there are more, a label with more free variables than columns of X
-# copies its rows of X each time.
+# float64 values (32 MB). If there are more inputs, they are computed again in each step for labels
+# with more free variables than columns of X.
 _MAX_INPUTS = 4_000_000
-# With more than `_MAX_PAIRS` pair weights, no Newton step is made if the arrays `_Label.right`
-# would have more float64 entries than this number (160 MB) and more than the N * L entries of the
-# dual variables.
+# If there are more than `_MAX_PAIRS` pair weights, the arrays `_Label.right` may together have this
+# number of float64 entries (160 MB), or as many entries as there are dual variables if that is
+# more. If they would be larger, no Newton step is made.
 _MAX_SIGNS = 20_000_000
 # Ridge of exact steps, as a multiple of the mean diagonal entry. The ridge is not 0, because equal
 # rows would make the system singular.
@@ -90,7 +90,7 @@ class _Label:
         return inputs[:, kept] if self.wide else inputs
 
     def factorise(self, ridge):
-        """Factorise M: the products of the inputs of the free variables, plus `ridge` times I.
+        """Factorise M, the inner products of the inputs of free variables plus `ridge` times I.
 
         Returns ``P' M^-1 [P, r]`` (L, L + 1), where P are the signs and r the residuals in `right`.
         The step of the pair weights is computed from this array. The factors are stored for
@@ -125,8 +125,8 @@ class _Label:
         """Clip a step (n,) to the bounds.
 
         Returns four results: the new value of `change`, the change of the fields that the inputs
-        cause, the increase of the objective if the pair weights stay fixed, and an array (L,).
-        Divided by eta, the array is the change of the pair weights that this label causes.
+        cause, the increase of the objective if the pair weights stay fixed, and eta times the
+        change (L,) of the pair weights that this label causes.
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change

@@ -26,14 +26,14 @@ from skcrbm.learning.large_margin._newton import maximise_in_box
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import kernel_array
 
-# Between two passes over all variables, at most _LOOK passes visit only the active variables. The
-# passes over active variables end earlier when the violation is at most _STAGE times the violation
-# in the last pass over all variables. The duality gap is computed before each pass over all
-# variables.
+# A variable is active unless it is likely to stay at its bound. Between two passes over all
+# variables, at most _LOOK passes visit only the active variables. These passes end earlier when the
+# violation is at most _STAGE times the violation in the last pass over all variables. The duality
+# gap is computed before each pass over all variables.
 _LOOK, _STAGE = 20, 0.1
-# Newton steps are made only if at most _FEW_FREE dual variables are between their bounds, because
-# they are then cheap. The first Newton step follows after at least _FIRST_NEWTON passes. After each
-# step, the number of passes to wait for is multiplied by _NEWTON_GROWTH: 40, 60, 90, ...
+# Newton steps are made only if at most _FEW_FREE dual variables are strictly between their bounds,
+# because the steps are cheap then. The first Newton step is made after at least _FIRST_NEWTON
+# passes. After each step, this number of passes is multiplied by _NEWTON_GROWTH: 40, 60, 90, ...
 _FEW_FREE, _FIRST_NEWTON, _NEWTON_GROWTH = 600, 40, 1.5
 # No Newton step is made if the rows of the free dual variables have more clique features than this
 # number (160 MB).
@@ -45,7 +45,10 @@ _ROUNDING = 1e-12
 
 @dataclass
 class CliqueFeatures:
-    """Features of cliques (products of -1/+1 variables), and how cliques share T weights."""
+    """Features of J cliques, and the T weights that the cliques share.
+
+    The feature of a clique is the product of its variables, which are -1 or +1.
+    """
 
     # The variables of clique j are ``members[start[j]:start[j + 1]]``.
     start: np.ndarray
@@ -126,7 +129,7 @@ class CliqueProblem:
     margin: float
     penalty: np.ndarray  # (T,) factors of the L1 penalty
     inputs: Any = None  # x as a CSR matrix (N, D); None if the margins have no linear part
-    # Parameters that the error message for overflow names.
+    # Names of the parameters that may cause an overflow, for the error message.
     large: str = "C, margin or alpha_l1"
 
     def __post_init__(self):
@@ -298,11 +301,11 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
 
 
 def _newton_step(problem, alpha, total, weight, input_weight):
-    """Move the free dual variables, in place, to the optimum under an assumption.
+    """Move the free dual variables, in place, to their optimum if zero weights stay zero.
 
-    The assumption is that weights that are zero stay zero. If a weight becomes nonzero and the dual
-    objective would therefore fall, the variables are not changed. Nothing is changed either if
-    there are too many free variables (see `_FEW_FREE` and `_MAX_FEATURES`).
+    A dual variable is free if it is strictly between its bounds. If some zero weights do not stay
+    zero and the dual objective would not rise, the variables are not changed. They are not changed
+    either if too many of them are free (see `_FEW_FREE` and `_MAX_FEATURES`).
     """
     rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
     n_cliques = len(problem.features.start) - 1

@@ -1,7 +1,7 @@
 """Train the structural support vector machine with label pairs by cutting planes.
 
-Each iteration finds the label vector of every row that violates the margin most. The constraints of
-these label vectors are summed over all rows, which gives one linear constraint (plane). A quadratic
+Each iteration finds, for every row, the label vector that violates the margin most. The sum of the
+constraints of these label vectors over all rows is one linear constraint (plane). A quadratic
 program with a variable for each plane then gives the next weights.
 """
 
@@ -26,31 +26,32 @@ _RIDGE = 1e-13
 # The quadratic program is divided by a scale before it is solved. The scale is at least this
 # multiple of the largest offset, because planes with slope 0 would give a scale of 0.
 _LEAST_UNIT = 1e-30
-# Relative tolerance of the quadratic program: it is solved if no derivative of its objective
-# exceeds the derivatives of the active variables by more than this share.
+# Tolerance of the quadratic program, relative to the size of its derivatives: the program is solved
+# if no derivative of its objective exceeds the common derivative of the active variables by more.
 _SLOPE = 1e-12
 # A plane is dropped if its dual variable was 0 in more than this number of successive iterations.
 _IDLE = 50
 # In every `_DRAFTS`-th iteration, the problem's own method finds the plane. In all other iterations
-# the fast method ICM tries first, and its plane is used if it is violated.
+# the fast method ICM tries first. Its plane is used if the current vector violates the plane.
 _DRAFTS = 10
-# Training ends if the violation is at most this share of the objective, because such a small
+# Training ends if the violation is at most _ROUNDING times the objective, because such a small
 # violation comes from rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass
 class StructuralMarginProblem:
-    """The training problem of a pairwise machine with a margin between whole label vectors.
+    """The training problem of the structural support vector machine with label pairs.
 
     Minimise ``1/2 (|A|^2 + |b|^2) + eta/2 sum_{i<k} s_ik^2 + sum_n C_n max_y [D(y, y_n) +
     F_n(y) - F_n(y_n)]`` with ``F_n(y) = sum_i y_i (a_i . x_n + b_i) + sum_{i<k} s_ik y_i y_k``
-    and D the number of labels that differ. The last sum is called the risk.
+    and D the number of labels that differ. The vector y_n holds the observed labels of row n. The
+    last sum is called the risk.
     """
 
     X: Any  # array or CSR matrix (N, D)
     signs: np.ndarray  # (N, L): labels y_n in {-1, +1}
-    limit: np.ndarray  # (N,): C_n
+    limit: np.ndarray  # (N,) factors C_n of the losses of the rows
     penalty: float  # eta; infinite without pair weights
     one_hot: bool  # True if the maximum is over label vectors y with exactly one label on
     # Method that finds the maximum if not `one_hot`: "branch_and_bound", "icm" or "linear_program",
@@ -117,8 +118,8 @@ class StructuralMarginProblem:
         means, converged = self._worst(fields, pairwise, method)
         missed = self.signs - means
         halves = (means == 0).astype(np.float64)
-        # The row's own labels have the value 0. If the search has found only a lower value, use the
-        # row's own labels instead.
+        # The observed labels of a row have the violation 0. If the search has found labels with a
+        # negative violation, use the observed labels instead.
         gain = (0.5 * self.signs * missed - fields * missed).sum(axis=1)
         gain += self._pair_score(means, halves, pairwise) - self._pair_score(
             self.signs, 0.0 * halves, pairwise
@@ -138,9 +139,9 @@ class StructuralMarginProblem:
     def _pair_score(self, means, halves, pairwise):
         """Return the sum (N,) of the scores of all pairs of labels in each row.
 
-        `means` (N, L) is -1, 0 or +1. A label with the mean 0 is at one half, and `halves` is 1 for
-        this label. If both labels of a pair are at one half, the labels count as equal or as
-        different, whichever gives the pair the higher score.
+        `means` (N, L) is -1, 0 or +1. In the relaxed solution, a label with the mean 0 is on with
+        probability 1/2, and `halves` is 1 for this label. If both labels of a pair have the mean 0,
+        they count as equal or as different, whichever gives the pair the higher score.
         """
         score = 0.5 * ((means @ pairwise) * means).sum(axis=1)
         return score + 0.5 * ((halves @ np.abs(pairwise)) * halves).sum(axis=1)
@@ -148,8 +149,9 @@ class StructuralMarginProblem:
     def _worst(self, fields, pairwise, method):
         """Return the maximising labels (N, L), and an array (N,) of bool.
 
-        The labels are in {-1, 0, 1}; 0 stands for a label at one half, which only "linear_program"
-        finds. The array is False for rows in which branch and bound has not proved the maximum.
+        The labels are in {-1, 0, 1}. Only "linear_program" returns 0, for a label that the relaxed
+        solution leaves undecided. The array is False for rows in which branch and bound has not
+        proved the maximum.
         """
         fields = fields - 0.5 * self.signs
         if self.one_hot:
@@ -214,7 +216,7 @@ class _Planes:
         self._idle = np.append(self._idle[keep], 0)
 
     def solve(self):
-        """Return the optimal vector for the planes, and a lower bound of the true minimum."""
+        """Return the optimal vector for the planes, and a lower bound of the smallest objective."""
         self.dual = maximise_over_simplex(self.gram, self.offsets, self.dual)
         self._idle = np.where(self.dual > 0, 0, self._idle + 1)
         vector = self.dual @ self.slopes
@@ -259,7 +261,7 @@ def fit_cutting_planes(
 def cut_planes(problem: Any, tol, max_iter, on_pass_begin=None, on_pass_end=None) -> Any:
     """Run `fit_cutting_planes` on any problem with the members `start`, `plane` and `result`.
 
-    The optional method `draft` is described in `StructuralMarginProblem`.
+    `StructuralMarginProblem` describes these members, and also `method` and `draft`.
     """
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         return _cut(problem, tol, max_iter, on_pass_begin, on_pass_end)
@@ -296,7 +298,8 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                     "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the "
                     "columns of X"
                 )
-            if best is not None:  # the new plane may be higher there than an inexact search found
+            if best is not None:
+                # The new plane may prove a higher risk at the best vector than the search found.
                 best = best[0], best[1], max(best[2], offset - slope @ best[0])
             if proper and (best is None or half + max(found, known) < best[1] + best[2]):
                 best = vector, half, max(found, known)

@@ -22,18 +22,18 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Newton steps change the variables that are strictly between their bounds. The first step follows
-# after _FIRST_NEWTON passes, and the next steps after _NEWTON_EVERY passes each. A step is not made
-# if the work of all steps would exceed _NEWTON_SHARE times the work of the passes.
+# Newton steps change the variables that are strictly between their bounds (free). The first step is
+# made after _FIRST_NEWTON passes, and each further step after _NEWTON_EVERY passes. A step is not
+# made if the work of all steps would exceed _NEWTON_SHARE times the work of the passes.
 _FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 15, 2.0
 _NEWTON_RETRY = 5  # number of passes until the next attempt if a step would cost too much
 # If at most _FEW_FREE variables are free when `tol` is reached, up to _POLISH exact Newton steps
 # follow, until the violation is at most _EXACT. The steps make the result of a small problem
 # independent of the start and of the order of the rows.
 _FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10
-# After a pass over all labels, a stage of several passes begins, which ends when the violation is
-# at most a goal. The goal is this share of the violation in the pass over all labels. Labels that
-# have reached the goal are skipped until the stage ends.
+# After each pass over all labels, several passes form a stage. The stage ends when the violation is
+# at most _STAGE times the violation in the pass over all labels (the goal of the stage). Labels
+# that have reached the goal are skipped until the stage ends.
 _STAGE = 0.1
 
 

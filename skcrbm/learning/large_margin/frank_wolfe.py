@@ -1,15 +1,15 @@
 """Train chains and graphs for a large margin by block-coordinate Frank-Wolfe.
 
 The problem is to minimise ``1/W sum_i c_i H_i(w) + alpha/2 |w|^2``, where H_i is the structured
-hinge loss of example i, c_i is its weight, and W is the sum of all c_i. Labels are a class for each
-position or node of an example. The dual variables of an example are a distribution over a few
-alternative labels v. They determine the parameters
+hinge loss of example i, c_i is its weight, and W is the sum of all c_i. The labels of an example
+are an array with a class for each of its positions or nodes. The dual variables of an example are
+probabilities of a few such arrays v. The dual variables determine the parameters
 
 ``w = 1/(alpha W) sum_i c_i sum_v dual_i(v) [psi_i(y_i) - psi_i(v)]``
 
-where psi_i(v) are the sums of the features of example i with the labels v. A visit of an example
-finds the labels that violate the margin most. A pairwise step then moves probability mass to these
-labels from the labels that violate the margin least. The best size of the step has a closed form.
+where psi_i(v) are the sums of the features of example i with the labels v. To visit an example, the
+solver finds the labels that violate the margin most. A pairwise step then moves probability mass to
+these labels from the labels that violate the margin least. The best step size has a closed form.
 """
 
 from __future__ import annotations
@@ -26,25 +26,27 @@ from skcrbm.learning.chains import SequenceBatch
 from skcrbm.learning.large_margin.structured_hinge import HingeObjective, single_examples
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 
-# The duality gap is computed after this number of passes, and earlier if the estimate of the gap in
-# a pass suggests that training has converged.
+# The duality gap is computed after every _CHECK passes, and also after a pass whose estimate of the
+# gap suggests that training has converged.
 _CHECK = 10
-# Number of steps for each graph after a search for labels. A search takes longer than a step.
+# Number of steps for each example after a search for the labels of several examples. Several steps
+# pay off, because a search takes longer than a step.
 _STEPS = 2
-# Number of label sequences that `ChainBlocks` stores for each sequence: at first, and at most. If
-# all places are full, the number is doubled.
+# `ChainBlocks` stores up to _ATOMS label sequences for each sequence of the data. If a sequence has
+# no free place left, the number of places is doubled until it reaches _MOST_ATOMS.
 _ATOMS, _MOST_ATOMS = 8, 256
-# A step is made only if the violations of the two labels differ by more than this share of 1 + the
-# largest violation; a smaller difference counts as a rounding error. Training ends if the duality
-# gap, in wrong labels per example, is not larger than this number.
+# A step is made only if the violations of the two labels differ by more than _ROUNDING times (1 +
+# the largest violation); a smaller difference counts as a rounding error. Training also ends if the
+# duality gap is at most _ROUNDING wrong labels per example.
 _ROUNDING = 1e-12
 
 
 class Visited(NamedTuple):
-    """Means over the visits of a pass; each visit uses the parameters at the time of the visit."""
+    """Means over all examples of a pass, for the parameters at the visit of each example."""
 
     loss: float  # mean hinge loss of an example
-    # Estimate of the duality gap: mean difference of the largest and the expected violation
+    # Estimate of the duality gap: mean difference between the largest violation of an example and
+    # its expected violation, an average that is weighted with the dual variables
     gap: float
 
 
@@ -61,7 +63,7 @@ class FrankWolfeFit(NamedTuple):
 
 
 class DualBlocks(ABC):
-    """Base class of the dual variables of all examples, and of the parameters that they determine.
+    """Base class for the dual variables of all examples and the parameters that they determine.
 
     `params` are the parameters w in the form of ``model.params``. `total` is ``alpha W``.
     """
@@ -93,11 +95,14 @@ class DualBlocks(ABC):
 
     @abstractmethod
     def labels(self) -> Any:
-        """Yield parts of the batch, with labels (T,) and the dual variable (n,) of each example."""
+        """Yield triples (part of the batch, labels of the part, dual variables of these labels).
+
+        The labels have the shape (T,). The dual variables (n,) have an entry for each example.
+        """
 
     @abstractmethod
     def dual_loss(self) -> float:
-        """Return ``sum_i c_i sum_v dual_i(v) D(v, y_i)``."""
+        """Return ``sum_i c_i sum_v dual_i(v) D(v, y_i)``; D is the number of wrong labels in v."""
 
     def rescale(self, total: float) -> None:
         """Set ``alpha W`` to `total` and scale the parameters; dual variables do not change."""
@@ -144,7 +149,7 @@ class DualBlocks(ABC):
         return self.batch.pieces(self.model.n_entries)
 
     def _known_losses(self, model: Any, p: int) -> np.ndarray:
-        """Return the largest violation of the known labels, for each example of part p."""
+        """Return for each example of part p the largest violation of labels found earlier."""
         return np.zeros(len(self._pieces()[p]))
 
     def dual(self) -> float:
@@ -209,9 +214,9 @@ class Blocks(DualBlocks):
         return self.model._replace(params=self.params)
 
     def _visit_one(self, p, c, new):
-        """Make steps for example c of part p, whose search found the labels `new`.
+        """Make steps for example c of part p, for which the search found the labels `new`.
 
-        Return the largest and the expected violation before the first step.
+        Return the largest and the expected violation (see `Visited`) before the first step.
         """
         one = self.examples[p][c]
         labels, mass = self.found[p][c], self.mass[p][c]
@@ -229,7 +234,7 @@ class Blocks(DualBlocks):
             if step == 0:
                 first = float(gains.max()), float(mass @ gains)
             best = int(gains.argmax())
-            if step == 0 and gains[known] >= gains[best]:  # prefer the labels `new` if equal
+            if step == 0 and gains[known] >= gains[best]:  # prefer `new` in a tie
                 best = known
             worst = int(np.where(mass > 0, gains, np.inf).argmin())
             rise = gains[best] - gains[worst]
@@ -257,7 +262,7 @@ class Blocks(DualBlocks):
         return direction
 
     def labels(self):
-        """Yield each example with each of its labels; see `DualBlocks`."""
+        """Yield each example once for each of its positive dual variables; see `DualBlocks`."""
         for group, found, mass in zip(self.examples, self.found, self.mass):
             for one, labels, values in zip(group, found, mass):
                 for path, value in zip(labels, values):
@@ -275,7 +280,8 @@ class Blocks(DualBlocks):
 class ChainBlocks(DualBlocks):
     """Dual variables of sequences; the kernel `visit_chains` makes the steps of a whole pass.
 
-    The model must be of first order and must not have features of transitions.
+    An atom is a label sequence with a dual variable. The model must be of first order and must not
+    have features of transitions.
     """
 
     def __init__(self, model: ChainModel, batch: SequenceBatch, objective, total):
@@ -333,7 +339,7 @@ class ChainBlocks(DualBlocks):
             self.rebuild()
 
     def labels(self):
-        """Yield the whole batch with each atom; see `DualBlocks`."""
+        """Yield the whole batch with the k-th atoms of all sequences, for each k."""
         for path, value in zip(self.atoms.path, self.atoms.value.T):
             if value.any():
                 yield self.batch, path.astype(np.int64), value
@@ -385,7 +391,8 @@ class _Run:
         self.average = type(blocks.params)(*map(np.zeros_like, blocks.params))
         self.weight = 0.0
         self.losses: list[float] = []
-        # Tuple: the parameters with the lowest objective, the objective, share of proven searches
+        # Tuple of the parameters with the lowest objective, this objective, and the share of
+        # examples with a proven search
         self.best: Any = None
         self.bound = -np.inf
 
@@ -410,7 +417,7 @@ class _Run:
                 promising = visited.gap <= max(self.tol * loss, _ROUNDING)
                 if promising or (number + 1) % _CHECK == 0 or number + 1 == self.max_iter:
                     self.check()
-                    # A gap of rounding errors remains if the objective is 0, as for one class.
+                    # If the objective is 0 (as with a single class), rounding leaves a small gap.
                     if self.gap <= max(self.tol * self.best[1], _ROUNDING):
                         reason = "tol"
                 if end is not None and end(number, loss, visited.gap, self.current):
@@ -430,7 +437,10 @@ class _Run:
         return max(self.best[1] - self.bound, 0.0)
 
     def check(self):
-        """Update the dual objective, and the best of the last and the average parameters."""
+        """Update the largest dual objective, and the best parameters with the lowest objective.
+
+        Candidates for the best parameters are the parameters after the last pass and the average.
+        """
         self.blocks.rebuild()
         self.bound = max(self.bound, self.blocks.dual())
         for params in (self.blocks.params, self.average):

@@ -27,7 +27,7 @@ class HingeObjective(StructuredObjective):
     """Base class of the structured hinge losses of chains and graphs.
 
     A subclass computes log-weights and finds the labels that violate the margin most. An array of
-    labels (T,) holds the classes of all positions or nodes of a part of a batch.
+    labels (T,) holds the classes of all positions or nodes in a part of a batch.
     """
 
     needs_complete = True
@@ -53,7 +53,7 @@ class HingeObjective(StructuredObjective):
         """Return the log-weight (n,) of labels `path` (T,) for each example."""
 
     def scores_of(self, energies: Any, one: Any, labels: np.ndarray) -> np.ndarray:
-        """Return the log-weight (m,) of each of several labels (m, T) of a single example."""
+        """Return the log-weights (m,) of m label vectors `labels` (m, T) for a single example."""
         return np.array([self.log_weights(energies, one, path)[0] for path in labels])
 
     @abstractmethod
@@ -74,7 +74,7 @@ class HingeObjective(StructuredObjective):
         return wrong + gain - self.log_weights(energies, piece, piece.path)
 
     def losses(self, model: Any, piece: Any) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return the losses (n,), the labels (T,) that attain them, and True if they are proven."""
+        """Return the losses (n,), their maximising labels (T,), and True if these are proven."""
         energies = self.energies(model, piece)
         path, proven = self.worst(energies, piece)
         loss = self.violations(energies, piece, path)
@@ -138,7 +138,11 @@ class ChainHinge(HingeObjective):
         add_path(piece.start, path, factor, states, pairs)
 
     def pairs_of(self, model, piece):
-        """Return zeros: for three classes, for all transitions, or for those of each position."""
+        """Return zeros in the shape of the log-weights of transitions.
+
+        There is a log-weight for each triple of classes (order 2) or for each pair of states. The
+        pairs of states have a separate array for each position if transitions have features.
+        """
         if model.order == 2:
             return np.zeros((model.n_classes,) * 3)
         n = 1 if model.pair_columns is None else max(2, len(piece.path))
@@ -148,8 +152,9 @@ class ChainHinge(HingeObjective):
 class GraphHinge(HingeObjective):
     """Structured hinge loss of graphs.
 
-    The search is exact for forests and narrow graphs, and if `inference` is "exact". Otherwise it
-    is max-product with local search, which proves nothing.
+    The search is exact for forests, for graphs that are narrow enough for variable elimination, and
+    if `inference` is "exact". Otherwise the search is max-product with local search, which proves
+    nothing.
     """
 
     def __init__(self, trained, inference: InferenceMethod, n_jobs: int | None = None):
@@ -160,7 +165,7 @@ class GraphHinge(HingeObjective):
         )  # maps a part of a batch to the result of `kind_of_graphs`
 
     def visits(self, model, batch: GraphBatch) -> list[GraphBatch]:
-        """Return parts of several graphs, because a search in several graphs costs less."""
+        """Return parts of several graphs; one search for all of them saves time."""
         return batch.pieces(model.n_entries)
 
     def energies(self, model, piece):
@@ -199,7 +204,7 @@ class GraphHinge(HingeObjective):
         return own + np.diff(pairs[piece.arrays.edge_start])
 
     def scores_of(self, energies, one, labels):
-        """Return the log-weight (m,) of each of several labels (m, T) of a single graph."""
+        """Return the log-weights (m,) of m label vectors `labels` (m, T) for a single graph."""
         scores, tables = energies
         i, j = one.arrays.edges.T
         own = scores[np.arange(len(scores)), labels].sum(axis=1)

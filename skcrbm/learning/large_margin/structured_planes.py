@@ -1,8 +1,9 @@
 """Train chains and graphs for a large margin by cutting planes with one slack variable.
 
-A search for the labels that violate the margin most, in all examples, gives a linear bound (plane)
-of the mean hinge loss. A quadratic program with a variable for each plane gives the next
-parameters, and a lower bound of the objective of all parameters (Joachims, Finley and Yu 2009).
+Each iteration finds, for every example, the labels that violate the margin most. These labels give
+a linear lower bound (plane) of the mean hinge loss. A quadratic program with a variable for each
+plane gives the next parameters, and a lower bound of the smallest objective (Joachims, Finley and
+Yu 2009).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from skcrbm.learning.structured import TrainedCoordinates
 
 
 class StructuredPlanes:
-    """The problem of `cut_planes` for chains and graphs.
+    """The training problem of chains and graphs, in the form that `cut_planes` solves.
 
     A vector holds the trained parameters times the square root of alpha, so that the penalty is
     half the square of its length.
@@ -38,7 +39,7 @@ class StructuredPlanes:
 
     @property
     def start(self) -> np.ndarray:
-        """The vector of the parameters of the model, from which training starts."""
+        """The vector from which training starts: the parameters of the model."""
         return self.unit * self.coordinates.vector(self.model.params)
 
     def plane(self, vector: np.ndarray, method: Any) -> tuple[np.ndarray, float, int]:
