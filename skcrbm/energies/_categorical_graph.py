@@ -134,7 +134,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @property
     def is_pairwise(self) -> bool:
-        """False, because the variables are not 0/1."""
+        """False: methods for pairs of 0/1 variables do not apply to other variables."""
         return False
 
     def log_fields(self) -> np.ndarray:

@@ -64,7 +64,7 @@ class InputCode(NamedTuple):
         return code._replace(can_miss=code.can_miss & _unit_interval_columns(X))
 
     def for_rows(self, X) -> InputCode:
-        """Return the encoding for new rows, in which other features may be missing.
+        """Return the encoding for new rows, whose NaNs may be in other columns than before.
 
         A ValueError is raised if a feature is NaN in X although `can_miss` is False for it.
         """

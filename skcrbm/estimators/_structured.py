@@ -87,8 +87,8 @@ def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> N
     """Raise a ValueError if the rule needs complete labels and `path` (T,) has missing labels."""
     if rule.needs_complete and (path == MISSING).any():
         raise ValueError(
-            f"learning={option_name(estimator.learning)!r} needs complete labels, but y has missing labels; "
-            "learning='mle' supports them"
+            f"learning={option_name(estimator.learning)!r} needs complete labels, but y has "
+            "missing labels; learning='mle' supports them"
         )
 
 
@@ -151,9 +151,10 @@ def has_probabilities(estimator: Any) -> bool:
 
 
 def decodes_marginals(estimator: Any) -> bool:
-    """Return True if `predict` decodes probabilities of single labels.
+    """Return True if `predict` chooses each label by its own probability.
 
-    A ValueError is raised if the model has been trained for a large margin.
+    A ValueError is raised if so and the model was trained for a large margin, because such a model
+    has no probabilities.
     """
     if estimator.decode == "marginal" and estimator._hinge:
         raise ValueError(_NO_MARGINALS)

@@ -173,7 +173,7 @@ class LabelDependencyDisplay:
 
 
 def _through_hidden_units(estimator, X):
-    """Return the pairwise weights (L, L) of the labels of a conditional RBM."""
+    """Return the dependencies (L, L) between labels that the hidden units of an RBM cause."""
     if not estimator._targets.multilabel:
         raise ValueError(
             f"{type(estimator).__name__} must have been fitted on 2-D y; the classes of a 1-D y "

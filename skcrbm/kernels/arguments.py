@@ -75,7 +75,7 @@ class IsingAnswers(NamedTuple):
     log_odds: np.ndarray  # (N, L) in: beliefs to start from; out: beliefs, 0 if clamped
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
-    # (N,) log Z, if the score of the free labels is f'(y + 1) / 2 + y'Sy / 2
+    # (N,) log Z of the score f'(y + 1) / 2 + y'Sy / 2 of -1/+1 labels y with fields f, couplings S
     log_partition: np.ndarray
     pairwise: np.ndarray  # (L, L) weighted sums of P(both labels on) are added to it
     trace: np.ndarray  # (N, max_iter or 0) residuals

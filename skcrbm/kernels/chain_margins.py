@@ -301,7 +301,7 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
             plus, minus = atoms.path[worst, begin:end], atoms.path[best, begin:end]
             n = _add_difference(begin, end, sequences, weights, plus, minus, change, touched)
             square = 0.0
-            for i in range(n):  # a repeated index has the change 0 at the second time
+            for i in range(n):  # an index that is in `touched` twice adds 0 the second time
                 kept[i] = change[touched[i]]
                 change[touched[i]] = 0.0
                 square += kept[i] * kept[i]

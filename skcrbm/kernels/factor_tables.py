@@ -344,7 +344,7 @@ def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
 
 @jit
 def repeat_tables(kind, halved, graph, on, off, message, belief, after, work, n_iter):
-    """Send all messages `n_iter` times, each time from the beliefs of the last iteration.
+    """Send all messages `n_iter` times, each time from the beliefs of the iteration before.
 
     Parameters
     ----------

@@ -170,7 +170,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="needs map_variables"):
         infer(energy, "exact", returns="marginal_map")
     for wrong in ([5], [-1], [0.5], [[0]], [[]], [[0], [0, 1]], [None], [True]):
-        with pytest.raises(ValueError, match="map_variables must hold .* integers from 0 to 4"):
+        with pytest.raises(ValueError, match=r"map_variables must hold .* integers from 0 to 4"):
             infer(energy, "exact", returns="marginal_map", map_variables=wrong)
     rbm = RBMEnergy([[1.0], [2.0]], [0.0, 0.0], [0.0])
     with pytest.raises(ValueError, match="that is not a FactorGraphEnergy; got RBMEnergy"):

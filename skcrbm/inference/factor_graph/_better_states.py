@@ -7,7 +7,8 @@ because the best value of one variable depends on the value that is chosen for a
 again, too.
 
 If a graph has cycles or the messages have not converged, coordinate ascent starts from the state of
-max-product and from the fields. The best of the three states is kept.
+max-product, and from the state that is best under the fields alone. The best of these two results
+and the state of max-product is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Solve queries about a `LayeredEnergy`: run truncated inference until it converges."""
+"""Answer queries about a `LayeredEnergy` by the iterations of truncated inference.
+
+The iterations end when the beliefs have converged, not after a fixed number.
+"""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ class Gibbs(_RandomMethod):
     """Samples and marginals by block Gibbs sampling.
 
     Marginals are Rao-Blackwellised: the probabilities from which the states were drawn are averaged
-    over sweeps and chains. Statistics are averages of the states, except that the states of the
-    last block are replaced by their probabilities: ``v_i P(h_j = 1 | v)`` for RBMs. The error of
-    marginals and statistics is inversely proportional to the square root of the number of
+    over sweeps and chains. Statistics are averages of products of sampled states, in which
+    probabilities replace the states of the last block: ``v_i P(h_j = 1 | v)`` for RBMs. The error
+    of marginals and statistics is inversely proportional to the square root of the number of
     independent sweeps. All models of a batch use the same random numbers for marginals and
     statistics, so that an answer does not depend on the rest of the batch; as a drawback, errors of
     different models are correlated. For "samples" each model has different random numbers. Sample s

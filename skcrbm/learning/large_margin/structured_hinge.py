@@ -74,7 +74,10 @@ class HingeObjective(StructuredObjective):
         return wrong + gain - self.log_weights(energies, piece, piece.path)
 
     def losses(self, model: Any, piece: Any) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return the losses (n,), their maximising labels (T,), and True if these are proven."""
+        """Return the losses (n,), the labels (T,) that attain them, and a bool.
+
+        The bool is True if it is proven that no labels have a larger loss.
+        """
         energies = self.energies(model, piece)
         path, proven = self.worst(energies, piece)
         loss = self.violations(energies, piece, path)
