@@ -24,7 +24,9 @@ def listed_labels(classes: Any) -> list | None:
         pass
     try:
         labels = [label.item() if isinstance(label, np.generic) else label for label in classes]
-        if len(set(labels)) == len(labels) >= 2 and not isinstance(classes, (str, bytes, set)):
+        distinct = len(set(labels)) == len(labels) >= 2
+        missing = any(label is None or label != label for label in labels)
+        if distinct and not missing and not isinstance(classes, (str, bytes, set)):
             return labels
     except TypeError:  # `classes` or a label is not iterable or hashable
         pass
