@@ -19,6 +19,7 @@ from skcrbm.inference.factor_graph._buckets import (
     TreeSearch,
     elimination_order,
 )
+from skcrbm.inference.factor_graph._consistent_search import ConsistentSearch
 from skcrbm.inference.factor_graph._moves import Moves, frontier_arrays
 from skcrbm.inference.factor_graph._table_model import ImpossibleModelError, TableModel
 from skcrbm.inference.factor_graph.map_search import Budget
@@ -74,6 +75,11 @@ def test_optimum(seeds, kind, max_entries):
     assert len(seeds) / 100 < n_impossible < len(seeds) / 2
 
 
+def upper_bound(part):
+    """The sum of the maxima of all tables of a part."""
+    return sum(float(t.max()) for t in [*part.tables, *part.unary])
+
+
 @pytest.mark.parametrize("kind", ["binary", "mixed"])
 def test_bounds_and_parts(kind):
     """Each part of the search by itself: bounds are never too low, moves never lower the score."""
@@ -109,6 +115,15 @@ def test_bounds_and_parts(kind):
                 while not tree.done:
                     value = tree.run(state, value, 7)[0]
                 assert value == pytest.approx(free.root)
+            consistent = ConsistentSearch(part, part, upper_bound(part), 1e-9)
+            state, value, last = np.zeros(len(part.variables), np.int64), -np.inf, np.inf
+            while not consistent.done:
+                value = consistent.run(state, value, 1)[0]
+                assert free.root - 1e-6 <= consistent.bound <= last
+                last = consistent.bound
+            assert value == pytest.approx(free.root)
+            assert consistent.bound == pytest.approx(value, abs=1e-6)
+            assert state_score(search.graph, state) == pytest.approx((value, 0))
             proven += 1
     assert proven > 20
 

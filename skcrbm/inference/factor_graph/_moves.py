@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from skcrbm.inference.factor_graph._buckets import TreeSearch
+from skcrbm.inference.factor_graph._consistent_search import ConsistentSearch
 from skcrbm.inference.factor_graph._table_model import Component
 from skcrbm.kernels.frontiers import (
     MAX_FRONTIER,
@@ -115,7 +116,7 @@ class Moves:
             self.best, self.best_value = state, value
         return better
 
-    def visit(self, tree: TreeSearch, n_nodes: int) -> None:
+    def visit(self, tree: TreeSearch | ConsistentSearch, n_nodes: int) -> None:
         """Continue a tree search by `n_nodes` nodes, and keep the best state found."""
         found = self.best.copy()
         self.budget.used += tree.run(found, self.value, n_nodes)[1]

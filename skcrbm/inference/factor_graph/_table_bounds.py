@@ -16,7 +16,12 @@ from scipy.sparse import csr_array
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.any_energy.ascent import ascend_from
 from skcrbm.inference.base import Query, empty_result
-from skcrbm.inference.factor_graph._table_model import Component, ImpossibleModelError, TableModel
+from skcrbm.inference.factor_graph._table_model import (
+    Component,
+    ImpossibleModelError,
+    TableModel,
+    tables_of,
+)
 from skcrbm.kernels.map_search import shift_tables, state_score
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
@@ -48,7 +53,7 @@ def _solve(
 ) -> dict[str, Any]:
     """Bound all models; `solve` bounds a connected part of two or more variables."""
     fields = empty_result(energy, query)
-    tables, scopes, n_all = _tables_of(energy)
+    tables, scopes, n_all = tables_of(energy)
     unary, counts = energy.log_fields(), energy.state_counts
     bound = energy.offset.copy()
     state = np.zeros((energy.n_models, energy.n_variables), energy.state_dtype)
@@ -93,22 +98,6 @@ def _solve(
         np.subtract(fields["map_bound"], score, out=gap, where=possible)
         fields["gap"] = gap
     return fields
-
-
-def _tables_of(energy):
-    """Return tables, scopes, and the number of variables (including auxiliary variables).
-
-    OR and AND factors with many inputs are cut into chains of tables over auxiliary variables.
-    """
-    scopes, logic, n_all = energy.graph.expanded
-    tables = [
-        table.reshape(group.shape)
-        for group in energy.tables
-        for table in group.log_potentials.astype(np.float64)
-    ]
-    rest = scopes[len(tables) :]
-    tables += [table.reshape((2,) * len(s)) for s, table in zip(rest, logic, strict=True)]
-    return tables, scopes, n_all
 
 
 def _largest(table):

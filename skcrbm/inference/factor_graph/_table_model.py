@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skcrbm.energies import FactorGraphEnergy
 from skcrbm.kernels.map_search import TableGraph
 
 # A variable is eliminated only if the new table has at most this many entries.
@@ -235,3 +236,19 @@ class TableModel:
             index = (int(np.searchsorted(s, full[u])) for u, s in zip(scope, states_then))
             full[v] = best[tuple(index)]
         return full
+
+
+def tables_of(energy: FactorGraphEnergy) -> tuple[list[np.ndarray], Sequence[Sequence[int]], int]:
+    """Return tables and scopes of an energy, and the number of variables with auxiliary ones.
+
+    OR and AND factors with many inputs are cut into chains of tables over auxiliary variables.
+    """
+    scopes, logic, n_all = energy.graph.expanded
+    tables = [
+        table.reshape(group.shape)
+        for group in energy.tables
+        for table in group.log_potentials.astype(np.float64)
+    ]
+    rest = scopes[len(tables) :]
+    tables += [table.reshape((2,) * len(s)) for s, table in zip(rest, logic, strict=True)]
+    return tables, scopes, n_all

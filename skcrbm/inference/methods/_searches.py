@@ -157,7 +157,7 @@ class MapSearch(InferenceMethod):
     The model is first made smaller: clamped variables are replaced by their values, states that are
     impossible in every entry of some table are removed [1]_, and variables with few neighbours are
     maximised out. Each connected part of the remaining model is then solved separately. If the
-    tables of variable elimination are small, elimination finds the best state. Otherwise four
+    tables of variable elimination are small, elimination finds the best state. Otherwise five
     searches share the work:
 
     - Forest moves draw random induced forests (sets of variables without a cycle among them) given
@@ -169,6 +169,9 @@ class MapSearch(InferenceMethod):
       connected parts that became better are copied to the best state [4]_.
     - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
       give a state to start from.
+    - A hybrid best-first branch and bound [5]_ continues MPLP at each node, after the decision for
+      one variable, and removes all states and table entries whose bound is not above the best score
+      [1]_. It works alone at first, as long as it finds better states.
     - A depth-first branch and bound uses mini-buckets [3]_ of the tables that MPLP has shifted.
 
     A model has converged if its state is proven to be the best, up to rounding; its `gap` is then
@@ -209,6 +212,8 @@ class MapSearch(InferenceMethod):
        of the ACM 50.
     .. [4] Tinos, Whitley and Chicano (2015). Partition crossover for pseudo-Boolean optimization.
        FOGA.
+    .. [5] Allouche, de Givry, Katsirelos, Schiex and Zytnicki (2015). Anytime hybrid best-first
+       search with tree decomposition for weighted CSP. CP.
 
     Examples
     --------

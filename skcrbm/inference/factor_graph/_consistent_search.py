@@ -1,0 +1,97 @@
+"""Branch and bound that keeps the tables consistent at each node; see `ConsistentSearch`."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from skcrbm.inference.factor_graph._table_model import Component
+from skcrbm.kernels.consistent_search import search_consistent
+
+# The tables of all nodes on a path together have at most this many entries.
+_ALL_ENTRIES = 2**25
+# A changed belief is propagated to other tables if the change is more than this share of the gap
+# between the bound and the best score.
+_SHARE = 0.01
+# A depth-first search ends after at most this many failures.
+_MOST_FAILURES = 10_000
+
+
+class ConsistentSearch:
+    """Branch and bound. Each node removes states by shifts of log-weights between its tables.
+
+    A node decides that a variable has a state, or that it has another state. The search takes the
+    open node with the highest bound and searches below it depth-first until some failures have
+    occurred; the nodes on its path that are still open are kept (hybrid best-first search).
+
+    Attributes
+    ----------
+    bound : float
+        Upper bound of the score of all states.
+    """
+
+    def __init__(self, part: Component, shifted: Component, bound: float, tol: float):
+        self._model, self._graph = part.graph(), shifted.graph()
+        self._belief = np.full(self._graph.unary.shape, -np.inf)
+        for v, row in enumerate(shifted.unary):
+            self._belief[v, : len(row)] = row - row.max()
+        for at, table in zip(self._graph.first, shifted.tables, strict=True):
+            self._graph.entries[at : at + table.size] -= table.max()
+        self.bound, self._root, self._tol = bound, bound, tol
+        self._n_entries = len(self._graph.entries) + self._belief.size
+        depth = int(max(2, min(len(self._belief), _ALL_ENTRIES // self._n_entries)))
+        self._saved = (
+            np.empty((depth, *self._belief.shape)),
+            np.empty((depth, len(self._graph.entries))),
+            np.empty(depth),
+            np.empty(depth, np.int64),
+        )
+        self._path = np.empty((self._belief.size + 1, 3), np.int32)
+        self._weight = np.diff(self._graph.variable_start).astype(np.float64)
+        # An open node is a number of decisions of a path, and whether its last decision is
+        # reversed. Nodes with the same bound are taken in the order "more decisions first".
+        self._open = [(-bound, 0, 0, False, self._path[:0].copy())]
+        self._count, self._failures = 0, 1
+
+    @property
+    def done(self) -> bool:
+        """Whether no state is better than the best state found."""
+        return not self._open
+
+    def run(self, best: np.ndarray, value: float, n_nodes: int) -> tuple[float, int]:
+        """Continue the search until about `n_nodes` nodes are used.
+
+        If a state with a score above `value` is found, it is written to `best`. Return the best
+        score and the number of nodes. Sixteen visited table entries count as a node.
+        """
+        limit, work = 16 * n_nodes, np.zeros(2, np.int64)
+        while self._open and work[0] < limit:
+            bound, length, _, reverse, decisions = heapq.heappop(self._open)
+            bound, length = -bound, -length
+            if bound <= value + self._tol:
+                self._open = []
+                break
+            self._path[:length] = decisions[:length]
+            if reverse:
+                self._path[length - 1, 2] = 0
+            work[0] += self._n_entries
+            depth, length, last, value = search_consistent(
+                self._model, self._graph, self._belief.copy(), self._graph.entries.copy(),
+                self._root, self._path, length, *self._saved, self._weight, value, self._tol,
+                self._n_entries, _SHARE, limit, self._failures, best, work,
+            )  # fmt: skip
+            longest = length if work[1] else int(self._saved[3][depth - 1]) + 1 if depth else 0
+            decisions = self._path[:longest].copy()
+            if work[1]:
+                self._keep(min(last, bound), length, False, decisions)
+            for above, n_before in zip(self._saved[2][:depth], self._saved[3][:depth], strict=True):
+                self._keep(min(above, bound), int(n_before) + 1, True, decisions)
+            self._failures = min(_MOST_FAILURES, 2 * self._failures)
+        top = -self._open[0][0] if self._open else value + self._tol
+        self.bound = min(self.bound, max(top, value))
+        return value, int(work[0]) // 16
+
+    def _keep(self, bound, length, reverse, decisions):
+        self._count += 1
+        heapq.heappush(self._open, (-float(bound), -length, self._count, reverse, decisions))
