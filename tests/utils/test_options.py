@@ -191,7 +191,7 @@ def test_classes_of_partial_fit(classes):
 
 
 def test_classes_of_labels():
-    """Every call takes the values 0 and 1, flat or for each output, or the labels of all columns."""
+    """Calls take the values 0 and 1, flat or for each output, or the labels of all columns."""
     model = CRBMClassifier(alpha=0.1, n_hidden=2)
     for _ in range(2):
         for classes in ([0, 1, np.nan], [0, 1, None], [[0, 1], [0]], [0, 2, 2], [0], 1, "01"):
