@@ -8,8 +8,14 @@ from numpy.typing import ArrayLike
 from skcrbm.decoding.posterior import check_zero_division, with_a_label
 from skcrbm.metrics.scores import SCORES, scores_maximized_by
 from skcrbm.utils.classifiers import label_marginals
-from skcrbm.utils.label_weights import checked_label_weight, is_per_label, label_layers
-from skcrbm.utils.labels import in_order_of, indicator_with_nan, require_observed
+from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
+from skcrbm.utils.labels import (
+    in_order_of,
+    indicator_with_nan,
+    is_frame,
+    label_names_of,
+    require_observed,
+)
 from skcrbm.utils.limits import TIE
 from skcrbm.utils.validation import as_float_array, check_sample_weight
 
@@ -92,12 +98,14 @@ def fit_thresholds(
     """
     per_label = check_threshold_metric(metric, per_label)
     check_zero_division(zero_division)
-    y = indicator_with_nan(in_order_of(y, proba, "y"), "y")
+    given, y = y, in_order_of(y, proba, "y")
+    names = label_names_of(y) if is_frame(y) else None
+    y = indicator_with_nan(y, "y")
     proba = label_marginals(proba)
     if y.shape != proba.shape:
         raise ValueError(f"proba must have the shape of y, {y.shape}, got {proba.shape}")
     if is_per_label(sample_weight):
-        weight = checked_label_weight(sample_weight, y.shape)
+        weight = label_weight_beside(sample_weight, given, len(y), names, y.shape[1])
         row, y, weight = label_layers(y, weight)
         proba = proba[row]
     else:

@@ -6,6 +6,7 @@ of the class and the functions after the class.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
-from skcrbm.utils.fitting import CallbackSupportMixin
+from skcrbm.utils.fitting import CallbackSupportMixin, only_when_fitted
 from skcrbm.utils.labels import distinct_rows, label_sets_of
 from skcrbm.utils.limits import LONG_EXACT_SECONDS, MAX_EXACT_SECONDS, MAX_MAGNITUDE
 from skcrbm.utils.options import option_name
@@ -189,6 +190,7 @@ class RBMClassifier(
             posterior = self._posterior(X, y_known)
             return posterior.infer().marginals[:, posterior.energy.n_visible :]
 
+    @only_when_fitted
     def sparsify(self, threshold: float = 0.0):
         """Store the coefficients of the inputs as CSR matrices, without small entries.
 
@@ -222,9 +224,8 @@ class RBMClassifier(
         >>> model.visible_coef_.shape, model.visible_coef_.nnz < 100
         ((5, 20), True)
         """
-        check_is_fitted(self)
-        if not 0 <= threshold < np.inf:
-            raise ValueError(f"threshold must be a nonnegative number, got {threshold!r}")
+        if not isinstance(threshold, Real) or not 0 <= threshold < np.inf:
+            raise ValueError(f"threshold must be a nonnegative finite number, got {threshold!r}")
         for name in ("visible_coef_", "hidden_coef_"):
             coef = getattr(self, name)
             coef = coef.toarray() if issparse(coef) else coef

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.utils.labels import all_strings, indicator_with_nan, is_frame
+from skcrbm.utils.labels import all_strings, indicator_with_nan, is_frame, with_dimensions
 
 
 def listed_labels(classes: Any) -> list | None:
@@ -24,7 +24,9 @@ def listed_labels(classes: Any) -> list | None:
         pass
     try:
         labels = [label.item() if isinstance(label, np.generic) else label for label in classes]
-        if len(set(labels)) == len(labels) >= 2 and not isinstance(classes, (str, bytes, set)):
+        distinct = len(set(labels)) == len(labels) >= 2
+        missing = any(label is None or label != label for label in labels)
+        if distinct and not missing and not isinstance(classes, (str, bytes, set)):
             return labels
     except TypeError:  # `classes` or a label is not iterable or hashable
         pass
@@ -81,12 +83,13 @@ def in_label_order(y: Any, classes: Any, targets: Any, dtype: Any) -> Any:
     labels = listed_labels(classes) if targets.indicator else None
     if labels is None or targets.names is None or is_frame(y):
         return y
-    values = indicator_with_nan(y, "y", dtype)
-    if values.shape[1] != len(labels):
+    given = with_dimensions(y)
+    if given.shape[1:] != (len(labels),):
         raise ValueError(
             f"y must have a column for each of the {len(labels)} labels in classes, got shape "
-            f"{values.shape}"
+            f"{given.shape}"
         )
+    values = indicator_with_nan(given, "y", dtype)
     place = {name: i for i, name in enumerate(targets.names)}
     full = np.full((len(values), targets.n_visible), np.nan, dtype)
     full[:, [place[label] for label in labels]] = values

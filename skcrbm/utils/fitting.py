@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import MethodType
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.validation import NothingToLearnError
 from skcrbm.utils.warnings import warn_user
@@ -55,6 +57,23 @@ def skip_empty_batches(partial_fit: Callable) -> Callable:
             return estimator
 
     return skipping
+
+
+class only_when_fitted:
+    """Decorate a method that an estimator has only after a fit; before, `hasattr` returns False.
+
+    scikit-learn's checks expect `coef_` of every estimator that has `sparsify` before a fit.
+    """
+
+    def __init__(self, method: Callable):
+        self.method = method
+        functools.update_wrapper(self, method)
+
+    def __get__(self, estimator: Any, owner: Any = None) -> Callable:
+        if estimator is None:
+            return self.method
+        check_is_fitted(estimator)  # a NotFittedError is an AttributeError
+        return MethodType(self.method, estimator)
 
 
 def _interrupted(error, handled):

@@ -322,6 +322,17 @@ def test_scores_match_weights_with_the_columns_of_y(classes):
         assert model.score(X, frame[mixed], sample_weight=w) == pytest.approx(wanted)
     assert model.score(X, frame, sample_weight=weights[mixed]) == pytest.approx(wanted)
     if not classes:
+        proba = np.random.RandomState(0).random_sample(Y.shape)
+        options = {"metric": "f1_macro", "per_label": True}
+        plain = fit_thresholds(Y, proba, sample_weight=WEIGHT, **options)
+        named = pd.DataFrame(proba, columns=names)
+        for y, p, w in [
+            (frame, proba, weights[mixed]),
+            (frame[mixed], named, weights),
+            (frame[mixed], named, weights[mixed].to_numpy()),
+        ]:
+            found = fit_thresholds(y, p, sample_weight=w, **options)
+            np.testing.assert_array_equal(found, plain)
         reports = [multilabel_report(frame, Y, sample_weight=w) for w in (weights, weights[mixed])]
         assert str(reports[0]) == str(reports[1])
 

@@ -132,6 +132,9 @@ def test_wrong_names(data):
         model.partial_fit(X, Y, classes=range(4))
     with pytest.raises(ValueError, match="a column for each of the 3 labels"):
         model.partial_fit(X, Y, classes=["a", "b", "c"])
+    for vector in (Y[:, 0], pd.Series(Y[:, 0], name="a")):
+        with pytest.raises(ValueError, match="a column for each of the 2 labels"):
+            model.partial_fit(X, vector, classes=["a", "b"])
     with pytest.raises(ValueError, match="y has 4 columns"):
         CRBMClassifier().partial_fit(X, Y, classes=["a", "b", "c"])
     with pytest.raises(ValueError, match="only CRBMClassifier"):

@@ -64,7 +64,10 @@ def test_errors(data):
     X, Y = data
     with pytest.raises(NotFittedError):
         CRBMClassifier().sparsify()
+    # scikit-learn's checks call `sparsify` of estimators that have it before a fit, and read coef_.
+    assert not hasattr(CRBMClassifier(), "sparsify")
+    assert not hasattr(MSSVMCRBM(), "sparsify")
     model = CRBMClassifier(n_hidden=0, random_state=0).partial_fit(X, Y)
-    for threshold in (-1.0, np.nan, np.inf):
+    for threshold in (-1.0, np.nan, np.inf, "small", None, [0.1]):
         with pytest.raises(ValueError, match="threshold must be"):
             model.sparsify(threshold)

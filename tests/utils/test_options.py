@@ -191,11 +191,11 @@ def test_classes_of_partial_fit(classes):
 
 
 def test_classes_of_labels():
-    """For labels every call of `partial_fit` takes `classes` 0 and 1, flat or for each output."""
+    """Calls take the values 0 and 1, flat or for each output, or the labels of all columns."""
     model = CRBMClassifier(alpha=0.1, n_hidden=2)
     for _ in range(2):
-        for classes in ([0, 1, np.nan], [0, 1, 2], [[0, 1], [0]], [0, "1"], 1):
-            with pytest.raises(ValueError, match="classes of a 2-D y must be 0 and 1, got"):
+        for classes in ([0, 1, np.nan], [0, 1, None], [[0, 1], [0]], [0, 2, 2], [0], 1, "01"):
+            with pytest.raises(ValueError, match="classes of a 2-D y must be 0 and 1, or a list"):
                 model.partial_fit(X, Y, classes=classes)
         model.partial_fit(X, Y, classes=[0, 1])
         model.partial_fit(X, Y, classes=[np.array([0, 1])] * Y.shape[1])

@@ -1,5 +1,7 @@
 """Pass messages on RBMs: choose the kernel, and call it on chunks of rows."""
 
+from typing import Any
+
 import numpy as np
 
 from skcrbm.energies.states import unchecked
@@ -106,6 +108,7 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
     trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
     score = np.full(n, -np.inf)
     state = np.zeros((n, n_visible), np.int8)
+    couplings: Any
     kernel, couplings, norm = _choose_kernel(energy, kind, method.damping, edge_appearance)
     in_logs = kernel is pass_logs
     no_messages = np.empty((0, *shape[1:]), dtype)
