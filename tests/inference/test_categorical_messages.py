@@ -63,7 +63,7 @@ def test_weights_and_logarithms_agree(damping, monkeypatch):
     clamp = np.full((2, 5), np.nan)
     clamp[1, 2] = 1
     weights = infer(energy, method, clamp=clamp, **options)
-    monkeypatch.setattr("skcrbm.inference.factor_graph.states._REACH", 0.0)
+    monkeypatch.setattr("skcrbm.inference.factor_graph.states.MOST_REACH", 0.0)
     logs = infer(energy, method, clamp=clamp, **options)
     for name in ("marginals", "pairwise", "log_partition", "trace"):
         np.testing.assert_allclose(getattr(weights, name), getattr(logs, name), atol=1e-10)
