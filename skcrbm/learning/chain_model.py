@@ -5,9 +5,9 @@ y_n of the positions the log-weight
 
 ``first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t] + sum_t transition[y_(t-1), y_t]``.
 
-Optionally, products of x_t with coefficients of the pair (y_(t-1), y_t) are added, and weights of
-three neighbouring classes (second order). Sequences of different lengths are stored one after the
-other, without padding.
+Two further terms are optional: products of x_t with coefficients of the pair (y_(t-1), y_t), and
+weights of each three neighbouring classes (then the chain has order 2). Sequences of different
+lengths are stored one after the other, without padding.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DenseColumns(NamedTuple):
 
 
 class PackedColumns(NamedTuple):
-    """Layout for sparse features, which stores coefficients of some outputs only.
+    """Layout for sparse features, which stores coefficients only for chosen outputs of a column.
 
     `packed` determines for which outputs each column of X has a coefficient (see
     `kernels/chains.py`).
@@ -81,7 +81,7 @@ class PackedColumns(NamedTuple):
 
     @classmethod
     def observed(cls, X: Any, outputs: np.ndarray, n_outputs: int) -> PackedColumns:
-        """Return the layout with the columns and outputs that occur together in some row.
+        """Return the layout that has a coefficient for each column and output that occur together.
 
         `X` is a CSR matrix (T, D), and `outputs` (T,) holds the output of each row. The nonzero
         columns of a row occur together with the row's output, or with all outputs if the row's
@@ -121,7 +121,7 @@ class PackedColumns(NamedTuple):
 
 
 def _packed(first, labels, n_outputs):
-    """Build a `Packed`; each column of X with many outputs gets a dense row."""
+    """Return a `Packed`, in which a column with coefficients of many outputs has a dense row."""
     many = np.diff(first) > max(2, n_outputs // 4)
     dense = np.where(many, np.cumsum(many) - 1, -1).astype(np.int32)
     return Packed(first, labels, dense)
@@ -167,7 +167,7 @@ class ChainModel(NamedTuple):
 
     @property
     def n_entries(self) -> int:
-        """Number of log-weights per position."""
+        """Number of entries per position in the largest array of log-weights."""
         return self.n_states if self.pair_columns is None else self.n_classes**2
 
     def energies(self, X: Any, start: np.ndarray) -> AnyChains:
@@ -178,14 +178,15 @@ class ChainModel(NamedTuple):
     def _second_order(self, found):
         """Convert first-order to second-order chains, whose states are pairs of classes.
 
-        The log-weights of pairs become scores of states.
+        A state is the pair of the previous and the present class. So the log-weights of pairs
+        become scores of states.
         """
         k, (start, single, pairs, first, last) = self.n_classes, found
         scores = np.repeat(single[:, None, :], k, axis=1)
         inner = inner_positions(start)
         scores[inner] += pairs if len(pairs) == 1 else pairs[inner]
         # The state of a first position is a pair whose first class is 0, although no class precedes
-        # the position. Subtract the log-weight of class 0 and the first two real classes.
+        # the position. So subtract the weight of the triple (0, first class, second class).
         scores[_second_positions(start)] -= self.params.triple[0]
         begin = np.full((k, k), -np.inf)
         begin[0] = first
@@ -220,7 +221,7 @@ class ChainModel(NamedTuple):
         )
 
     def add_gradient(self, batch: Any, states, pairs, total: ChainParams) -> None:
-        """Convert the gradient for the log-weights to parameters, and add the result to `total`.
+        """Convert a gradient for log-weights to a gradient for parameters; add it to `total`.
 
         `batch` is a `SequenceBatch`. `states` (T, K) is the gradient with respect to the scores.
         `pairs` is the gradient with respect to the log-weights of pairs, of the shape (1, K, K) if

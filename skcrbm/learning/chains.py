@@ -90,7 +90,7 @@ class ChainLikelihood(StructuredObjective):
 
 
 class ChainPseudoLikelihood(StructuredObjective):
-    """Negative sum of the log-probabilities of each label given both neighbours."""
+    """Negative sum of log p(label | x, labels of the neighbouring positions), over positions."""
 
     needs_complete = True
 

@@ -57,7 +57,7 @@ class Batch:
     visible: np.ndarray  # (N, V), 0/1 outputs; an output that is not observed is NaN
     weight: np.ndarray  # (N,), positive weights of the rows
     index: np.ndarray  # (N,), position of each row in the training set
-    # (N,), number of the original row of each copy; None if no row has copies (see `Rows`)
+    # (N,), index of the original row of which each row is a copy; None without copies (see `Rows`)
     origin: np.ndarray | None = None
 
     def rows(self, index: np.ndarray | slice) -> Batch:
@@ -142,8 +142,8 @@ class ArraySource(Source):
     (`numpy.memmap`). `positions` selects the rows to visit; None selects all rows. `index` gives
     `Batch.index` of each row; by default this is the position of the row. If the rows are a part of
     a larger training set, `n_indices` must be the number of rows of the whole set. If some rows are
-    copies, `origin` holds the number of the original row of each: all its copies are held out
-    together.
+    copies, `origin` holds the index of the original row of each row; all copies of a row are held
+    out together.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class ArraySource(Source):
         return self._arrays if self._positions is None else self._arrays.rows(self._positions)
 
     def _rows(self, numbers):
-        """Return a batch of some rows; `numbers` are their indices among the rows to visit."""
+        """Return a batch of the rows whose indices among the rows to visit are `numbers`."""
         return self._arrays.rows(numbers if self._positions is None else self._positions[numbers])
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:
@@ -328,7 +328,7 @@ class RowSpace:
 
 
 class Design:
-    """Make training rows from the X of the user, and convert models between both inputs.
+    """Make training rows from the X of the user, and convert models between the two inputs.
 
     `columns` scales the columns of X; if `columns` is None, they are not scaled. If `double` is
     True, X is converted to float64. If `rotate` is True and there are more columns than rows, X is

@@ -2,8 +2,9 @@
 
 An estimator's `fit` method validates the data, builds a `Plan`, calls `fit` and sets attributes;
 its `partial_fit` method calls `fit_one_epoch` instead. With a stochastic solver `fit` runs the loop
-of `loop.py`. If rows are held out, the loop first finds the best number of epochs on the other
-rows, and then trains on all rows. With L-BFGS `fit` iterates `lbfgs.descend`.
+of `loop.py`. If rows are held out, the loop first trains without them to find the best number of
+epochs, and then trains again on all rows (unless `refit` is False). With L-BFGS `fit` iterates
+`lbfgs.descend`.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class Fitted(NamedTuple):
 
 
 def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
-    """Return the curves of an estimator, extended by their entries for a further epoch in `new`.
+    """Return the curves of an estimator, with the entries `new` of a further epoch appended.
 
     The estimator may lack a curve if `set_params` has changed the learning rule.
     """
@@ -227,9 +228,9 @@ def _summary(epoch):
 class _EpochsRun:
     """The one or two training runs of a fit by a stochastic solver.
 
-    There are two runs if rows are held out: one without the held-out rows, and a refit on all rows.
-    Both runs start from the parameters of the plan. The second run continues the batch numbers of
-    the first run.
+    There are two runs if rows are held out and `refit` is True: one without the held-out rows, and
+    one on all rows. Both runs start from the parameters of the plan. The second run continues the
+    batch numbers of the first run.
     """
 
     def __init__(self, plan, rng, progress, begin_epoch, end_epoch):
@@ -289,7 +290,7 @@ class _EpochsRun:
         say(plan.verbose, "No epoch improves on the simpler model, which is kept")
         if plan.stopping.refit:
             simple = plan.fallback(plan.rows.all)
-        # No epoch has led to this model.
+        # The simpler model is trained without epochs, so the number of epochs does not grow.
         history.best = history.best._replace(
             number=self.progress.n_epochs - 1, params=simple.params
         )
@@ -349,7 +350,7 @@ class _EpochsRun:
         return plan.solver.optimizer(rates, plan.average)
 
     def _first_state(self):
-        """Return a copy of the objective's earlier state if it matches, else a new state."""
+        """Return a copy of the earlier state if rows and objective match it, else a new state."""
         before, objective = self.progress, self.plan.objective
         n_indices = self.plan.rows.n_indices
         same_rows = not objective.keeps_chains or before.n_indices == n_indices

@@ -113,7 +113,10 @@ class GraphBatch:
 
 
 def _ranges(start, numbers):
-    """Return the members of the chosen ranges, and where each range starts among them."""
+    """Return all indices in the ranges ``start[i]:start[i + 1]`` for i in `numbers`.
+
+    The second result (n + 1,) holds the first position of each range among the returned indices.
+    """
     lengths = np.diff(start)[numbers]
     first = np.concatenate([[0], np.cumsum(lengths)])
     return np.arange(first[-1]) + np.repeat(start[numbers] - first[:-1], lengths), first
@@ -160,7 +163,7 @@ class GraphModel(NamedTuple):
         return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z))
 
     def add_gradient(self, batch: GraphBatch, states, pairs, total: GraphParams) -> None:
-        """Convert the gradient for the log-weights to parameters, and add the result to `total`.
+        """Convert a gradient for log-weights to a gradient for parameters; add it to `total`.
 
         `states` (T, K) is the gradient with respect to the scores, and `pairs` (M, K, K) with
         respect to the pairs.
@@ -182,7 +185,7 @@ class Posed(NamedTuple):
 
     energy: CategoricalGraphEnergy
     clamp: np.ndarray | None  # (1, T), known states; None if no state is known
-    ranges: RangeModel | None  # limits latent states to known classes; else None
+    ranges: RangeModel | None  # restricts latent states to known classes; None if not needed
 
     @classmethod
     def of(cls, model: GraphModel, piece: GraphBatch) -> Posed:
@@ -254,7 +257,7 @@ class GraphLikelihood(StructuredObjective):
         super().__init__(trained, n_jobs)
         self.inference = inference.with_defaults(tol=ESTIMATOR_TOL)
         self._continues = self.inference.accepts >= {"init", "return_state"}
-        # Maps a part of a batch to its last result, from which message passing starts.
+        # Maps a part of a batch to its previous result, from which message passing starts.
         self._last = WeakKeyDictionary()
 
     def _residuals(self, model, piece):
@@ -277,7 +280,10 @@ class GraphLikelihood(StructuredObjective):
         return Residuals(weight * loss, weight * states, weight * pairs, converged)
 
     def _expected(self, posed, piece, free=True):
-        """Return log Z, the probabilities of states and of pairs, and whether they converged."""
+        """Return log Z, the probabilities of states and of pairs, and True if inference converged.
+
+        `free` is False if labels are clamped. Free and clamped inference keep separate messages.
+        """
         last = self._last.setdefault(piece, {})
         found = infer(
             posed.energy,

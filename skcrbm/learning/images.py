@@ -1,4 +1,4 @@
-"""Define batches of images of any sizes, and the objective, for training models of images.
+"""Train models of images: batches of images of any sizes, and the objective.
 
 The loss is the negative log-belief of the observed classes after a fixed number of iterations of
 mean-field inference. The gradient of this loss is exact. Pixels may have missing labels.
@@ -116,9 +116,9 @@ def image_params(structure: ImageStructure, rng: np.random.RandomState):
 
 
 def image_fields(model: ImageModel, part: ImageBatch) -> np.ndarray:
-    """Return the fields (P, T) of the pixels in a part of a batch.
+    """Return the fields (P, T) of the P visible and hidden variables of each pixel in a part.
 
-    The fields depend on the windows of X, and not on the classes of neighbours.
+    The fields depend on the windows of X, and not on the classes of neighbouring pixels.
     """
     sheet, planes = part.prepared(model.structure.margin)
     return Network(model._replace(n_iter=0), sheet).run(planes).log_odds[:, sheet.place]

@@ -64,7 +64,7 @@ class LabelNoise(NamedTuple):
         )
 
     def of_outputs(self, chosen: np.ndarray) -> LabelNoise:
-        """Return the noise of some labels."""
+        """Return the noise of the labels with the indices `chosen`."""
         return LabelNoise(self.rates[chosen])
 
 
@@ -178,7 +178,7 @@ class NoisyLikelihood(Likelihood):
             raise ValueError(f"{wanted}; got {self.flip_rates!r}")
 
     def noise(self, n_outputs: int) -> LabelNoise:
-        """Return the `LabelNoise` of given rates; a ValueError names the expected shape."""
+        """Return the `LabelNoise` of given rates; raise a ValueError if their shape is wrong."""
         rates = np.asarray(self.flip_rates, np.float64)
         rates = rates[:, None] if rates.ndim == 1 else rates
         try:
@@ -206,5 +206,5 @@ class NoisyLikelihood(Likelihood):
         )
 
     def of_outputs(self, chosen: np.ndarray) -> NoisyLikelihood:
-        """Return the rule for some outputs."""
+        """Return the rule for the outputs with the indices `chosen`, with their flip rates."""
         return NoisyLikelihood(np.asarray(self.flip_rates)[chosen])

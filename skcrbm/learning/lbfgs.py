@@ -223,8 +223,8 @@ class Minimizer:
         if found is None:
             if not self._pairs:
                 return False
-            # Try again along the gradient. Evaluate it again, because messages of an approximate
-            # objective have converged further, so that its value may have changed.
+            # Try again along the negative gradient. First evaluate the current point again, because
+            # messages of an approximate objective have converged further since its evaluation.
             self._pairs.clear()
             self.value, self.gradient, self.info = self.evaluate(self.x)
             return self.iterate()
@@ -275,7 +275,7 @@ class Minimizer:
             if not value <= self.value + _DECREASE * step * slope:  # also True for NaN
                 high = step
                 excess = value - self.value - step * slope
-                # Go to the minimum of the parabola that has both values and the initial slope.
+                # Go to the minimum of the parabola through the two values, with the initial slope.
                 if low == 0 and np.isfinite(excess) and excess > 0:
                     step *= float(np.clip(-0.5 * step * slope / excess, 0.1, 0.5))
                     continue
@@ -434,7 +434,7 @@ def _scales(curvature):
 
 
 def column_moments(X, weight):
-    """Return the weighted mean (D,) and variance (D,) of the columns."""
+    """Return the weighted mean (D,) and variance (D,) of the columns of X."""
     if issparse(X):
         mean = np.asarray(weight @ X).ravel()
         second = np.asarray(weight @ X.multiply(X)).ravel()

@@ -82,7 +82,7 @@ class Completed(BestState):
 class LossAugmented(BestState):
     """Negative phase that finds the loss-augmented MAP state, ``argmax_v D(v, y) + s(v)``.
 
-    s is the score, and D is the number of wrong outputs among the observed outputs. For a
+    y are the labels of the row, s is the score of v, and D counts the wrong observed outputs. For a
     categorical output, D is 1 if the class is wrong. D is linear in v, so adding D only shifts the
     fields of the visible units.
     """

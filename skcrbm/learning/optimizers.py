@@ -46,7 +46,7 @@ class PolynomialAverage:
         self.last: Any = None
 
     def resume(self, params):
-        """Return the last iterate if `params` are its average; else start an average at `params`.
+        """Return the last iterate if `params` are the stored average; else start a new average.
 
         Training continues from the returned iterate.
         """
@@ -120,7 +120,7 @@ class Optimizer(ABC):
         """Return the next iterate."""
 
     def with_more_rows(self, n_new) -> Optimizer | None:
-        """Return a copy for parameter arrays with more rows, or None if training must start anew.
+        """Return a copy for parameter arrays with more rows, or None if a new optimizer is needed.
 
         `n_new` holds the number of new rows at the end of each parameter array.
         """

@@ -36,7 +36,7 @@ _PART_ENTRIES = 2**19
 # Number added to the variance of each class, because the variance of a class is 0 if the class
 # occurs in all rows or in no row.
 _LEAST = 1e-3
-# Factor of the weak L2 penalty on intercepts, as a share of the loss of a single row.
+# Factor of the weak L2 penalty on intercepts if the losses of all rows are added up.
 _WEAK = 0.1
 
 
@@ -164,7 +164,7 @@ class CentredOutputs:
             ),
             shape=(graph.n_states, graph.n_entries),
         )
-        # Subtracting their means from the states that the tables multiply changes the intercepts by
+        # If the indicators of the states are centred at their means, the intercepts change by
         # `shift` (U, P) times the entries of the tables.
         two = graph.n_classes[graph.output[graph.scored]] == 2
         base = shift[np.maximum(graph.scored - 1, 0)].multiply(two[:, None])
@@ -352,7 +352,7 @@ def make_penalty(model: OutputModel, batch: OutputBatch, every_intercept: bool) 
 
 
 def first_model(graph: OutputGraph, batch: OutputBatch) -> OutputModel:
-    """Return the model with intercepts from the frequencies of the classes, and 0 elsewhere."""
+    """Return a model with intercepts from the frequencies of classes; other parameters are 0."""
     counts = batch.weight @ batch.one_hot(graph) + 0.5
     log_counts = np.log(counts)
     base = np.where(graph.n_classes == 2, log_counts[graph.first[:-1]], 0.0)
@@ -391,8 +391,9 @@ class IndependentSearch:
     batch : OutputBatch
         All rows.
     n_classes : ndarray of int (L,)
+        Number of classes of each output.
     folds : list of (train, held_out)
-        Row indices.
+        Indices of the training rows and of the held-out rows of each fold.
     n_jobs : int or None
         Number of threads.
     """
@@ -408,6 +409,7 @@ class IndependentSearch:
     def best(self, variance: float) -> tuple[float, HeldOut]:
         """Return the alpha with the least loss of held-out rows, and the predictions for them.
 
+        The alpha is the minimum of a parabola through the losses of the best three penalties.
         `variance` is the total variance of the columns of X.
         """
         start = _START * (variance if variance > 0 else 1.0)
@@ -446,7 +448,7 @@ class IndependentSearch:
         return loss, fitted
 
     def first_fit(self, alpha: float) -> HeldOut:
-        """Return the predictions for held-out rows with the given penalty."""
+        """Return the predictions for held-out rows by models fitted with the penalty `alpha`."""
         models = [first_model(self.graph, train) for train, _ in self.parts]
         return self.held_out(self.fit(models, alpha)[1])
 

@@ -72,8 +72,9 @@ class L2(Penalty):
 class ElasticNet(L2):
     """Sum of the `L2` penalty and an L1 penalty, which adds up ``factor |parameter|``.
 
-    Training follows subgradients of the L1 term, so that parameters come near 0 but are rarely
-    exactly 0. `l1_factors` has the same form as `factors` in `L2`.
+    L-BFGS makes many parameters exactly 0 (see `OrthantMinimizer`). Stochastic solvers follow
+    subgradients of the L1 term, so that parameters come near 0 but are rarely exactly 0.
+    `l1_factors` has the same form as `factors` in `L2`.
     """
 
     def __init__(self, factors, l1_factors):

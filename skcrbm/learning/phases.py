@@ -26,7 +26,7 @@ from skcrbm.inference.random_numbers import uniforms
 
 # Results that a phase requests from `infer`: the moments, and log Z for the loss.
 MOMENTS = ("marginals", "statistics", "log_partition")
-#: Smallest effective share of weighted states, which `Sampled` defines. If the share is smaller,
+#: Smallest effective share of weighted states, which `Sampled` defines. If a share is smaller,
 #: `tempered_weights` makes the weights more equal.
 LEAST_SHARE = 0.1
 # Number of bisections with which `tempered_weights` finds the power. The error of the power is then
@@ -319,7 +319,7 @@ class Chains(Phase):
         return states
 
     def _sweep(self, energy, states, streams, clock):
-        """Return states (N, C, n_variables) after `n_steps` sweeps."""
+        """Return the states (N, C, n_variables) of C chains per model after `n_steps` sweeps."""
         for number in range(1, self.n_steps + 1):
             draw = clock.draw(number)
             states, _ = gibbs_sweep(energy, states, clock.key, streams, draw)
@@ -389,7 +389,7 @@ class Sampled(Phase):
 
     `sampler` is an inference method that has an option `random_state` and can return "samples" (and
     "sample_log_prob" if `weighted`). A sampler with `prefers_warm_start` continues from its state
-    in the last step. The moments of the hidden units are their means given the visible units,
+    in the previous step. The moments of the hidden units are their means given the visible units,
     because means have a lower variance than drawn states.
 
     If `weighted` is True, a state s drawn from the distribution q gets the importance weight

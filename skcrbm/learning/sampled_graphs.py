@@ -89,7 +89,7 @@ class SamplerStates(GraphSampler):
         self.weighted = weighted
 
     def draw(self, model, piece, clock, chains):
-        """Draw states of all graphs at once, or of each graph alone if they have weights."""
+        """Draw states of all graphs at once, or of each graph alone if states have weights."""
         if not self.weighted:
             states, _ = self._drawn(model, piece, clock)
             return Drawn(states, np.full((len(states), len(piece)), 1 / len(states)))
@@ -102,7 +102,7 @@ class SamplerStates(GraphSampler):
         return Drawn(np.hstack(parts), np.stack(weights, axis=1))
 
     def _drawn(self, model, piece, clock):
-        """Return states (S, T), and their scores minus their log-probabilities if weighted."""
+        """Return states (S, T), and if weighted their scores minus log-probabilities, else None."""
         energy, sampler = self._energy(model, piece)
         seed = np.random.SeedSequence([int(clock.key), clock.step, int(piece.index[0])])
         found = infer(
@@ -133,7 +133,7 @@ class SamplerStates(GraphSampler):
 
 
 class GraphContrast(StructuredObjective):
-    """Difference between states that a sampler draws and the observed labels.
+    """Objective whose gradient compares states that a sampler draws with the observed labels.
 
     The reported loss is the mean score of the drawn states minus the score of the labels, which
     does not measure progress. `inference` computes the validation score.

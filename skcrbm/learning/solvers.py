@@ -24,7 +24,7 @@ _AVERAGED_RATE = 2.0
 # `Plan.max_speedup` limits the factor.
 _STEPS_PER_EPOCH = 60
 # Values of `n_iter_no_change="auto"`, the number of epochs without an improvement after which
-# training stops: first with averaged gradient descent, then with other solvers.
+# training stops: the first with averaged gradient descent, the second with other solvers.
 _AVERAGED_PATIENCE, _PATIENCE = 10, 25
 _AUTO = StrOptions({"auto"})
 
@@ -68,7 +68,7 @@ class LBFGS(Solver):
 class StochasticSolver(Solver):
     """Base class of the solvers that make a step for each mini-batch."""
 
-    #: True if the solver is averaged gradient descent, for which "auto" has other values.
+    #: True for averaged gradient descent, with which "auto" stands for other values of options.
     averaged: ClassVar[bool] = False
 
     learning_rate: float | Literal["auto"]

@@ -1,4 +1,4 @@
-"""Share code between the training of chains, graphs and other structures.
+"""Define the parts of training that chains, graphs and other structures have in common.
 
 A row of training data is a whole sequence or graph. `fit` (`learning/fit.py`) uses the objectives
 like all other objectives: L-BFGS takes all rows at once, and stochastic solvers take mini-batches.

@@ -125,8 +125,8 @@ class _Label:
         """Clip a step (n,) to the bounds.
 
         Returns four results: the new value of `change`, the change of the fields that the inputs
-        cause, the increase of the objective if the pair weights stay fixed, and eta times the
-        change (L,) of the pair weights that this label causes.
+        cause, the increase of the objective if the pair weights stay fixed, and the change (L,) of
+        the pair weights that this label causes, times their penalty eta.
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change

@@ -28,8 +28,8 @@ from skcrbm.utils.validation import kernel_array
 
 # A variable is active unless it is likely to stay at its bound. Between two passes over all
 # variables, at most _LOOK passes visit only the active variables. These passes end earlier when the
-# violation is at most _STAGE times the violation in the last pass over all variables. The duality
-# gap is computed before each pass over all variables.
+# violation is at most _STAGE times the violation in the previous pass over all variables. The
+# duality gap is computed before each pass over all variables.
 _LOOK, _STAGE = 20, 0.1
 # Newton steps are made only if at most _FEW_FREE dual variables are strictly between their bounds,
 # because the steps are cheap then. The first Newton step is made after at least _FIRST_NEWTON
@@ -119,6 +119,8 @@ class CliqueProblem:
     Minimise ``1/2 (|w|^2 + |A|^2) + sum_t penalty_t |w_t| + sum_ni limit_ni [margin - m_ni]_+``
     with the margins
     ``m_ni = v_ni a_i . x_n + sum_{j: i in C_j} (mixing w)_j prod_{k in C_j} v_nk``.
+    Here x_n and v_n are the inputs and the variables of row n, w are the T weights, the input
+    weights a_i are the rows of A, and C_j is the set of variables of clique j.
     """
 
     features: CliqueFeatures
@@ -303,9 +305,9 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
 def _newton_step(problem, alpha, total, weight, input_weight):
     """Move the free dual variables, in place, to their optimum if zero weights stay zero.
 
-    A dual variable is free if it is strictly between its bounds. If some zero weights do not stay
-    zero and the dual objective would not rise, the variables are not changed. They are not changed
-    either if too many of them are free (see `_FEW_FREE` and `_MAX_FEATURES`).
+    A dual variable is free if it is strictly between its bounds. If the dual objective would not
+    rise, because some zero weights do not stay zero, the variables are not changed. They are not
+    changed either if too many of them are free (see `_FEW_FREE` and `_MAX_FEATURES`).
     """
     rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
     n_cliques = len(problem.features.start) - 1

@@ -26,13 +26,13 @@ _RIDGE = 1e-13
 # The quadratic program is divided by a scale before it is solved. The scale is at least this
 # multiple of the largest offset, because planes with slope 0 would give a scale of 0.
 _LEAST_UNIT = 1e-30
-# Tolerance of the quadratic program, relative to the size of its derivatives: the program is solved
-# if no derivative of its objective exceeds the common derivative of the active variables by more.
+# Relative tolerance of the quadratic program. The program is solved if no derivative of its
+# objective exceeds the common derivative of the active variables by more than this tolerance.
 _SLOPE = 1e-12
 # A plane is dropped if its dual variable was 0 in more than this number of successive iterations.
 _IDLE = 50
 # In every `_DRAFTS`-th iteration, the problem's own method finds the plane. In all other iterations
-# the fast method ICM tries first. Its plane is used if the current vector violates the plane.
+# the fast method ICM tries first, and its plane is used if the current vector violates it.
 _DRAFTS = 10
 # Training ends if the violation is at most _ROUNDING times the objective, because such a small
 # violation comes from rounding.
@@ -139,9 +139,10 @@ class StructuralMarginProblem:
     def _pair_score(self, means, halves, pairwise):
         """Return the sum (N,) of the scores of all pairs of labels in each row.
 
-        `means` (N, L) is -1, 0 or +1. In the relaxed solution, a label with the mean 0 is on with
-        probability 1/2, and `halves` is 1 for this label. If both labels of a pair have the mean 0,
-        they count as equal or as different, whichever gives the pair the higher score.
+        `means` (N, L) is -1, 0 or +1. A label with the mean 0 is on with probability 1/2 in the
+        solution of the linear program, and `halves` is 1 for this label. If both labels of a pair
+        have the mean 0, they count as equal or as different, whichever gives the pair the higher
+        score.
         """
         score = 0.5 * ((means @ pairwise) * means).sum(axis=1)
         return score + 0.5 * ((halves @ np.abs(pairwise)) * halves).sum(axis=1)
@@ -149,7 +150,7 @@ class StructuralMarginProblem:
     def _worst(self, fields, pairwise, method):
         """Return the maximising labels (N, L), and an array (N,) of bool.
 
-        The labels are in {-1, 0, 1}. Only "linear_program" returns 0, for a label that the relaxed
+        The labels are in {-1, 0, 1}. Only "linear_program" returns 0, for a label that its
         solution leaves undecided. The array is False for rows in which branch and bound has not
         proved the maximum.
         """

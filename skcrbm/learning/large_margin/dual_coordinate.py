@@ -1,8 +1,9 @@
 """Train the large margin Boltzmann machine by dual coordinate descent.
 
 Each step sets the dual variable of one row and one label to its exact optimum, so that no step size
-is needed. Training ends when the projected gradients are close to each other. The training loop of
-other models follows gradients in the parameters, so this solver has its own loop.
+is needed. Training ends when the projected gradients of the dual variables of each label are close
+to each other. This solver has its own loop, because the loop of `learning/loop.py` follows
+gradients in the parameters.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class LargeMarginProblem:
         return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))
 
     def reaches(self, dual, margins, rows=slice(None)):
-        """Return the range of the projected gradients of each label in the given rows, as (2, L).
+        """Return the ends (2, L) of the range of the projected gradients of each label in rows.
 
         Row 0 holds the largest projected gradient of each label, and row 1 the negated smallest
         projected gradient. Entries are at least 0.

@@ -42,7 +42,7 @@ _ROUNDING = 1e-12
 
 
 class Visited(NamedTuple):
-    """Means over all examples of a pass, for the parameters at the visit of each example."""
+    """Means over all examples of a pass, each computed when the pass visits the example."""
 
     loss: float  # mean hinge loss of an example
     # Estimate of the duality gap: mean difference between the largest violation of an example and
@@ -56,7 +56,7 @@ class FrankWolfeFit(NamedTuple):
     params: Any
     objective: float  # objective of `params`, from the labels that the searches found
     gap: float  # objective minus the dual objective
-    proven: float  # share of the examples for which the search has proven its labels
+    proven: float  # share of the examples whose labels are proven to violate the margin most
     n_iter: int  # number of passes
     losses: list[float]  # training loss of each pass, with the penalty
     reason: str  # why training ended: "tol", "max_iter", "callback" or "interrupted"
@@ -91,7 +91,10 @@ class DualBlocks(ABC):
 
     @abstractmethod
     def restore(self, state: Any) -> None:
-        """Start from dual variables of an earlier fit, if its examples had the same labels."""
+        """Start from the dual variables `state` of an earlier fit to examples with equal labels.
+
+        If the labels of the examples differ, nothing changes.
+        """
 
     @abstractmethod
     def labels(self) -> Any:
@@ -437,7 +440,7 @@ class _Run:
         return max(self.best[1] - self.bound, 0.0)
 
     def check(self):
-        """Update the largest dual objective, and the best parameters with the lowest objective.
+        """Update the largest dual objective, and the parameters with the lowest primal objective.
 
         Candidates for the best parameters are the parameters after the last pass and the average.
         """

@@ -43,7 +43,7 @@ class HingeObjective(StructuredObjective):
 
     @abstractmethod
     def worst(self, energies: Any, piece: Any, augmented: bool = True) -> tuple[np.ndarray, bool]:
-        """Return the labels (T,) that violate the margin most, and True if this is proven.
+        """Return the labels (T,) that violate the margin most, and True if the search was exact.
 
         If `augmented` is False, return the best labels of the model instead.
         """
@@ -68,13 +68,13 @@ class HingeObjective(StructuredObjective):
         """Return an array of zeros for the gradient with respect to the log-weights of pairs."""
 
     def violations(self, energies: Any, piece: Any, path: np.ndarray) -> np.ndarray:
-        """Return ``D(v, y) + F(v) - F(y)`` for each example (n,), with v in `path` (T,)."""
+        """Return ``D(v, y) + F(v) - F(y)`` (n,) for the labels v in `path` (T,) of each example."""
         wrong = np.add.reduceat(path != piece.path, piece.start[:-1])
         gain = self.log_weights(energies, piece, path)
         return wrong + gain - self.log_weights(energies, piece, piece.path)
 
     def losses(self, model: Any, piece: Any) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return the losses (n,), the labels (T,) that attain them, and a bool.
+        """Return the loss (n,) of each example, the labels (T,) that attain the losses, and a bool.
 
         The bool is True if it is proven that no labels have a larger loss.
         """
@@ -156,8 +156,8 @@ class GraphHinge(HingeObjective):
     """Structured hinge loss of graphs.
 
     The search is exact for forests, for graphs that are narrow enough for variable elimination, and
-    if `inference` is "exact". Otherwise the search is max-product with local search, which proves
-    nothing.
+    if `inference` is "exact". Otherwise the search is max-product with local search, which does
+    not prove that its labels are the best.
     """
 
     def __init__(self, trained, inference: InferenceMethod, n_jobs: int | None = None):

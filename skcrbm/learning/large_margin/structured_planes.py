@@ -45,7 +45,7 @@ class StructuredPlanes:
     def plane(self, vector: np.ndarray, method: Any) -> tuple[np.ndarray, float, int]:
         """Find the most violated labels at a vector; return the slope and offset of the plane.
 
-        The third result is the number of examples without a proven search.
+        The third result is the number of examples for which the search was not exact.
         """
         params = self.coordinates.params(vector / self.unit)
         model = self.model._replace(params=params)
@@ -56,7 +56,7 @@ class StructuredPlanes:
         return slope, loss + float(slope @ vector), len(self.batch) - step.n_converged
 
     def result(self, vector, objective, gap, n_iter, n_open, reason) -> FrankWolfeFit:
-        """Return the result of a fit; `gap` is relative to the objective."""
+        """Return the `FrankWolfeFit` of a vector; the argument `gap` is relative to `objective`."""
         params = self.coordinates.params(vector / self.unit)
         proven = 1 - n_open / len(self.batch)
         gap *= objective
