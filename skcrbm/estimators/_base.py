@@ -116,7 +116,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _marginal_log_odds(self, X):
-        """Return scores (N, V): their sigmoid (of classes their softmax) is the probability."""
+        """Return scores (N, V); their sigmoid, or for classes their softmax, is the probability."""
 
     @label_output
     def predict_proba(self, X):

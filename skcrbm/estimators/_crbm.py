@@ -111,13 +111,14 @@ class CRBMClassifier(RBMClassifier):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: gradients
           from Gibbs chains. With "pcd" each training row keeps its own chain, so `partial_fit` is
           not possible, and a warm start on the same number of rows continues the chains;
-        - "cd_percloss", `CDPercLoss`: a step only if a chain finds a better state than the labels;
+        - "cd_percloss", `CDPercLoss`: a row changes the model only if a stochastic search finds a
+          better state than its labels;
         - "pmp", `PMPLearning`: perturb-and-max-product [2]_, with a new sample of each row in each
           step. The weights are learned for this sampler, but predictions use the Gibbs
           distribution with these weights, which is inaccurate if couplings are strong.
 
-        Other rules need complete labels and at most two classes in a 1-D y, and use
-        `inference` for predictions only.
+        Rules other than "mle" allow at most two classes in a 1-D y. Rules other than "mle" and
+        "noisy_mle" need complete labels, and use `inference` for predictions only.
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"

@@ -44,7 +44,7 @@ PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.01
 # If there are too few rows for a search, alpha is this number times the total variance of the
 # columns. It is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
-# Factor of the weak L2 penalty on W and the intercepts, as a share of the loss of a single row.
+# Factor of the weak L2 penalty on W and the intercepts, if the losses of all rows are added up.
 _WEAK = 0.1
 # The rows are split into this number of folds; the search evaluates only as many as it needs.
 _N_FOLDS = 5
@@ -152,7 +152,7 @@ def make_penalty(
     The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). If
     `every_intercept` is True, it pulls all intercepts. Otherwise it pulls only the intercepts of
     labels that are 0 in all rows or 1 in all rows, because these would become infinite. If some
-    rows are copies, `origin` (N,) holds the number of the original row of each.
+    rows are copies, `origin` (N,) holds the index of the original row of each row.
     """
     count = count_rows_of(origin, len(visible))
     # `every_intercept` is True in a search for alpha. Only the ratios of the weights may then have
@@ -523,8 +523,9 @@ def _hidden_units_help(convex, deep):
     """Return True if hidden units improve the validation likelihood without harm to marginals.
 
     `convex` and `deep` are the best trials without and with hidden units. The likelihood must
-    improve by more than its standard error. The log loss of the marginals may increase by at most
-    `tolerated`.
+    improve by more than its standard error. The log loss of the marginals may increase by
+    the largest of three numbers: its standard error, `_TOLERATED` times the log loss, and
+    `_OF_GAIN` times the gain in likelihood.
     """
     n = len(deep.losses)
     weight = deep.weight / deep.weight.sum()

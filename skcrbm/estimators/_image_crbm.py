@@ -146,7 +146,7 @@ class ImageCRBM(RBMClassifier):
         Parameters, as in `CRBMClassifier`, with the pixels of an image row by row as the outputs.
         The other attributes of `CRBMClassifier` exist as well.
     n_features_in_ : int
-        Number of pixels of each image in X. Only with dense weights, as the attributes above.
+        Number of pixels of each image in X. Like all attributes above, it needs dense weights.
     local_ : GridCRF or None
         Fitted local model, or None with dense weights.
 
@@ -398,7 +398,7 @@ class ImageCRBM(RBMClassifier):
         return CRBMPlan(training, rows, method, marginals, found)
 
     def _is_local(self, X, y, resume: bool) -> bool:
-        """Return True if the local model is fitted to X and y.
+        """Return True if a fit to X and y must train the local model.
 
         If `resume` is True, training continues with the structure of the fitted model.
         """
@@ -563,7 +563,7 @@ default=None
         return copy.copy(local).set_params(n_jobs=self.n_jobs)
 
     def _of_second_class(self, images):
-        """Return P(second class) if the last axis has two classes, or images with all classes."""
+        """Return the probability of the second of two classes; more classes stay unchanged."""
         if len(self.classes_) > 2:
             return images
         if images.dtype == object:

@@ -31,7 +31,7 @@ def is_local(structure: Any, X: Any, y: Any) -> bool:
 def _shape_of(images):
     """Return the shape that all images have, or None if the images differ in shape.
 
-    The shape is () if the list contains no images but None.
+    The shape is () if all entries of the list are None.
     """
     objects = isinstance(images, np.ndarray) and images.ndim == 1 and images.dtype == object
     if not (objects or isinstance(images, (list, tuple))):

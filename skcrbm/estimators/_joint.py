@@ -145,7 +145,10 @@ class LabelVectors(NamedTuple):
         return everything and narrow and self._n_vectors > 2**AUTO_ALL_LABEL_SETS
 
     def _best_of_all(self, k, candidates):
-        """Return the k best of all vectors (N, k, L) and their log-weights, -inf if fewer exist."""
+        """Return the k best of all vectors (N, k, L) and their log-weights (N, k).
+
+        If there are fewer than k possible vectors, the other log-weights are -inf.
+        """
         _check_enough(k, self._n_vectors, "candidates")
         energy: Any = self.posterior.energy
         evidence = self.posterior.evidence()

@@ -58,7 +58,7 @@ from skcrbm.utils.parallel import one_blas_thread
 _N_FOLDS = 5
 # The search for alpha and for the tree evaluates folds until about this many rows were held out.
 _SEARCH_ROWS = 3000
-# Penalty of the tables with alpha_pairs="auto", as a share of the loss of a single row.
+# Penalty of the tables with alpha_pairs="auto", if the losses of all rows are added up.
 _WEAK = 0.3
 # Without a search for alpha="auto", alpha is this number times the total variance of the columns.
 _FEW_ROWS_ALPHA = 3e-3
@@ -352,7 +352,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             return MultioutputTargets(y)  # raises clear errors about columns of classes
 
     def _codes(self, visible):
-        """Return the codes (N, L) of the classes of all outputs, and their numbers (L,)."""
+        """Return the codes (N, L) of all outputs, and the number of classes (L,) of each output."""
         targets = self._targets
         if targets.one_hot:
             return visible.argmax(axis=1)[:, None], np.array([targets.n_visible])
@@ -586,9 +586,10 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
 
 def _tree(batch, n_classes, held_out):
-    """Return the edges of the tree with the most information on held-out rows.
+    """Return the edges of the tree whose outputs share the most information (see `dependence`).
 
-    Without held-out rows, the information is the mutual information of the classes.
+    The information is measured on held-out rows, beyond the predictions of independent outputs.
+    Without held-out rows it is the mutual information of the classes.
     """
     graph = OutputGraph(n_classes, np.empty((0, 2)))
     if held_out is not None:

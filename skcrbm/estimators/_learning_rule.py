@@ -1,4 +1,4 @@
-"""The learning rule of a fit of CRBMClassifier, with the flip rates that it estimates."""
+"""Choose the learning rule of a fit of CRBMClassifier, and estimate the flip rates of labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _N_FOLDS = 4
 
 
 def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRule:
-    """Return the learning rule of a fit; estimate its flip rates (V, 2) if it leaves them open.
+    """Return the learning rule of a fit; estimate its flip rates (V, 2) if they are not given.
 
     A ValueError is raised if the rule cannot be used on these rows. `partial` is True in
     `partial_fit`.
@@ -81,7 +81,7 @@ def _estimated_noise(estimator, rule, rows, rng):
     for _ in range(rule.max_iter):
         on, _ = search.held_out(noise)
         rates = _mean_flips(on, rule.flip_rates, rows)
-        # A step twice as long as the step of EM has the same fixed point and is faster.
+        # A step twice as long as the step of EM leads to the same fixed point in fewer iterations.
         rates = np.clip(2 * rates - noise.rates, LEAST_RATE, MOST_RATE)
         change = np.abs(rates - noise.rates).max()
         noise = LabelNoise(rates)

@@ -1,4 +1,4 @@
-"""Automatic choices of LMBMClassifier (C and pairwise_penalty), and its cliques."""
+"""Choose C and pairwise_penalty of LMBMClassifier automatically, and read its cliques."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_ORDER = MAX_TABLE_VARIABLES
 # With fewer labelled rows than this, C and eta (`pairwise_penalty`) are not searched.
 _FEW_ROWS = 50
 # Without a search, C is _C divided by the total variance of the columns, and eta is _RATIO times C
-# times the sum of the row weights. A search for C starts one step below the same value of C.
+# times the sum of the row weights. A search for C starts one step below this value of C.
 _C, _RATIO = 3.0, 3.0
 # The rows are split into _N_FOLDS folds. The search evaluates folds until these have about
 # _FOLD_ROWS rows in total.

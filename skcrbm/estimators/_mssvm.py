@@ -76,7 +76,7 @@ _BY_NAME = {"damping": 0.5, "max_iter": 50}
 # variance of the columns.
 _RELATIVE_ALPHA = 2e-3
 # For alpha="auto" and the solver "asgd", the penalty is this multiple of the best penalty of
-# logistic regressions. With the multiple 1 the model of noisy digits overfits after a few epochs.
+# logistic regressions. With the multiple 1 a model of images of digits overfits after a few epochs.
 _HIDDEN_FACTOR = 3.0
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",

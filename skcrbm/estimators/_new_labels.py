@@ -44,7 +44,7 @@ def add_labels_to_model(estimator, rows: Rows, rng) -> None:
         "visible_coef_": _with_rows(estimator.visible_coef_, n_new),
         "visible_intercept_": np.concatenate([estimator.visible_intercept_, intercept]),
         "label_sets_": np.hstack([sets, np.zeros((len(sets), n_new), sets.dtype)]),
-        # The state of the objective belongs to the earlier labels.
+        # Drop the state of the objective, which describes only the earlier labels.
         "_progress": progress._replace(optimizer=optimizer, objective_key=(), state=None),
     }
     vars(estimator).update(changes)

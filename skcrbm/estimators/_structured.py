@@ -345,7 +345,8 @@ def fit_dual(
 
     `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. With a warm start,
     cutting planes start from the parameters of `model`. Frank-Wolfe starts from the dual variables
-    of the earlier fit if the labels are the same, else from 0; the optimum does not depend on this.
+    of the earlier fit if the labels are the same, else from parameters of 0. The optimum does not
+    depend on the start.
     """
     solver = structured_solver(estimator)
     if estimator.early_stopping is not False:

@@ -60,8 +60,8 @@ def cross_validated_thresholds(
     itself does not change. `visible` (N, V) contains 0, 1 and NaN for missing labels. `changes`
     maps names of parameters to the values for the copies. For example, it replaces
     ``alpha="auto"`` by the penalty that was found, so that the copies do not search again. If some
-    rows are copies, `origin` (N,) holds the number of the original row of each; all copies of a row
-    are in the same fold.
+    rows are copies, `origin` (N,) holds the index of the original row of each row. All copies
+    of a row are in the same fold.
 
     A ValueError is raised if fewer rows than folds have an observed label. If the user interrupts
     the fit of a copy, a KeyboardInterrupt is raised.
