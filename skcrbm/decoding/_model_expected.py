@@ -41,7 +41,7 @@ _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
 # of the time of the rule.
 _MOST_SEEN = 2**21
 # Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
-# Values as large as this are rounding errors of numbers beyond 1e15.
+# Larger logarithms occur only as rounding errors of log-weights beyond 1e15.
 _LARGE = 700.0
 
 
@@ -115,7 +115,7 @@ def _by_rows(posterior, decide, entries):
     energy = posterior.energy
     result = np.empty((energy.n_models, energy.n_visible), np.int8)
     kind: type[_Model] = _Independent
-    n_jobs = None  # inference of the other kinds uses the threads itself
+    n_jobs = None  # `_Independent` and `_Joint` use threads in `infer`
     if posterior.method.name == "exact":
         kind = _Joint
         if is_small_mixture(energy):
@@ -157,7 +157,7 @@ def _expected(sets, weight, candidates, zero_division):
 def _best_seen(sets, weight, zero_division):
     """Return the label set (N, L) with the largest expected Jaccard index.
 
-    Only the most probable label sets compete.
+    The candidates for a row are its `_SEEN_CANDIDATES` most probable sets among `sets`.
     """
     n_kept = min(_SEEN_CANDIDATES, len(sets))
     # Sort stably, so that ties do not depend on the other rows of the batch.
@@ -239,7 +239,7 @@ class _Joint(_Model):
         return maximize_f1(self.empty, self._on(nodes), factors, zero_division, allow_empty)
 
     def _on(self, nodes):
-        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""
+        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at Q nodes t; |y| is the number of labels on."""
         result = np.empty((len(self.marginals), len(nodes), self.marginals.shape[1]))
         for q, t in enumerate(nodes):
             tilted, offset = self.energy.tilted(np.log(t))
@@ -293,8 +293,8 @@ class _Mixture(_Joint):
     def jaccard(self, candidates):
         """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L).
 
-        ``E[|y and A| t^|y - A|]`` is a sum over the hidden states, given which both factors are
-        independent.
+        ``|y and A|`` and ``t^|y - A|`` are independent given the hidden units. So the expectation
+        of their product is a sum over the hidden states.
         """
         size = candidates.sum(axis=2)
         overlap = self._labels.overlap(candidates)

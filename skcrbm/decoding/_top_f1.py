@@ -1,9 +1,11 @@
-"""Find the labels with the largest expected F1 of a mixture without computing all gains.
+"""Find the labels with the largest expected F1 under a mixture, without computing all gains.
 
-The expected F1 of the best vector of k labels is the sum V_k of the k largest gains
-``D_ik = 2 E[y_i / (k + |y|)]``. Only the C most probable labels of a row get their gains computed.
-Two bounds prove that no other label and no larger vector can be better. Let p_i be the marginals,
-m their sum, and P_k the sum of the k largest marginals.
+The mixture is p(y | x) of an RBM, in which labels are independent given the state h of the hidden
+units. The expected F1 of the best vector of k labels is the sum V_k of the k largest gains
+``D_ik = 2 E[y_i / (k + |y|)]``, where |y| is the number of labels that are on. Only the C most
+probable labels of a row get their gains computed. Two bounds prove that no other label and no
+larger vector can be better. Let p_i be the marginals, m their sum, and P_k the sum of the k largest
+marginals.
 
 - ``D_ik <= 2 p_i B``. Let e(h) be ``E[1 / (k + |y|) | h]`` for a state h of the hidden units. B is
   the mean of e(h) over the states with the largest e(h), as many states as have the total
@@ -99,8 +101,8 @@ def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
     np.put_along_axis(result, labels, (rank < k[:, None]).astype(np.int64), axis=1)
     if count == n_labels:
         return result, np.full(n, True), np.full(n, count)
-    # The most probable labels contain the best k labels if the smallest of their k largest gains
-    # exceeds the bound of all other labels.
+    # The `count` most probable labels include the k labels with the largest gains if the k-th
+    # largest gain among them exceeds the bound of all other labels.
     limit = _QUADRATURE * _largest_gain(mixture, weight, left_out, sizes) + _ROUNDING
     complete = by_rank[:, sizes - 1, sizes - 1] > limit
     bound = np.maximum(by_rank, limit[:, :, None]).cumsum(axis=2)[:, sizes - 1, sizes - 1]
