@@ -1,4 +1,4 @@
-"""Convert a list of graphs to one matrix of nodes and one of edges, and images to graphs."""
+"""Convert a list of graphs to one array of nodes and one array of edges; make image graphs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GraphRows:
         return self._arrays(graphs, rows, start)
 
     def transform(self, X: Any) -> GraphArrays:
-        """Return the arrays; raise a ValueError if the numbers of features differ from the fit."""
+        """Return the arrays; raise a ValueError unless the numbers of features are as in `fit`."""
         graphs = _graphs(X)
         return self._arrays(graphs, *self.nodes.transform([graph.nodes for graph in graphs]))
 

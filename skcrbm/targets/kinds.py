@@ -126,7 +126,10 @@ class Targets(Versioned, ABC):
         """Turn `class_weight` into weights of the visible units (N, V) or of the rows (N, 1)."""
 
     def class_weighted(self, class_weight: Any, visible, weight, labels: Any) -> np.ndarray:
-        """Return row weights (N,) times `class_weight` of the labels of the rows `labels` (N,)."""
+        """Return the row weights (N,), multiplied by the class weights of the labels of a row.
+
+        Row n has the labels of row ``labels[n]``, because it may be a copy that lacks labels.
+        """
         factors = self.loss_factors(class_weight, visible, weight)
         return row_weights(factors[labels], visible[labels], weight)
 
@@ -150,7 +153,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def log_odds(self, model: Any, rows: Any) -> np.ndarray:
-        """Return the scores (N, V) of the model whose sigmoid or softmax is the probability."""
+        """Return scores (N, V) by the model; their sigmoid or softmax gives the probabilities."""
 
     @abstractmethod
     def predict(self, model: Any, rows: Any) -> np.ndarray:

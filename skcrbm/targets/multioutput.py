@@ -80,8 +80,9 @@ def make_label_targets(y: Any, name: str, advice: str, estimator: Any = None, cl
         numbers = all(isinstance(value, Number) for column in columns for value in column)
         several = any(len(column) > 2 for column in columns)
         if numbers or not several or isinstance(y, (list, tuple)):
-            # Numbers may also be codes of missing labels, two values may be the values of a label,
-            # and the rows of a list may be lists of labels. The error explains how to convert them.
+            # The values may also be no classes: numbers may be codes of missing labels, two values
+            # may be the values of a label, and rows of a list may be lists of labels. So keep the
+            # first error, which explains how to convert such a y.
             message = f"{error}. If each column of y holds the classes of an output: {name} does "
             message += "not support such a y"
         else:
@@ -151,7 +152,7 @@ class MultioutputTargets(Targets):
         return codes
 
     def _placed(self, y, name):
-        """Return pairs of the index of an output and its column of y, and the number of rows."""
+        """Return pairs (index of an output, its column of y), and the number of rows of y."""
         columns = _columns(y, name)
         places: list[int] = list(range(len(columns)))
         if is_frame(y) and self.names is not None:

@@ -39,8 +39,8 @@ def listed_labels(classes: Any) -> list | None:
 def first_names(classes: Any, names: np.ndarray | None, n_columns: int) -> tuple:
     """Return the number and the names of the labels in the first call of `partial_fit`.
 
-    Its y has `n_columns` columns with the `names`, or without names (None). If `classes` lists
-    names, these are the names of the labels.
+    The y of this call has `n_columns` columns with the `names` (None if they have no names). If
+    `classes` lists names, these are the names of the labels.
     """
     labels = listed_labels(classes)
     if labels is None:

@@ -52,7 +52,7 @@ class ImageRows:
         return self._arrays(values, start, shapes)
 
     def transform(self, X: Any) -> ImageArrays:
-        """Return the arrays; raise a ValueError if the images do not fit to the training images."""
+        """Return the arrays; raise a ValueError for other channels, or NaN if `fit` saw no NaN."""
         values, start, shapes = _stacked(X)
         if len(values) != len(self.mean):
             raise ValueError(
@@ -180,7 +180,7 @@ def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
         raise ValueError(
             f"{name} holds the single class {classes[:1].tolist()[0]!r}; at least two are needed"
         )
-    # Integer labels with NaN are stored as floats; larger numbers are not exact in float64.
+    # Integer labels beside NaN are floats; turn them back, unless float64 cannot hold them exactly.
     if classes.dtype.kind == "f" and abs(classes).max() < 2**53:
         classes = classes.astype(np.int64)
     return classes
