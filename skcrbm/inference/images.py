@@ -1,7 +1,7 @@
 """Infer the classes of pixels by mean field with a fixed number of iterations.
 
 An iteration computes the log-odds of all pixels at the same time: the fields plus the couplings to
-the beliefs of the iteration before. Training differentiates through the iterations, so the
+the beliefs of the previous iteration. Training differentiates through the iterations, so the
 parameters are fitted to this number of iterations.
 """
 
@@ -122,7 +122,7 @@ class Network:
         return Trace(log_odds, beliefs)
 
     def _clamp(self, belief, known):
-        """Set the beliefs of the pixels with known classes: 1 - 1/K or -1/K for each class."""
+        """Set the centred beliefs of pixels of known class: 1 - 1/K for that class, else -1/K."""
         given = np.flatnonzero(known >= 0)
         place = self.sheet.place[given]
         belief[: self.model.structure.n_visible, place] = -1 / self.model.structure.n_states

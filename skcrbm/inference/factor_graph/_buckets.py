@@ -100,7 +100,7 @@ def _measured(part, near, order):
 
 
 def _message(v, part, functions, with_argument):
-    """Add functions, maximise the sum over variable v, and return the scope and the maxima.
+    """Add up functions and maximise the sum over variable v; return the new scope and the maxima.
 
     Also return the best state of v for each maximum, or an empty array unless `with_argument`.
     """
@@ -177,9 +177,9 @@ def eliminate(part: Component, order: Order) -> np.ndarray:
 class TreeSearch:
     """Depth-first branch and bound with bounds from mini-buckets of at most `max_entries` entries.
 
-    The search is a limited discrepancy search: a path may depart from the best children only once
-    at first, and twice as often in each new search. So a mistake near the root does not delay the
-    search for long.
+    The search is a limited discrepancy search: at first a path may take a child that is not the
+    best child only once, and each new search allows twice as many of these departures. So a mistake
+    near the root does not delay the search for long.
 
     Attributes
     ----------

@@ -110,7 +110,7 @@ def _top(part):
 
 
 def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
-    """Lower the bound of a part by sweeps of MPLP, and keep the best state of the beliefs."""
+    """Lower the bound of a part by sweeps of MPLP; keep the best state that beliefs prefer."""
     graph = part.graph()
     belief = graph.unary.copy()
     shifted = graph._replace(entries=graph.entries.copy())

@@ -98,7 +98,7 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):
-        """Return the last messages in the direction opposite to a step.
+        """Return the latest messages in the direction opposite to the messages of a step.
 
         The step subtracts these messages from the beliefs of the senders.
         """
