@@ -116,7 +116,7 @@ class LayeredEnergy(BaseEnergy):
         """Return the log-odds of each unit by the fields alone, and the influence of couplings.
 
         The log-odds compare the state of the unit with all other states of its node. The influence
-        is twice the sum of absolute couplings, for the unit of the node with the largest sum,
+        is the same for all units of a node: twice the largest sum of absolute couplings of a unit,
         because couplings may favour one state and disfavour another.
         """
         log_odds = np.empty(self.field.shape)
