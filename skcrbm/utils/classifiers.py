@@ -94,7 +94,8 @@ def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
 def check_outer_fitted(model: Any, attributes: Any = None) -> None:
     """Raise a NotFittedError if a meta-estimator is not fitted.
 
-    If its inner estimator is fitted, the message recommends `FrozenEstimator`, which keeps it.
+    If its inner estimator is fitted, the message recommends `FrozenEstimator`, which keeps this
+    fit.
     """
     try:
         check_is_fitted(model, attributes)

@@ -18,7 +18,7 @@ from skcrbm.utils.warnings import warn_user
 _CONSTANT = 1e-7
 # Columns with a smaller range count as constant, because the inverse of their range overflows.
 _LEAST_WIDTH = 1e-290
-# Largest ratio of the scale of a scaled sparse column to the median scale, in both directions.
+# Scaled sparse columns have scales between 1 / _MOST_RATIO and _MOST_RATIO times their median.
 _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.
@@ -102,7 +102,7 @@ class Columns(Versioned):
         return Z.astype(dtype, copy=False)
 
     def for_rows(self, X: Any) -> Columns:
-        """Return the scaling for another X: the same, but without shifts if that X is sparse."""
+        """Return the scaling for another X; if X is sparse, all shifts of the result are 0."""
         if not sparse.issparse(X) or not self.shift.any():
             return self
         unshifted = copy(self)
@@ -286,7 +286,10 @@ def _sparse_scales(X, share, centre):
 
 
 def _relative_scales(scale, varies):
-    """Return the scales (D,) of sparse columns relative to their median, within limits."""
+    """Return the scales (D,) of sparse columns divided by their median, within limits.
+
+    The limits are 1 / _MOST_RATIO and _MOST_RATIO.
+    """
     if not varies.any():
         return np.ones_like(scale)
     common = np.quantile(scale[varies], 0.5, method="nearest")
