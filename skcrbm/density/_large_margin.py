@@ -47,8 +47,9 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
         ``1/2 |w|^2 + alpha_l1 sum_j n_j |w_j| + C sum_in [gamma - m_in]_+``
 
-    by dual coordinate descent, where n_j is the number of pairs of columns in clique j. The problem
-    is convex for cliques of any size, and never needs log Z.
+    by dual coordinate descent, where m_in is the margin of column i in row n, [a]_+ is max(a, 0),
+    and n_j is the number of pairs of columns in clique j. The problem is convex for cliques of any
+    size, and never needs log Z.
 
     Rows may have missing values (NaN). A missing value has no margin, and cliques with a missing
     value are left out of the margins of the other columns.
