@@ -399,7 +399,7 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 class _Listed:
-    """Distribution of a block of rows over the listed allowed label vectors."""
+    """Distribution of a block of rows over a list of label vectors that satisfy the rules."""
 
     def __init__(self, rows, log_p, vectors, known):
         self.rows, self.vectors = rows, vectors
@@ -528,7 +528,7 @@ def _compiled(rules, numbers) -> Tables:
 
 
 def _require_consistent(rules, numbers, tables) -> None:
-    """Raise a ValueError if the rules are too wide, or name rules that contradict each other."""
+    """Raise a ValueError if the rules overlap too much for elimination, or if they contradict."""
     try:
         if _is_possible(tables):
             return
