@@ -530,8 +530,8 @@ def sum_statistics(
             pass
         return
     if query.per_example:
-        # Take the number of models from an array of statistics. A model without couplings has no
-        # such array, but a weight for each model.
+        # Take the number of models from an array of statistics. Without couplings there is no such
+        # array, so take it from the weights of the models.
         rows = row_chunks(len(statistics[0] if statistics else query.sample_weight), 1)
 
         def run_row(row):

@@ -27,7 +27,10 @@ from skcrbm.kernels.planes import (
 
 
 class Sheet(NamedTuple):
-    """Layout of several images in flat planes, one image below the other, with margins of zeros."""
+    """Layout of several images in flat planes, one image below the other, with margins of zeros.
+
+    A plane holds one number for each pixel, such as the log-odds of a class.
+    """
 
     place: np.ndarray  # (T,) index of each pixel of the images in a flat plane
     inside: np.ndarray  # (n,) 1 at the pixels and 0 in the margins

@@ -109,8 +109,8 @@ def bounded_answer(
     """Return the fields of an `InferenceResult` with states (N, n) and upper bounds of the score.
 
     `dual` (N,) bounds the part of the score that depends on the free variables. The offset and the
-    largest rounding error are added here. Clamped variables may have any value in `state`. The
-    states are improved by coordinate ascent.
+    largest rounding error are added here. In `state`, the evidence replaces the values of clamped
+    variables, and coordinate ascent then improves the states.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)

@@ -135,9 +135,10 @@ def _buckets(part, order):
 
 
 def can_eliminate(order: Order, max_entries: int, seconds: float) -> bool:
-    """Return whether elimination needs at most `max_entries` per table and about `seconds`.
+    """Return True if elimination is possible within the limits of memory and time.
 
-    The time is estimated for an average machine.
+    A table may have at most `max_entries` entries, and all tables together 8 * MAX_KEPT_TABLES
+    times as many. The time, estimated for an average machine, may be at most `seconds`.
     """
     fits = order.largest <= max_entries and order.kept <= MAX_KEPT_TABLES * 8.0 * max_entries
     return fits and order.work * 8e-9 <= seconds

@@ -279,7 +279,8 @@ class LayeredNetwork:
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state) -> Any:
         """Propagate gradients back through iteration t.
 
-        Add to `d_beliefs` and `d_weights`, and return the `state` for the call for iteration t - 1.
+        Add the gradients to `d_beliefs` and `d_weights`. `state` is the result of the call for
+        iteration t + 1; return the state for the call for iteration t - 1.
         """
         raise NotImplementedError
 
