@@ -170,7 +170,7 @@ class LayeredEnergy(BaseEnergy):
             raise ValueError("clamp contradicts itself: it clamps two units of a node to 1")
 
     def _most_on(self, states, layers=None):
-        """Return how many units of a node are on in states (..., n), maximised over the nodes.
+        """Return the largest number of units that are on in a node, for each state in (..., n).
 
         `layers` selects layers; by default all layers except the input are used.
         """
