@@ -45,11 +45,11 @@ class Columns(Versioned):
       a balanced 0/1 column.
     - The columns of a sparse X are not shifted, so that their zeros remain 0. They are divided by a
       common divisor, the median of the scales of the columns, so that the weights of TF-IDF keep
-      their effect. (A divisor for each column loses up to .015 of ranking precision on texts.) The
-      scale of a column is the root mean square of its nonzero entries, or 2 sd if that is larger.
-      If a scale differs from the median by more than the factor `_MOST_RATIO`, the column gets a
-      divisor of its own that limits the ratio, so that a column in other units does not dominate.
-      Columns of 0 and 1 remain unchanged.
+      their effect. (A separate divisor for each column lowers the ranking precision on texts by up
+      to .015.) The scale of a column is the root mean square of its nonzero entries, or 2 sd if
+      that is larger. If a scale differs from the median by more than the factor `_MOST_RATIO`, the
+      column gets a divisor of its own that limits the ratio, so that a column in other units does
+      not dominate. Columns of 0 and 1 remain unchanged.
     - A column that is constant up to rounding becomes 0.
 
     X is an ndarray or CSR matrix (N, D), and a row of weight k counts as k copies. `centre` also
