@@ -53,7 +53,8 @@ class TableModel(NamedTuple):
     ) -> TableParams:
         """Turn differences of moments into a gradient; see `ConditionalRBM.gradient`.
 
-        The gradient of a table entry is the difference in the probability of the entry.
+        The gradient for a table entry is the difference, between the data and the model, of the
+        probability of this entry.
         """
         return TableParams(statistics[0][self.learned])
 
