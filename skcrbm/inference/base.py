@@ -586,7 +586,7 @@ def with_folded_evidence(solve: Callable) -> Callable:
 
 
 def _add_held_pairs(energy, query, answer):
-    """Add the statistics of pairs with a clamped variable, which are products of means."""
+    """Add to `answer` the statistics of pairs with a clamped variable: products of means."""
     held = ~energy.free
     free = np.where(held, 0, expit(answer["log_odds"])).astype(energy.dtype)
     values = np.nan_to_num(energy.evidence).astype(energy.dtype)

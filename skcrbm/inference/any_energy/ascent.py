@@ -1,4 +1,4 @@
-"""Improve states by coordinate ascent, for methods that find states in another way."""
+"""Improve the states that other methods have found, by coordinate ascent."""
 
 from __future__ import annotations
 

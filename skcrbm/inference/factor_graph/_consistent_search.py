@@ -19,7 +19,7 @@ _MOST_FAILURES = 10_000
 
 
 class ConsistentSearch:
-    """Branch and bound. Each node removes states by shifts of log-weights between its tables.
+    """Branch and bound that excludes states by shifts of log-weights between the tables of a node.
 
     A node decides either that a variable has a certain state, or that it does not have this state.
     The search takes the open node with the highest bound and searches below it depth-first until

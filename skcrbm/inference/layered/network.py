@@ -151,7 +151,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return two lists by layer: unary scores, and scores that inputs add after iteration 1."""
+        """Return two lists by layer: scores of iteration 1, and terms that inputs add afterwards."""
         seen = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
