@@ -24,7 +24,7 @@ from skcrbm.utils.validation import as_float_array
 
 
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the model that predicts, inside of pipelines and searches, and X transformed for it.
+    """Return the final model inside of pipelines and searches, and X as this model takes it.
 
     The final model is the last step of a `Pipeline`, the model inside of a `FrozenEstimator`, the
     best model of a fitted search such as `GridSearchCV`, or the estimator of a search that is not

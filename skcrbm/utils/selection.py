@@ -1,4 +1,4 @@
-"""Compare the scores of settings, such as penalties, without deciding on rounding errors."""
+"""Compare the scores of settings, such as penalties, so that rounding errors do not decide."""
 
 from __future__ import annotations
 
