@@ -125,7 +125,7 @@ def _message(v, part, functions, with_argument):
 def _buckets(part, order):
     """Return the position of each variable in an order, and the functions in its bucket.
 
-    A function is in the bucket of that variable of its scope that is eliminated first.
+    A function is in the bucket of the variable of its scope that is eliminated first.
     """
     position = {v: i for i, v in enumerate(order)}
     buckets: list[list[Any]] = [[((v,), row)] for v, row in enumerate(part.unary)]

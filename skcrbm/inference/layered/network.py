@@ -151,7 +151,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return two lists by layer: scores of iteration 1, and terms that inputs add afterwards."""
+        """Return two lists by layer: scores of iteration 1, and terms that inputs add later."""
         seen = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
@@ -164,8 +164,8 @@ class LayeredNetwork:
     def _with_held(self, held, base, later, n):
         """Return `base` and `later` with the effect of clamped nodes.
 
-        Barred states get the score -inf in both. The expected pairwise scores with clamped nodes
-        are added only to `later`, the scores from iteration 2 on.
+        Barred states get the score -inf in both lists. The expected pairwise scores with clamped
+        nodes are added only to `later`, the scores from iteration 2 on.
         """
         base, later = (
             [
