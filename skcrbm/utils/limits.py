@@ -151,7 +151,7 @@ MAX_ITER = 100
 #: as in Ping and Ihler (2017).
 INFER_TOL, ESTIMATOR_TOL = 1e-6, 1e-3
 
-#: Largest |log| of a product of messages for each dtype. A larger product might overflow.
+#: Largest |log| of a product of messages for each dtype, at a safe distance from overflow.
 LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 
 #: Largest magnitude of a field, coupling or log-potential in `infer`. A sum of 10^8 such values
