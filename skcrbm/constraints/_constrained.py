@@ -335,7 +335,8 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     def _allowed_top(self, proba, best):
         """Return candidates (N, C, L): `best` (N, L), and the k most probable labels of each row.
 
-        If k labels violate the rules, `best` takes their place.
+        There is a candidate for each k from 1 to `_MOST_TOP` (at most L). If the k most probable
+        labels violate the rules, `best` takes their place.
         """
         n_labels = proba.shape[1]
         rank = np.argsort(np.argsort(-proba, axis=1, kind="stable"), axis=1)
@@ -349,7 +350,7 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
 
     def _parts(self, X, known):
-        """Yield the restricted distributions of blocks of rows."""
+        """Yield the label distribution under the rules for one block of rows after the other."""
         if count_rows(X) == 0:
             raise ValueError("X has no rows; at least one row is needed")
         distribution = LabelDistribution(self.estimator_, self._targets.n_visible)
@@ -399,7 +400,7 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 class _Listed:
-    """Distribution of a block of rows over the listed allowed label vectors."""
+    """Distribution of a block of rows over a list of label vectors that satisfy the rules."""
 
     def __init__(self, rows, log_p, vectors, known):
         self.rows, self.vectors = rows, vectors
@@ -528,7 +529,7 @@ def _compiled(rules, numbers) -> Tables:
 
 
 def _require_consistent(rules, numbers, tables) -> None:
-    """Raise a ValueError if the rules are too wide, or name rules that contradict each other."""
+    """Raise a ValueError if the rules overlap too much for elimination, or if they contradict."""
     try:
         if _is_possible(tables):
             return

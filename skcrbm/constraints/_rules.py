@@ -36,7 +36,7 @@ class Tables:
         self.tables.append((tuple(scope), np.where(allowed, 0.0, -np.inf)))
 
     def add_parent(self, parent: int, child: int) -> None:
-        """Note the parent of a label, unless it has one or is above `parent`."""
+        """Store the parent of `child`, unless it has a parent or is an ancestor of `parent`."""
         above = parent
         while above >= 0 and above != child:
             above = self.parent[above]
@@ -71,7 +71,8 @@ class Tables:
         top = high + 1 if high < n else low
         before = None
         # Count the labels of a hierarchy in depth-first order. The graph is then only as wide as
-        # the hierarchy is deep, because a counter meets only the labels above the present label.
+        # the hierarchy is deep, because a count so far depends on the next labels only through the
+        # labels above them.
         rank = self._depth_first()
         for label, value in sorted(zip(labels, values), key=lambda literal: rank[literal[0]]):
             counts = np.arange(top + 1)
@@ -262,7 +263,7 @@ class Excludes(Rule):
     labels: Any
 
     def add_to(self, tables, number_of):
-        """Add a counter up to one label."""
+        """Require that at most one of the labels is on, by a counter."""
         labels = number_of.some_of(self.labels, self)
         tables.add_count(labels, np.ones(len(labels), int), 0, 1)
 

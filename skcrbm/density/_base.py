@@ -304,8 +304,9 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     def _biased_sampler(self):
         """Return the name of the sampler to which the parameters belong, or None.
 
-        Parameters that were learned from samples of another distribution compensate for the
-        difference: they describe the samples, and not the Gibbs distribution.
+        Parameters that were learned from samples of another distribution than the Gibbs
+        distribution compensate for the difference: the samples reproduce the data, the Gibbs
+        distribution does not.
         """
         if isinstance(self._rule, PMPLearning) and isinstance(self._sampler, PerturbAndMaxProduct):
             return "perturb-and-max-product"

@@ -20,8 +20,9 @@ from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 class IsingParams(NamedTuple):
     """Parameters of an Ising model with centred variables.
 
-    The score is ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``. If the centre c
-    is near the means of the variables, a step of a coupling hardly changes the means.
+    The score is ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``, where the
+    second sum is over the edges. If the centre c is near the means of the variables, a step of a
+    coupling hardly changes the means.
     """
 
     coupling: Any  # ndarray (E,)

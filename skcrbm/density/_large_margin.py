@@ -47,8 +47,9 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
         ``1/2 |w|^2 + alpha_l1 sum_j n_j |w_j| + C sum_in [gamma - m_in]_+``
 
-    by dual coordinate descent, where n_j is the number of pairs of columns in clique j. The problem
-    is convex for cliques of any size, and never needs log Z.
+    by dual coordinate descent, where m_in is the margin of column i in row n, [a]_+ is max(a, 0),
+    and n_j is the number of pairs of columns in clique j. The problem is convex for cliques of any
+    size, and never needs log Z.
 
     Rows may have missing values (NaN). A missing value has no margin, and cliques with a missing
     value are left out of the margins of the other columns.
@@ -122,11 +123,13 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
         ``log p(v) >= -(2 sum_i xi_i + K b + 4 sum_j n_j |w_j|)``.
 
-    The L1 part is R(w) of [1]_. The proof there counts a clique once for each pair of its columns;
-    the printed ``4 |w|_1`` holds for pairs, and the additional K log 2 is not needed. Problem 3.3
-    of [1]_ minimises ``1/N sum xi + lambda (eta_0 R(w) + |w|^2 / 2)``: ``C = 1 / (lambda N)`` and
-    ``alpha_l1 = 4 eta_0``. With ``alpha_l1 = 2 C N`` the loss and the L1 part equal the bound, but
-    then all cliques of two and more columns have weight 0: useful values are far smaller.
+    The L1 part is R(w) of [1]_. The proof in the paper counts a clique once for each pair of its
+    columns, so the printed term ``4 |w|_1`` holds only for cliques of two columns; the printed
+    constant K log 2 is not needed. Problem 3.3 of [1]_, which minimises
+    ``1/N sum xi + lambda (eta_0 R(w) + |w|^2 / 2)``, is the problem above with
+    ``C = 1 / (lambda N)`` and ``alpha_l1 = 4 eta_0``. With ``alpha_l1 = 2 C N`` the sum of the loss
+    and the L1 part is proportional to the bound, up to a constant. But all cliques of two and more
+    columns then have weight 0: useful values are far smaller.
 
     References
     ----------

@@ -53,7 +53,8 @@ class TableModel(NamedTuple):
     ) -> TableParams:
         """Turn differences of moments into a gradient; see `ConditionalRBM.gradient`.
 
-        The gradient of a table entry is the difference in the probability of the entry.
+        The gradient for a table entry is the difference, between the data and the model, of the
+        probability of this entry.
         """
         return TableParams(statistics[0][self.learned])
 
@@ -73,9 +74,9 @@ class MarkovRandomField(BaseDensity):
           with the log-odds (or log-shares of the categories) of each column, and 0 for pairs.
         - A list of scopes, which are sequences of column indices: a table for each scope, which
           starts at 0.
-        - An energy of a single model: its tables, which start at their values. Its fields, ORs,
-          ANDs and table entries of weight 0 are not learned. A complete row to which they give
-          weight 0 raises an error.
+        - An energy of a single model: the tables of the energy, which start at their given values.
+          Fields, OR and AND factors and table entries of weight 0 are not learned. If they give
+          weight 0 to a complete row, an error is raised.
     categories : "auto", list of array-like, or None, default=None
         Categories of each column: any hashable values, such as words or whole numbers. "auto"
         takes the sorted values of each column of X. Entries of X that are NaN or None are missing.

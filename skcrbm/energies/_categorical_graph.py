@@ -134,7 +134,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @property
     def is_pairwise(self) -> bool:
-        """False: methods for pairs of 0/1 variables do not apply to other variables."""
+        """False: `is_pairwise` is reserved for models of 0/1 variables."""
         return False
 
     def log_fields(self) -> np.ndarray:
@@ -168,8 +168,9 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
                 found.append((np.append(inputs, output), logs.reshape((2,) * (len(inputs) + 1))))
         return found
 
-    # The defaults of `BaseEnergy` report no bound and no large fields. Therefore `infer` does not
-    # clamp categorical variables with large fields, although it clamps such 0/1 variables.
+    # Use the defaults of `BaseEnergy`, which give no bound on the influence of couplings and report
+    # no dominant fields. So `infer` clamps no categorical variable because of a large field,
+    # although it does so for 0/1 variables.
     own_log_odds = BaseEnergy.own_log_odds
     dominant_fields = BaseEnergy.dominant_fields
 

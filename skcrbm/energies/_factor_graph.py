@@ -395,7 +395,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Return a mask (N, n) of large fields, only at variables of factors with zero weights."""
+        """Return a mask (N, n) of large fields at variables of factors with entries of weight 0."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -404,7 +404,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.shape[1]
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return how many variables the largest table has in variable elimination."""
+        """Return the number of variables of the largest table that variable elimination makes."""
         found = self.graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 

@@ -316,9 +316,10 @@ def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
 def or_zeros(
     group: LogicGroup, bits: np.ndarray, edge: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether the OR factor of each edge has weight 0: if its variable is off, and if on.
+    """Return whether the OR factor of each edge has weight 0 for each value of the edge's variable.
 
-    The two results are bool arrays (K, M). The other variables have the states `bits` (K, n).
+    The two results are bool arrays (K, M): the first if the variable is off, the second if it is
+    on. The other variables have the states `bits` (K, n).
     """
     is_input = edge < len(group.inputs)
     n_inputs = len(group.inputs)
@@ -336,11 +337,12 @@ def or_zeros(
 
 
 def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
-    """Colour variables so that variables of a factor differ; return the variables per colour.
+    """Colour variables so that neighbours have different colours; return the variables per colour.
 
-    The colouring is greedy: each variable in turn gets the first free colour. `factors_of` holds a
-    list of sets for each variable, with a set for each of its factors. Variables of the same factor
-    must share the same set object. The sets must be empty, and collect the used colours.
+    Two variables of the same factor are neighbours. The colouring is greedy: each variable in turn
+    gets the first free colour. `factors_of` holds a list of sets for each variable, with a set for
+    each of its factors. Variables of the same factor must share the same set object. The sets must
+    be empty; the function adds the used colours to them.
     """
     colours = np.empty(len(factors_of), np.int64)
     for v, sets in enumerate(factors_of):

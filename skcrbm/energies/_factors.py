@@ -280,7 +280,7 @@ Factors = TableFactors | OrFactors | AndFactors
 
 
 def as_factors(factors: Any) -> tuple[Factors, ...]:
-    """Return factors as a tuple, or raise a ValueError."""
+    """Return factors as a tuple, or raise a ValueError if an item is not a factor."""
     kinds = (TableFactors, OrFactors, AndFactors)
     if isinstance(factors, kinds):
         factors = (factors,)

@@ -116,7 +116,7 @@ class LayeredEnergy(BaseEnergy):
         """Return the log-odds of each unit by the fields alone, and the influence of couplings.
 
         The log-odds compare the state of the unit with all other states of its node. The influence
-        is twice the sum of absolute couplings, for the unit of the node with the largest sum,
+        is the same for all units of a node: twice the largest sum of absolute couplings of a unit,
         because couplings may favour one state and disfavour another.
         """
         log_odds = np.empty(self.field.shape)
@@ -170,7 +170,7 @@ class LayeredEnergy(BaseEnergy):
             raise ValueError("clamp contradicts itself: it clamps two units of a node to 1")
 
     def _most_on(self, states, layers=None):
-        """Return how many units of a node are on in states (..., n), maximised over the nodes.
+        """Return the largest number of units that are on in a node, for each state in (..., n).
 
         `layers` selects layers; by default all layers except the input are used.
         """

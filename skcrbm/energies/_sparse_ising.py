@@ -404,7 +404,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return self._graph.n_variables
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return how many variables the largest table has in variable elimination."""
+        """Return the number of variables of the largest table that variable elimination makes."""
         found = self._graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 

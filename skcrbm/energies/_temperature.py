@@ -11,7 +11,7 @@ import numpy as np
 class Tempered:
     """Base class of energies, which defines `tempered`."""
 
-    #: Names of numbers and arrays that belong to the score, beside the fields and couplings.
+    #: Names of further attributes of the score: numbers and arrays besides fields and couplings.
     _constants: ClassVar[tuple[str, ...]] = ()
 
     def tempered(self, beta: float) -> Self:

@@ -97,9 +97,9 @@ class BaseEnergy(Tempered, Versioned, ABC):
         """Return a bool array (N, n_variables) that is True for dominant fields.
 
         A field is dominant if it is so large that rounding loses the other terms of a sum. `infer`
-        raises an error about a dominant field, unless the field determines its variable's value.
-        By default no field is reported, because solvers keep large fields out of their sums, or
-        their rounding errors are no larger than with couplings of the same size.
+        raises an error about a dominant field, unless the field determines its variable's value. By
+        default no field is reported: solvers keep large fields out of their sums, or large fields
+        cause no larger rounding errors than couplings of the same size.
         """
         return np.zeros((self.n_models, self.n_variables), bool)
 
@@ -218,7 +218,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     @property
     def has_zeros(self) -> bool:
-        """True if some states have weight 0 even in ``scaled(0)``, without couplings."""
+        """True if some states have weight 0 even in ``scaled(0)``, whose couplings are 0."""
         return False
 
     def scaled(self, beta: float) -> Self:

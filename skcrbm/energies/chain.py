@@ -44,8 +44,9 @@ class ChainEnergies(NamedTuple):
 class SecondOrderEnergies(NamedTuple):
     """Parameters of several chains in which three neighbouring classes have a weight.
 
-    A state is a pair (a, b), coded as ``a * K + b``: the class a of the position before, and the
-    class b of the position itself. The class before a first position is 0.
+    A state is a pair (a, b), coded as ``a * K + b``: the class a of the previous position, and the
+    class b of the position itself. At the first position of a chain, which has no previous class, a
+    is 0.
     """
 
     start: np.ndarray  # (n + 1,) int64, as in `ChainEnergies`

@@ -23,8 +23,8 @@ import numpy as np
 class ImageParams(NamedTuple):
     """Parameters, for K classes, C channels, H hidden variables and windows of side S.
 
-    The first K - 1 of the P = K - 1 + H planes are the log-odds of the classes against the first
-    class; the other planes are the log-odds of the hidden variables.
+    A plane holds one variable of each pixel. There are P = K - 1 + H planes: first the log-odds of
+    the classes 1 to K - 1 against class 0, then the log-odds of the H hidden variables of a pixel.
     """
 
     coef: Any  # (P, C, S, S), coefficients of the window of X around a pixel
@@ -70,7 +70,7 @@ class ImageStructure(NamedTuple):
 
 
 class Couplings(NamedTuple):
-    """Directed links between planes, sorted by target; a coupling is a link in each direction."""
+    """Directed links between planes, sorted by target; a coupling is a pair of links."""
 
     first: np.ndarray  # (P + 1,), first link of each target plane
     source: np.ndarray  # (L,)

@@ -17,9 +17,9 @@ from skcrbm.layers.layers import Layer
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.row_sparse import columns_used
 
-# Observed values of a binary input node may be outside of [0, 1] by this amount, because new rows
-# may be noisy or scaled by the range of other rows. A value further outside is probably on another
-# scale, so a ValueError is raised if the feature is NaN in other rows.
+# Observed values of a binary input node may be outside of [0, 1] by this amount, because rows of a
+# prediction may be noisy or scaled by the range of the training rows. A value further outside is
+# probably on another scale, so a ValueError is raised for such a feature if it is NaN in some rows.
 _OVERSHOOT = 0.5
 # If input nodes have at least this number of states, the indicators of their states are stored as a
 # CSR matrix. Nearly all indicators are then 0, so the matrix takes less time and space.
@@ -64,9 +64,10 @@ class InputCode(NamedTuple):
         return code._replace(can_miss=code.can_miss & _unit_interval_columns(X))
 
     def for_rows(self, X) -> InputCode:
-        """Return the encoding for new rows, whose NaNs may be in other columns than before.
+        """Return the encoding for the X of a prediction.
 
-        A ValueError is raised if a feature is NaN in X although `can_miss` is False for it.
+        Its NaNs may be in other columns than the NaNs of the training rows. A ValueError is raised
+        for a NaN in a column for which `can_miss` is False.
         """
         missing = _missing_columns(X)
         bad = np.flatnonzero(missing & ~self.can_miss)
@@ -139,7 +140,7 @@ def _missing_columns(X):
 def _unit_interval_columns(X):
     """Return a bool array (D,), True for columns of X whose observed values are about in [0, 1].
 
-    X (N, D) is an ndarray or CSR matrix. Values may be outside of [0, 1] by `_OVERSHOOT`.
+    X (N, D) is an ndarray or CSR matrix. Values may be below 0 or above 1 by up to `_OVERSHOOT`.
     """
     farthest = 0.5 + _OVERSHOOT
     if not sparse.issparse(X):

@@ -22,8 +22,8 @@ class Merging(NamedTuple):
     kept: tuple[np.ndarray, ...]  # bool (F,) for each group of tables: False for added tables
     # (M,): position of an entry of a kept table in the array of all log-potentials
     source: np.ndarray
-    # (M,): position of the entry, in an added table, that is added to the entry at `source` with
-    # the same states.
+    # (M,): position of an entry of an added table. The entry is added to the entry at `source`,
+    # which has the same states. (Statistics go in the other direction, from source to target.)
     target: np.ndarray
 
     def add(self, flat: np.ndarray) -> np.ndarray:

@@ -16,10 +16,9 @@ from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED
 
 # If there are at most _FEW outputs, each of two classes, all states are enumerated, which costs
-# less than elimination. A graph is called narrow if exact inference is cheap. This is so if the
-# largest table of elimination has at most 2^_NARROW entries. It is also so if that table is no
-# larger than the largest table of an edge, as in a forest, because approximate messages would visit
-# the tables of the edges, too.
+# less than elimination. A graph is called narrow if exact inference is cheap: if the largest table
+# of elimination has at most 2^_NARROW entries, or if this table is no larger than the largest table
+# of an edge, as in a forest (approximate messages would visit the tables of the edges, too).
 _FEW, _NARROW = 10, 12
 # Exact likelihood with tables of more than 2^_NARROW entries is cheap if the number of rows times
 # the number of entries of all tables is at most this number; 200 iterations then take minutes.

@@ -36,7 +36,8 @@ class RangeModel:
         self.begin = begin
         places = np.arange(int(size.max()))
         inside = places < size[:, None]
-        # `index` has the state of each column of the field; columns outside the range are unused.
+        # `_index` has the state of each column of the field; columns outside of the range are
+        # unused.
         self._index = np.where(inside, begin[:, None] + places, 0)
         self._inside = inside
         field = np.where(inside, np.take_along_axis(scores, self._index, axis=1), 0.0)

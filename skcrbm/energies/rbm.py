@@ -364,7 +364,10 @@ class OneHotRBMEnergy(RBMEnergy):
         return 0
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the results of `RBMEnergy`, but with an infinite influence on visible units."""
+        """Return the results of `RBMEnergy`, with an infinite influence on visible units.
+
+        No field can outweigh the restriction to a single visible unit that is on.
+        """
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible] = np.inf
         return log_odds, influence

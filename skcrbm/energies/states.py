@@ -41,7 +41,7 @@ def _checking(method, check, own_check):
     """Wrap a method, so that it validates its first argument.
 
     The function `check` validates the argument. If the energy has a method with the name
-    `own_check`, this method is used instead.
+    `own_check`, this method validates the argument instead.
     """
     argument = list(signature(method).parameters)[1]
 

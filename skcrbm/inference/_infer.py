@@ -81,7 +81,7 @@ def infer(
           `FactorGraphEnergy`, the best values of the variables `map_variables` of `Exact`, with all
           other variables summed out. A query takes only one of "map" and "marginal_map".
         - "map_bound": an upper bound of the score of the best state (of the log-weight for
-          "marginal_map"), and the gap between the bound and the state that was found.
+          "marginal_map"), and the gap between the bound and the score of the state found.
         - "samples", and "sample_log_prob", the log-probability with which each sample was drawn.
     pairwise : {"sum", "per_example"}, default="sum"
         Whether statistics are summed over the models or returned for each model. Sums have shape

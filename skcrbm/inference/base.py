@@ -530,8 +530,8 @@ def sum_statistics(
             pass
         return
     if query.per_example:
-        # Take the number of models from an array of statistics. A model without couplings has no
-        # such array, but a weight for each model.
+        # Take the number of models from an array of statistics. Without couplings there is no such
+        # array, so take it from the weights of the models.
         rows = row_chunks(len(statistics[0] if statistics else query.sample_weight), 1)
 
         def run_row(row):
@@ -586,7 +586,7 @@ def with_folded_evidence(solve: Callable) -> Callable:
 
 
 def _add_held_pairs(energy, query, answer):
-    """Add the statistics of pairs with a clamped variable, which are products of means."""
+    """Add to `answer` the statistics of pairs with a clamped variable: products of means."""
     held = ~energy.free
     free = np.where(held, 0, expit(answer["log_odds"])).astype(energy.dtype)
     values = np.nan_to_num(energy.evidence).astype(energy.dtype)

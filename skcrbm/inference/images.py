@@ -1,7 +1,7 @@
 """Infer the classes of pixels by mean field with a fixed number of iterations.
 
 An iteration computes the log-odds of all pixels at the same time: the fields plus the couplings to
-the beliefs of the iteration before. Training differentiates through the iterations, so the
+the beliefs of the previous iteration. Training differentiates through the iterations, so the
 parameters are fitted to this number of iterations.
 """
 
@@ -27,7 +27,10 @@ from skcrbm.kernels.planes import (
 
 
 class Sheet(NamedTuple):
-    """Layout of several images in flat planes, one image below the other, with margins of zeros."""
+    """Layout of several images in flat planes, one image below the other, with margins of zeros.
+
+    A plane holds one number for each pixel, such as the log-odds of a class.
+    """
 
     place: np.ndarray  # (T,) index of each pixel of the images in a flat plane
     inside: np.ndarray  # (n,) 1 at the pixels and 0 in the margins
@@ -122,7 +125,7 @@ class Network:
         return Trace(log_odds, beliefs)
 
     def _clamp(self, belief, known):
-        """Set the beliefs of the pixels with known classes: 1 - 1/K or -1/K for each class."""
+        """Set the centred beliefs of pixels of known class: 1 - 1/K for that class, else -1/K."""
         given = np.flatnonzero(known >= 0)
         place = self.sheet.place[given]
         belief[: self.model.structure.n_visible, place] = -1 / self.model.structure.n_states

@@ -25,7 +25,7 @@ def marginals(
     """Return the marginals of states (T, K * K), the sums over triples (K, K, K), and log Z (n,).
 
     Marginals and sums are multiplied by `weight` (n,). log Z is NaN for chains whose weights
-    underflow or which have no possible path; they have added nothing to the sums.
+    underflow or which have no possible path; these chains add nothing to the sums.
     """
     k = len(energies.triples)
     shape = len(energies.scores), k, k

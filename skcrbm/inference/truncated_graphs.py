@@ -1,8 +1,8 @@
 """Infer the classes of nodes by a fixed number of parallel iterations, and compute gradients.
 
-An iteration computes all messages, or all beliefs, from the messages or beliefs of the iteration
-before. Training differentiates through the iterations, so the parameters are fitted to the number
-of iterations, and the beliefs need not converge.
+An iteration computes all messages, or all beliefs, from the messages or beliefs of the previous
+iteration. Training differentiates through the iterations, so the parameters are fitted to the
+number of iterations, and the beliefs need not converge.
 """
 
 from __future__ import annotations

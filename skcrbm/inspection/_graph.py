@@ -107,7 +107,8 @@ class GraphDisplay:
         Raises
         ------
         ValueError
-            If the energy has more than 300 variables, or the result has no marginals of it.
+            If the energy has more than 300 variables, or the result has no marginals of this
+            energy.
         """
         check_matplotlib_support(f"{cls.__name__}.from_energy")
         n = energy.n_variables

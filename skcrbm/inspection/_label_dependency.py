@@ -173,7 +173,11 @@ class LabelDependencyDisplay:
 
 
 def _through_hidden_units(estimator, X):
-    """Return the dependencies (L, L) between labels that the hidden units of an RBM cause."""
+    """Return the pairwise dependencies (L, L) of labels that the hidden units of an RBM cause.
+
+    They are averaged over the rows of X, with the other labels at their predicted values. If X is
+    None, they are computed at x = 0 with all other labels 0.
+    """
     if not estimator._targets.multilabel:
         raise ValueError(
             f"{type(estimator).__name__} must have been fitted on 2-D y; the classes of a 1-D y "

@@ -10,7 +10,7 @@ from skcrbm.utils.validation import check_count
 
 
 class ReliabilityDisplay:
-    """Reliability diagram: predicted probabilities against the share of rows in which they hold.
+    """Reliability diagram: predicted probabilities of events against the share of true events.
 
     Create it with `from_estimator` or `from_predictions`. The curve of reliable probabilities
     lies on the diagonal: of the labels with probability 0.8, 80% are on.

@@ -24,7 +24,7 @@ from skcrbm.utils.validation import as_float_array
 
 
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the model that predicts, inside of pipelines and searches, and X transformed for it.
+    """Return the final model inside of pipelines and searches, and X as this model takes it.
 
     The final model is the last step of a `Pipeline`, the model inside of a `FrozenEstimator`, the
     best model of a fitted search such as `GridSearchCV`, or the estimator of a search that is not
@@ -94,7 +94,8 @@ def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
 def check_outer_fitted(model: Any, attributes: Any = None) -> None:
     """Raise a NotFittedError if a meta-estimator is not fitted.
 
-    If its inner estimator is fitted, the message recommends `FrozenEstimator`, which keeps it.
+    If its inner estimator is fitted, the message recommends `FrozenEstimator`, which keeps this
+    fit.
     """
     try:
         check_is_fitted(model, attributes)

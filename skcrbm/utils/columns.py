@@ -18,7 +18,7 @@ from skcrbm.utils.warnings import warn_user
 _CONSTANT = 1e-7
 # Columns with a smaller range count as constant, because the inverse of their range overflows.
 _LEAST_WIDTH = 1e-290
-# Largest ratio of the scale of a scaled sparse column to the median scale, in both directions.
+# Scaled sparse columns have scales between 1 / _MOST_RATIO and _MOST_RATIO times their median.
 _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.
@@ -45,11 +45,11 @@ class Columns(Versioned):
       a balanced 0/1 column.
     - The columns of a sparse X are not shifted, so that their zeros remain 0. They are divided by a
       common divisor, the median of the scales of the columns, so that the weights of TF-IDF keep
-      their effect. (A divisor for each column loses up to .015 of ranking precision on texts.) The
-      scale of a column is the root mean square of its nonzero entries, or 2 sd if that is larger.
-      If a scale differs from the median by more than the factor `_MOST_RATIO`, the column gets a
-      divisor of its own that limits the ratio, so that a column in other units does not dominate.
-      Columns of 0 and 1 remain unchanged.
+      their effect. (A separate divisor for each column lowers the ranking precision on texts by up
+      to .015.) The scale of a column is the root mean square of its nonzero entries, or 2 sd if
+      that is larger. If a scale differs from the median by more than the factor `_MOST_RATIO`, the
+      column gets a divisor of its own that limits the ratio, so that a column in other units does
+      not dominate. Columns of 0 and 1 remain unchanged.
     - A column that is constant up to rounding becomes 0.
 
     X is an ndarray or CSR matrix (N, D), and a row of weight k counts as k copies. `centre` also
@@ -102,7 +102,7 @@ class Columns(Versioned):
         return Z.astype(dtype, copy=False)
 
     def for_rows(self, X: Any) -> Columns:
-        """Return the scaling for another X: the same, but without shifts if that X is sparse."""
+        """Return the scaling for another X; if X is sparse, all shifts of the result are 0."""
         if not sparse.issparse(X) or not self.shift.any():
             return self
         unshifted = copy(self)
@@ -286,7 +286,10 @@ def _sparse_scales(X, share, centre):
 
 
 def _relative_scales(scale, varies):
-    """Return the scales (D,) of sparse columns relative to their median, within limits."""
+    """Return the scales (D,) of sparse columns divided by their median, within limits.
+
+    The limits are 1 / _MOST_RATIO and _MOST_RATIO.
+    """
     if not varies.any():
         return np.ones_like(scale)
     common = np.quantile(scale[varies], 0.5, method="nearest")

@@ -62,7 +62,7 @@ def skip_empty_batches(partial_fit: Callable) -> Callable:
 class only_when_fitted:
     """Decorate a method that an estimator has only after a fit; before, `hasattr` returns False.
 
-    scikit-learn's checks expect `coef_` of every estimator that has `sparsify` before a fit.
+    If an estimator has `sparsify` before a fit, scikit-learn's checks expect it to have `coef_`.
     """
 
     def __init__(self, method: Callable):

@@ -74,11 +74,11 @@ def checked_label_weight(sample_weight: Any, shape: tuple, names: Any = None) ->
 def label_weight_beside(
     sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels: int, columns: Any = None
 ) -> np.ndarray:
-    """Return weights (N, n_labels) in the order of the labels, for weights in the order of y.
+    """Reorder label weights from the columns of y to the order of the labels (N, n_labels).
 
-    The columns of y are `columns` or, for a data frame, its own columns; otherwise they are the
-    labels in their order. `names` are the names of the labels, or None. Labels that y lacks have
-    the weight 0.
+    The columns of y are `columns` or, for a data frame, its own columns; otherwise they are all
+    labels in the order of the model. `names` are the names of the labels, or None. Labels that y
+    lacks have the weight 0.
     """
     if is_frame(y):
         columns = label_names_of(y)
@@ -92,7 +92,7 @@ def label_weight_beside(
 
 
 def weight_beside(sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels: int) -> Any:
-    """Return weights of rows as given, and weights of labels as `label_weight_beside` does."""
+    """Return row weights unchanged, and label weights in the order of the labels."""
     if not is_per_label(sample_weight):
         return sample_weight
     return label_weight_beside(sample_weight, y, n_rows, names, n_labels)
@@ -101,8 +101,9 @@ def weight_beside(sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels:
 def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     """Return the copies of rows that stand for the weights (N, V) of the labels (N, V).
 
-    The weight of a missing label has no effect. A row without an observed label has the largest of
-    its weights, as with equal weights. A NothingToLearnError is raised if all weights are 0.
+    The weight of a missing label has no effect. A row without an observed label keeps a single
+    copy, with the largest of its label weights. A NothingToLearnError is raised if all weights are
+    0.
     """
     missing = np.isnan(visible)
     weight = np.where(missing & ~missing.all(axis=1, keepdims=True), 0.0, weight)

@@ -79,9 +79,9 @@ MAX_FILE_ENTRIES, MAX_FILE_BYTES, MAX_FILE_SCOPE = 2**26, 2**30, 32
 #: eight rows.
 MIN_SEARCH_ROWS = 40
 
-#: Largest product of rows, columns and outputs for which stochastic training searches its penalty
-#: on the model without hidden units. The search makes some hundred evaluations and takes about ten
-#: seconds at this size.
+#: Largest product of rows, columns and outputs for which stochastic training searches for its
+#: penalty on the model without hidden units. The search makes some hundred evaluations and takes
+#: about ten seconds at this size.
 CONVEX_PATH_ENTRIES = 2**29
 
 #: Largest product of the numbers of rows, of outputs and of states of the hidden units. If the
@@ -151,7 +151,7 @@ MAX_ITER = 100
 #: as in Ping and Ihler (2017).
 INFER_TOL, ESTIMATOR_TOL = 1e-6, 1e-3
 
-#: Largest |log| of a product of messages for each dtype, with a margin to overflow.
+#: Largest |log| of a product of messages for each dtype, at a safe distance from overflow.
 LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 
 #: Largest magnitude of a field, coupling or log-potential in `infer`. A sum of 10^8 such values

@@ -1,4 +1,4 @@
-"""Compare the scores of settings, such as penalties, without deciding on rounding errors."""
+"""Compare the scores of settings, such as penalties, so that rounding errors do not decide."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from skcrbm.utils.limits import SCORE_NOISE
 def is_better(score: float, reference: float) -> bool:
     """Return True if `score` is larger than `reference` by more than rounding errors.
 
-    A NaN is never better. The other setting is kept in a tie, so a search tries the simpler
-    setting first.
+    A NaN is never better. In a tie the reference is kept, so a search tries the simpler setting
+    first.
     """
     if np.isinf(reference):
         return bool(score > reference)

@@ -109,7 +109,7 @@ class _Enumerated:
         The hidden variables are summed out if `marginal`.
         """
         score = self.score
-        if marginal:  # sum over the high bits of a state's index, which are the hidden variables
+        if marginal:  # the hidden variables are the high bits of the index of a state
             n_visible_states = 1 << self.n_free_visible
             summed: Any = logsumexp(score.reshape(-1, n_visible_states), axis=0)
             score = np.tile(summed, len(score) // n_visible_states)

@@ -110,8 +110,8 @@ def ising_gradient_sweep(energy, states, key, streams, step, n_sweeps=1):
 def _is_strong(energy):
     """Return a mask (N,) of the models in which a proposal weight may exceed the range of floats.
 
-    The logarithm of a weight is at most the field plus the sum of all couplings of a variable, as
-    absolute values.
+    The logarithm of a weight of a variable is at most the absolute value of its field plus the sum
+    of the absolute values of its couplings.
     """
     if isinstance(energy, SparseIsingEnergy):
         graph = energy.neighbours

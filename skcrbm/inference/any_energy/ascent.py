@@ -1,4 +1,4 @@
-"""Improve states by coordinate ascent, for methods that find states in another way."""
+"""Improve the states that other methods have found, by coordinate ascent."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def only_map(query: Query, start: np.ndarray | None = None) -> Query:
 def ascend_from(
     energy: BaseEnergy, query: Query, state: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Run "icm" from states (N, n) and from the fields, and keep the best state of each model.
+    """Run "icm" from `state` (N, n) and from the best state under the fields alone; keep the best.
 
-    Return the states, and a mask (N,) of the models whose state became better.
+    Return the best state of each model, and a mask (N,) of the models whose state became better.
     """
     state = state.copy()
     best = energy.score(state)

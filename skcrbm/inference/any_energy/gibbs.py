@@ -98,7 +98,7 @@ def sweep_blocks(energy, states, key, streams, step):
     """Run the sweep of `gibbs_sweep` for any energy, block by block."""
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
-    # The first axis has length N, or 1 if all models share the random numbers.
+    # The first axis of u has length N, or 1 if all models share the random numbers.
     u = u.reshape(len(streams) // c, c, n_variables)
     states = states.astype(chain_dtype(energy))
     log_odds = np.empty((n, c, *energy.belief_shape[1:]), energy.dtype)

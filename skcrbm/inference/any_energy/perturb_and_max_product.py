@@ -83,9 +83,9 @@ class Noise:
         return log_ndtr(z) - log_ndtr(-z)
 
     def gain(self, noise: np.ndarray, states: np.ndarray) -> np.ndarray:
-        """Return the noise (K,) of states (K, n), minus the mean noise of all states.
+        """Return the total noise (K,) that states (K, n) get, minus its mean over all states.
 
-        The mean noise has the mean 0, so subtracting it only lowers the variance.
+        The mean over all states has the expectation 0, so subtracting it only lowers the variance.
         """
         return (noise * (states - 0.5)).sum(axis=1)
 
@@ -103,7 +103,7 @@ class StateNoise(Noise):
         return noise.reshape(len(streams), *self.shape)
 
     def as_normal(self, noise):
-        """Convert noise to normal numbers of the same rank, accurately in both tails."""
+        """Convert noise to normal numbers at the same quantiles, accurately in both tails."""
         log_u = -np.exp(-noise - np.euler_gamma)
         low = log_u < -np.log(2)
         return np.where(low, ndtri(np.exp(log_u)), -ndtri(-np.expm1(log_u)))
@@ -114,7 +114,7 @@ class StateNoise(Noise):
         return -np.log(-log_u) - np.euler_gamma
 
     def gain(self, noise, states):
-        """Return the noise (K,) of states (K, n), minus the mean noise of all states."""
+        """Return the total noise (K,) that states (K, n) get, minus its mean over all states."""
         chosen = np.take_along_axis(noise, states[..., None].astype(np.int64), axis=2)[..., 0]
         mean = (noise * self.has_state).sum(axis=2) / self.has_state.sum(axis=1)
         return (chosen - mean).sum(axis=1)
@@ -213,7 +213,7 @@ def _earlier(query, shape, noise_shape):
 def _fill_log_partition(fields, scores):
     """Write the mean of scores (N, n_samples) to `fields` as log Z, with its standard error.
 
-    The standard error is infinite if it is unknown.
+    With a single sample, or if a sample is an impossible state, the standard error is infinite.
     """
     fields["log_partition"] = scores.mean(axis=1)
     possible = np.isfinite(scores).all(axis=1)
@@ -258,9 +258,10 @@ def solve_ising(method, energy, query):
 
 
 def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
-    """Compute the answers for a matrix of couplings.
+    """Compute the answers for a matrix of couplings of shape `size`.
 
-    `fields_of` turns the fields, which include the effect of the evidence, into half log-odds.
+    `fields_of` converts the fields, which include the effect of the evidence, to half log-odds. If
+    `triangle` is True, only the upper triangle of the matrix is used.
     """
     from skcrbm.kernels.perturbed_maxima import pass_pairs
 

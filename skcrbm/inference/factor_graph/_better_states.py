@@ -6,9 +6,9 @@ because the best value of one variable depends on the value that is chosen for a
 (`states`), which decides the variables in turn. Models whose messages have not converged are solved
 again, too.
 
-If a graph has cycles or the messages have not converged, coordinate ascent starts from the state of
-max-product, and from the state that is best under the fields alone. The best of these two results
-and the state of max-product is kept.
+If a graph has cycles or the messages have not converged, coordinate ascent is run twice: from the
+state of max-product, and from the best state under the fields alone. The best of the state of
+max-product and the two results is kept.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
 
 
 def _decide_ties(method, energy, query, fields):
-    """Solve models with ties or without convergence again, and keep new states that are no worse.
+    """Solve models with ties or unconverged messages again; keep states with at least equal score.
 
     The models are converted to graphs of variables with two states.
     """

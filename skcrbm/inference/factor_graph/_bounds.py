@@ -24,8 +24,8 @@ _ROUNDING = np.finfo(np.float64).eps
 class PairModel(NamedTuple):
     """A batch of models with scores ``offset_n + f_n' x + sum_e w_e x_i x_k``, in float64.
 
-    The variables x are 0 or 1. Fields and offsets include the effect of the evidence. Solvers skip
-    an edge if one of its variables is clamped.
+    The variables x are 0 or 1, and edge e joins the variables i and k. Fields and offsets include
+    the effect of the evidence. Solvers skip an edge if one of its variables is clamped.
     """
 
     edges: np.ndarray  # int64 (E, 2)
@@ -59,8 +59,8 @@ def pair_model(energy: BaseEnergy) -> PairModel:
         for part in (of_single, of_pair)
         if len(part)
     )
-    # The scores of possible states are between -reach and reach. A log-weight of -4 reach - 1 in
-    # place of -inf makes the scores of impossible states lower.
+    # The scores of possible states are between -reach and reach. If -4 reach - 1 replaces a
+    # log-weight of -inf, every impossible state has a lower score than all possible states.
     of_single, of_pair = (
         np.where(np.isfinite(part), part, -4 * reach - 1) for part in (of_single, of_pair)
     )
@@ -109,8 +109,8 @@ def bounded_answer(
     """Return the fields of an `InferenceResult` with states (N, n) and upper bounds of the score.
 
     `dual` (N,) bounds the part of the score that depends on the free variables. The offset and the
-    largest rounding error are added here. Clamped variables may have any value in `state`. The
-    states are improved by coordinate ascent.
+    largest rounding error are added here. In `state`, the evidence replaces the values of clamped
+    variables, and coordinate ascent then improves the states.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)

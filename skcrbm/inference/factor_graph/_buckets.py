@@ -100,7 +100,7 @@ def _measured(part, near, order):
 
 
 def _message(v, part, functions, with_argument):
-    """Add functions, maximise the sum over variable v, and return the scope and the maxima.
+    """Add up functions and maximise the sum over variable v; return the new scope and the maxima.
 
     Also return the best state of v for each maximum, or an empty array unless `with_argument`.
     """
@@ -125,7 +125,7 @@ def _message(v, part, functions, with_argument):
 def _buckets(part, order):
     """Return the position of each variable in an order, and the functions in its bucket.
 
-    A function is in the bucket of that variable of its scope that is eliminated first.
+    A function is in the bucket of the variable of its scope that is eliminated first.
     """
     position = {v: i for i, v in enumerate(order)}
     buckets: list[list[Any]] = [[((v,), row)] for v, row in enumerate(part.unary)]
@@ -135,9 +135,10 @@ def _buckets(part, order):
 
 
 def can_eliminate(order: Order, max_entries: int, seconds: float) -> bool:
-    """Return whether elimination needs at most `max_entries` per table and about `seconds`.
+    """Return True if elimination is possible within the limits of memory and time.
 
-    The time is estimated for an average machine.
+    A table may have at most `max_entries` entries, and all tables together 8 * MAX_KEPT_TABLES
+    times as many. The time, estimated for an average machine, may be at most `seconds`.
     """
     fits = order.largest <= max_entries and order.kept <= MAX_KEPT_TABLES * 8.0 * max_entries
     return fits and order.work * 8e-9 <= seconds
@@ -177,9 +178,9 @@ def eliminate(part: Component, order: Order) -> np.ndarray:
 class TreeSearch:
     """Depth-first branch and bound with bounds from mini-buckets of at most `max_entries` entries.
 
-    The search is a limited discrepancy search: a path may depart from the best children only once
-    at first, and twice as often in each new search. So a mistake near the root does not delay the
-    search for long.
+    The search is a limited discrepancy search: at first a path may take a child that is not the
+    best child only once, and each new search allows twice as many of these departures. So a mistake
+    near the root does not delay the search for long.
 
     Attributes
     ----------

@@ -19,11 +19,12 @@ _MOST_FAILURES = 10_000
 
 
 class ConsistentSearch:
-    """Branch and bound. Each node removes states by shifts of log-weights between its tables.
+    """Branch and bound that excludes states by shifts of log-weights between the tables of a node.
 
-    A node decides that a variable has a state, or that it has another state. The search takes the
-    open node with the highest bound and searches below it depth-first until some failures have
-    occurred; the nodes on its path that are still open are kept (hybrid best-first search).
+    A node decides either that a variable has a certain state, or that it does not have this state.
+    The search takes the open node with the highest bound and searches below it depth-first until
+    some failures have occurred; the nodes on its path that are still open are kept (hybrid
+    best-first search).
 
     Attributes
     ----------
@@ -49,8 +50,9 @@ class ConsistentSearch:
         )
         self._path = np.empty((self._belief.size + 1, 3), np.int32)
         self._weight = np.diff(self._graph.variable_start).astype(np.float64)
-        # An open node is a number of decisions of a path, and whether its last decision is
-        # reversed. Nodes with the same bound are taken in the order "more decisions first".
+        # An open node holds minus its bound, minus its number of decisions, a counter, whether its
+        # last decision is reversed, and its decisions. So if bounds are equal, the node with more
+        # decisions is taken first.
         self._open = [(-bound, 0, 0, False, self._path[:0].copy())]
         self._count, self._failures = 0, 1
 

@@ -22,7 +22,7 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """Table from which a variable is eliminated: its scope, and the tables whose product it is."""
+    """Table from which a variable is eliminated: a product of the field, factors and messages."""
 
     # Axes of the table: the variable, then its neighbours in the order of elimination.
     scope: tuple[int, ...]

@@ -15,9 +15,9 @@ from skcrbm.utils.validation import kernel_array
 # this number times the log-range of the dtype. Otherwise the product of an extreme message and the
 # smallest entry could underflow.
 _TABLE_SHARE = 0.75
-# A log-message about an impossible value is -inf in theory. The kernels use a finite number: minus
-# _LIMIT_MARGIN, minus _LIMIT_FACTOR times the largest sum of fields and finite messages. So the
-# message is below all other sums, and exp(-_LIMIT_MARGIN) is 0 in every dtype.
+# A log-message about an impossible value is -inf in theory. The kernels use a finite number
+# instead: -(_LIMIT_MARGIN + _LIMIT_FACTOR * s), where s is the largest sum of fields and finite
+# messages. So the message is below all other sums, and exp(-_LIMIT_MARGIN) is 0 in every dtype.
 _LIMIT_FACTOR, _LIMIT_MARGIN = 16.0, 2000.0
 
 
@@ -135,7 +135,7 @@ def _starts(sizes):
 
 
 def fits_odds(graph, norms, field, dtype, share=1.0):
-    """Return a mask (N,) of the models whose messages fit the range of a dtype as odds.
+    """Return a mask (N,) of the models whose messages, stored as odds, fit the range of a dtype.
 
     The result for a model does not depend on the other models, because answers must not depend on
     the batch. A product of messages may use at most the fraction `share` of the range.

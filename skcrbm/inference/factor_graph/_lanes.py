@@ -162,7 +162,7 @@ class Lanes:
             self._belief[variable, every] = values
 
     def sweep(self, n_iter):
-        """Send all messages `n_iter` times, each time from the beliefs of the previous sweep."""
+        """Make `n_iter` sweeps; each sends all messages from the beliefs of the previous sweep."""
         if self._dtype is not None:
             self._belief, self._after = self._send(self.damping == 0.5, n_iter)
         else:

@@ -173,9 +173,9 @@ class Moves:
     def _make_coolings(self) -> Iterator[np.ndarray]:
         """Yield the temperatures of one cooling after the other, without end.
 
-        Coolings begin in turn from the state of the last cooling at a high temperature, and from
-        the best state at a lower temperature. After a cooling that ends in a state of weight 0, the
-        penalty of entries of weight 0 is doubled.
+        Coolings begin in turn at a high temperature from the state in which the previous cooling
+        ended, and at a lower temperature from the best state. After a cooling that ends in a state
+        of weight 0, the penalty of table entries of weight 0 is doubled.
         """
         yield np.zeros(8)
         gaps = np.empty(len(self.best))

@@ -71,7 +71,7 @@ class StateGraph:
         self.spreads = self._spreads()
 
     def _spreads(self):
-        """Add up the spreads of all tables with a variable in their scope, for each variable (n,).
+        """Return for each variable (n,) the sum of the spreads of the tables over the variable.
 
         The spread of a table is the largest difference of its finite log-weights.
         """
@@ -264,7 +264,7 @@ class _Tables(NamedTuple):
 
 
 def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray:
-    """Return an order of the variables (n,) in which messages reach far.
+    """Return an order of the variables (n,) in which a sweep carries messages far.
 
     In a forest the order goes from the leaves to the roots, so that messages are exact after a
     forward and a backward sweep. In other graphs variables are visited by ascending index, because

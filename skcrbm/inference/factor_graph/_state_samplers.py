@@ -166,10 +166,10 @@ class _StateChain(Chain):
         self.log_prob[models[good], sample[good]] = log_prob[good]
 
     def _chances(self, lanes, variable):
-        """Return the probabilities (B, K) of the states of a variable of each sample.
+        """Return the places and probabilities (B, K) of the states of a variable of each sample.
 
-        The first result (B, K) are the places of the states in the beliefs; the places of states
-        that a variable does not have are -1.
+        The places are positions in the last axis of `lanes.beliefs`, and -1 for states that the
+        variable does not have.
         """
         first, k = self._first_states[variable], self.energy.n_states[variable]
         levels = np.arange(self.energy.n_levels)
@@ -208,7 +208,8 @@ def _drawn(chance, u):
     """
     tails = np.cumsum(chance[:, ::-1], axis=1)
     reversed_state = (u[:, None] >= tails).sum(axis=1)
-    last = chance.shape[1] - 1 - (chance > 0).argmax(axis=1)  # the lowest possible state, reversed
+    # Reversed index of the lowest state that has a positive probability.
+    last = chance.shape[1] - 1 - (chance > 0).argmax(axis=1)
     return chance.shape[1] - 1 - np.minimum(reversed_state, last)
 
 

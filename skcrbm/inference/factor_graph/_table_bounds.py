@@ -110,7 +110,7 @@ def _top(part):
 
 
 def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
-    """Lower the bound of a part by sweeps of MPLP, and keep the best state of the beliefs."""
+    """Lower the bound of a part by sweeps of MPLP; keep the best state that beliefs prefer."""
     graph = part.graph()
     belief = graph.unary.copy()
     shifted = graph._replace(entries=graph.entries.copy())
@@ -137,10 +137,10 @@ def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
 def _linear_program(part: Component) -> _Part:
     """Solve the linear program of the local polytope of a part.
 
-    The variables of the program are the states of all variables, then the possible entries of all
-    tables. There is a constraint for each state of each variable of a table: the entries of the
-    table with this state add up to the value of the state. The bound follows from the multipliers
-    of these constraints, and is valid whatever the tolerances of HiGHS.
+    The program has a number in [0, 1] for each state of each variable, then for each possible entry
+    of each table. There is a constraint for each state of each variable of a table: the numbers of
+    the entries with this state add up to the number of the state. The bound follows from the
+    multipliers of these constraints, and is valid whatever the tolerances of HiGHS.
     """
     n_states = np.array(part.n_states)
     first = np.cumsum(n_states) - n_states

@@ -239,7 +239,7 @@ class TableModel:
 
 
 def tables_of(energy: FactorGraphEnergy) -> tuple[list[np.ndarray], Sequence[Sequence[int]], int]:
-    """Return tables and scopes of an energy, and the number of variables with auxiliary ones.
+    """Return the tables and scopes of an energy, and the number of variables including auxiliaries.
 
     OR and AND factors with many inputs are cut into chains of tables over auxiliary variables.
     """

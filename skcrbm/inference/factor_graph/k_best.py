@@ -134,8 +134,9 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
     Return the sums in descending order, and an array (2, ..., k') with the ranks of the two terms
     of each sum.
     """
-    # Form only the sums that can be among the k largest. The sum of ranks a and b cannot if
-    # (a + 1) (b + 1) > k, because k other pairs of ranks up to a and b have sums at least as large.
+    # Form only the sums that can be among the k largest. The sum of ranks a and b cannot be among
+    # them if (a + 1) (b + 1) > k, because k other pairs of ranks up to a and b have sums at least
+    # as large.
     possible = np.minimum(k // np.arange(1, scores.shape[-1] + 1), message.shape[-1])
     a = np.repeat(np.arange(len(possible)), possible)
     b = np.arange(len(a)) - np.repeat(np.cumsum(possible) - possible, possible)

@@ -37,8 +37,8 @@ _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
 # The first forest moves end when the share _FIRST of the node or time limit is used, and the sweeps
 # of the bound end when the share _BOUND is used.
 _FIRST, _BOUND = 0.1, 0.2
-# The search with consistent tables then works alone. It ends after the share _TRIAL without a
-# better state, or after the share _PATIENCE since it found the last better state.
+# The search with consistent tables then works alone. It ends if it finds no better state within the
+# share _TRIAL of the limit, or within the share _PATIENCE after its previous better state.
 _TRIAL, _PATIENCE = 0.05, 0.2
 # The bound is computed by at most this many sweeps over all tables.
 _MAX_SWEEPS = 1000
@@ -192,7 +192,7 @@ def _search_component(method, part, budget, seed):
 
 
 def _proven(moves):
-    """Return the best state and a gap of 0, if a search of all states has ended."""
+    """Return the best state and a gap of 0, after a search of all states has ended."""
     if moves.best_value[1] > 0:
         raise ImpossibleModelError
     return moves.best, 0.0

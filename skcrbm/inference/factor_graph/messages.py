@@ -386,7 +386,7 @@ def field_weights(field, held, dtype):
 # inverse of a matrix of this size takes up to a second. Larger graphs use random sets of factors.
 _MAX_DENSE = 1500
 # Smallest and largest number of random acyclic sets of factors. Between these limits, the number of
-# sets is such that the sets visit this many edges in total.
+# sets is chosen such that building them visits about _VISITS edges.
 _MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
 
 

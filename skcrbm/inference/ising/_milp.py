@@ -58,7 +58,7 @@ class _Program:
         self.n_labels, self.first, self.second = n_labels, first, second
         self.size = n_labels + n_pairs + (0 if margin is None else n_labels)
         strength = coupling[first, second]
-        # Row p of `products`, times the variables, plus 1, is y_i y_k of pair p.
+        # For pair p, y_i y_k is row p of `products` times the vector of the variables, plus 1.
         products = np.zeros((n_pairs, self.size))
         pair = np.arange(n_pairs)
         products[pair, first] = products[pair, second] = -2.0

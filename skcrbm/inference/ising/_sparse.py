@@ -68,7 +68,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _with_pairs(fields):
-    """Reduce the statistics, if any, to the probability of each edge that both labels are +1."""
+    """Keep only the statistic P(both labels are +1) of each edge, if there are statistics."""
     if "statistics" in fields:
         fields["statistics"] = (np.ascontiguousarray(fields["statistics"][0][..., 3::4]),)
     return fields

@@ -1,6 +1,6 @@
-"""Answer queries about a `LayeredEnergy` by the iterations of truncated inference.
+"""Answer queries about a `LayeredEnergy` by the networks of truncated inference.
 
-The iterations end when the beliefs have converged, not after a fixed number.
+The networks are iterated until the beliefs converge, instead of a fixed number of times.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _forget(trace):
 
 
 def _movement(trace, tolerance):
-    """Return the largest change of a belief (n,) of each row in the last iteration.
+    """Return the largest change of a belief (n,) of each row in the latest iteration.
 
     Also return a mask (n,) of the rows in which a log-odds still changes.
     """

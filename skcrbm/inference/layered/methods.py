@@ -98,7 +98,7 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):
-        """Return the last messages in the direction opposite to a step.
+        """Return the latest messages in the direction opposite to the messages of a step.
 
         The step subtracts these messages from the beliefs of the senders.
         """
@@ -244,8 +244,10 @@ class _Edges:
     rho: np.ndarray  # (E,) appearance probability
     pair_table: np.ndarray | None  # (P,) table of each pair; None if pair p has table p
     pair_rho: np.ndarray | None  # (P,) rho of each pair; None if rho is 1
-    ahead: tuple  # shifted tables (P, l, k - 1) and shifts (P, k - 1) toward the output
-    back: tuple  # shifted tables and shifts toward the input
+    # Results of `_shifted_table`: tables (P, l, k - 1) and shifts (P, k - 1) for messages toward
+    # the output (`ahead`), and tables and shifts for messages toward the input (`back`).
+    ahead: tuple
+    back: tuple
 
     def from_left(self, keep: np.ndarray) -> _Edges:
         """Return only the edges of the left nodes for which `keep` (n_left,) is True."""

@@ -151,7 +151,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return two lists by layer: unary scores, and scores that inputs add after iteration 1."""
+        """Return two lists by layer: scores of iteration 1, and terms that inputs add later."""
         seen = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
@@ -164,8 +164,8 @@ class LayeredNetwork:
     def _with_held(self, held, base, later, n):
         """Return `base` and `later` with the effect of clamped nodes.
 
-        Barred states get the score -inf in both. The expected pairwise scores with clamped nodes
-        are added only to `later`, the scores from iteration 2 on.
+        Barred states get the score -inf in both lists. The expected pairwise scores with clamped
+        nodes are added only to `later`, the scores from iteration 2 on.
         """
         base, later = (
             [
@@ -279,7 +279,8 @@ class LayeredNetwork:
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state) -> Any:
         """Propagate gradients back through iteration t.
 
-        Add to `d_beliefs` and `d_weights`, and return the `state` for the call for iteration t - 1.
+        Add the gradients to `d_beliefs` and `d_weights`. `state` is the result of the call for
+        iteration t + 1; return the state for the call for iteration t - 1.
         """
         raise NotImplementedError
 

@@ -186,10 +186,10 @@ class MaxProduct(StateMessagePassing):
     of the previous iteration, and all variables take the values that their beliefs prefer. If two
     values of a variable are equally good, variables are decided one after the other, each given
     the variables before it, which is exact on trees. On graphs with cycles, coordinate ascent
-    ("icm") starts from this state and from the fields, and the best state is returned. A model has
-    not converged if its state is impossible, which causes a warning, or if coordinate ascent
-    improves the state. Converged messages on a graph with cycles do not prove that a state is the
-    best.
+    ("icm") is run from this state and from the best state under the fields alone, and the best
+    state is returned. A model has not converged if its state is impossible, which causes a warning,
+    or if coordinate ascent improves the state. Converged messages on a graph with cycles do not
+    prove that a state is the best.
 
     Parameters
     ----------

@@ -26,14 +26,14 @@ class Gibbs(_RandomMethod):
     """Samples and marginals by block Gibbs sampling.
 
     Marginals are Rao-Blackwellised: the probabilities from which the states were drawn are averaged
-    over sweeps and chains. Statistics are averages of products of sampled states, in which
-    probabilities replace the states of the last block: ``v_i P(h_j = 1 | v)`` for RBMs. The error
-    of marginals and statistics is inversely proportional to the square root of the number of
-    independent sweeps. All models of a batch use the same random numbers for marginals and
-    statistics, so that an answer does not depend on the rest of the batch; as a drawback, errors of
-    different models are correlated. For "samples" each model has different random numbers. Sample s
-    comes from chain ``s % n_chains``, so that successive samples of a chain are `n_chains`
-    positions apart.
+    over sweeps and chains. Statistics are averages over the sampled states. In the products, the
+    states of the last block are replaced by their probabilities; for RBMs the average of
+    ``v_i P(h_j = 1 | v)`` estimates the average of ``v_i h_j``. The error of marginals and
+    statistics is inversely proportional to the square root of the number of independent sweeps. All
+    models of a batch use the same random numbers for marginals and statistics, so that an answer
+    does not depend on the rest of the batch; as a drawback, errors of different models are
+    correlated. For "samples" each model has different random numbers. Sample s comes from chain
+    ``s % n_chains``, so that successive samples of a chain are `n_chains` positions apart.
 
     If variables have K states, a sweep draws one of the K states of each variable, and marginals
     have shape (N, n, K). The chains do not converge if states of weight 0 separate the other states
@@ -279,10 +279,10 @@ class PerturbAndMaxProduct(_RandomMethod):
     To draw a sample, independent noise is added to the fields, and max-product searches for the
     best state of this perturbed model [1]_. The noise is Gumbel noise of mean zero on both values
     of each variable, that is, Logistic(0, 1) noise on its log-odds (half of this noise on the half
-    log-odds of -1/+1 variables). Each of `max_iter` sweeps computes all messages from the old
-    messages, with damping. A variable is 0 if its last belief is negative, else 1. Outputs of OR
-    and AND factors follow from their inputs and get no noise; messages through these factors are
-    passed on within a sweep and are not damped.
+    log-odds of -1/+1 variables). Each of `max_iter` sweeps computes all messages from the messages
+    of the previous sweep, with damping. A variable is 0 if the log-odds of its final belief are
+    negative, else 1. Outputs of OR and AND factors follow from their inputs and get no noise;
+    messages through these factors are passed on within a sweep and are not damped.
 
     If variables have any number of states, each state gets its own Gumbel noise of mean zero. A
     sweep then visits the variables in turn, and the search is the search of `MaxProduct`: it keeps

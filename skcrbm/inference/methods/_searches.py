@@ -161,8 +161,9 @@ class MapSearch(InferenceMethod):
     searches share the work:
 
     - Forest moves draw random induced forests (sets of variables without a cycle among them) given
-      all other variables [2]_. The temperature falls to 0, where the forests are maximised exactly.
-      Each cooling starts from the last state or the best state, and later coolings are longer. An
+      all other variables [2]_. The temperature falls to 0, at which forests are maximised exactly.
+      Each cooling starts from the state of the previous cooling or from the best state, and later
+      coolings are longer. An
       entry of weight 0 costs a penalty, which grows until the state is possible.
     - Frontier sweeps maximise parts of bounded width, such as strips of a lattice, given the
       variables around them. The sweeps start from the best state, disturbed by noise. Then the

@@ -36,7 +36,7 @@ class Exact(InferenceMethod):
 
     For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, by the
     min-fill rule: the next variable is always a variable whose elimination adds the fewest edges
-    between its neighbours. Clamped variables are removed before. The width is the largest number of
+    between its neighbours. Clamped variables are removed first. The width is the largest number of
     neighbours of a variable when it is eliminated, and the cost is the size of a table of width + 1
     variables.
 

@@ -330,7 +330,7 @@ def _bits(numbers, k):
 
 
 def _n_low(k, m):
-    """Return the number of low units, so that the tables of their states fit the cache.
+    """Choose the number of low units such that the tables of their states fit the cache.
 
     The low units are the first of the `k` enumerated units. The other layer has `m` units.
     """

@@ -89,9 +89,10 @@ class LabelMixture:
     def inverse_of_fewest(self, share: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """Average E[f_k(|y|) | h] (N, K) over the hidden states h at which it is largest.
 
-        For each function f_k, states are taken in descending order of the expectation until their
-        total probability is `share` (N,). The last state counts only with the probability that is
-        needed. The functions are ``f_k(m) = sum_q factors_kq x_q^m``, with `factors` (K, Q).
+        |y| is the number of positive labels. For each function f_k, states are taken in descending
+        order of the expectation until their total probability is `share` (N,). The final state
+        counts only with the probability that is needed to reach `share`. The functions are
+        ``f_k(m) = sum_q factors_kq x_q^m``, with `factors` (K, Q).
         """
         value = np.exp(self._log_rest[:, 1:]) @ factors.T
         result = np.empty((len(share), len(factors)))
