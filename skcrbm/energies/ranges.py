@@ -57,7 +57,10 @@ class RangeModel:
         return self.begin + assignment.astype(np.int64)
 
     def marginals(self, found: np.ndarray) -> np.ndarray:
-        """Convert marginals (T, k) of the energy to marginals (T, S)."""
+        """Convert marginals (T, k) of the energy to marginals (T, S) of all states.
+
+        k is the size of the largest range. States outside the range of a node get 0.
+        """
         full = np.zeros(self.shape)
         rows, columns = np.nonzero(self._inside)
         full[rows, self._index[rows, columns]] = found[rows, columns]

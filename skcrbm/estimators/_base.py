@@ -529,7 +529,8 @@ def training_rows(
     # The labels are copied to C order, because the rounding of sums depends on the memory layout,
     # and data frames yield Fortran order. A data frame and an array then give the same result.
     given = y
-    y = in_label_order(y, classes, targets, X.dtype)
+    if classes is not None:
+        y = in_label_order(y, classes, targets, X.dtype)
     visible = targets.encode(y, X.dtype).astype(X.dtype, order="C", copy=False)
     if len(visible) != X.shape[0]:
         raise ValueError(

@@ -30,12 +30,11 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double
-from skcrbm.utils.fitting import LiveLine, say
+from skcrbm.utils.fitting import LiveLine, is_better, say
 from skcrbm.utils.label_weights import count_rows_of, split_rows
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
-from skcrbm.utils.selection import is_better
 
 # PLAIN_ALPHA is the value of alpha="auto" in a first `partial_fit`, for columns with a root mean
 # square of 1, because `partial_fit` searches no penalty and scales no columns. _LEAST_SCALE is the

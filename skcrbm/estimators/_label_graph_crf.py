@@ -588,8 +588,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 def _tree(batch, n_classes, held_out):
     """Return the edges of the tree whose outputs share the most information (see `dependence`).
 
-    The information is measured on held-out rows, beyond the predictions of independent outputs.
-    Without held-out rows it is the mutual information of the classes.
+    With held-out rows it is the dependence that remains after each output has been predicted on
+    its own from x. Without held-out rows it is the mutual information of the classes.
     """
     graph = OutputGraph(n_classes, np.empty((0, 2)))
     if held_out is not None:

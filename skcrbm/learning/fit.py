@@ -276,7 +276,9 @@ class _EpochsRun:
         try:
             # The number of epochs is known, so a plateau of the loss must not end this run.
             refitted, new_optimizer = self.train(plan.rows, n_epochs, patience=False)
-        except KeyboardInterrupt:  # in the first epoch: keep the parameters of the first run
+        except (
+            KeyboardInterrupt
+        ):  # in the first epoch of this run: keep the parameters of the run before
             warn_user(INTERRUPTED)
             return self.fitted(history, None, scores)
         # Prefer the complete first run to a second run that was cut short.

@@ -15,9 +15,9 @@ from skcrbm.learning.data import Clock, Epoch, History, Source
 from skcrbm.learning.objectives import Objective
 from skcrbm.learning.optimizers import Optimizer
 from skcrbm.learning.penalties import Penalty
+from skcrbm.utils.fitting import is_better
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.row_sparse import RowSparse
-from skcrbm.utils.selection import is_better
 
 
 def run_epochs(

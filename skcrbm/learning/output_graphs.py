@@ -26,9 +26,9 @@ from skcrbm.learning.lbfgs import column_moments, descend
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.structured import Residuals, StructuredObjective
 from skcrbm.utils.columns import Columns
+from skcrbm.utils.fitting import is_better
 from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.parallel import linear_fields, row_chunks
-from skcrbm.utils.selection import is_better
 
 MISSING = -1  # code of an output that is not observed
 # Largest number of log-weights in a part of a batch (4 MB). Batches with more are split.

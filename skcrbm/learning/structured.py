@@ -17,8 +17,8 @@ from skcrbm.learning.data import Source
 from skcrbm.learning.lbfgs import descend
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.penalties import L2, ElasticNet
+from skcrbm.utils.fitting import is_better
 from skcrbm.utils.parallel import ordered_map
-from skcrbm.utils.selection import is_better
 
 # alpha="auto" tries penalties in this order, the strongest first. The numbers are factors of the
 # penalty if the losses of all rows are added up; alpha is the factor divided by the total weight of

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.utils.limits import SCORE_NOISE
 from skcrbm.utils.validation import NothingToLearnError
 from skcrbm.utils.warnings import warn_user
 
@@ -336,3 +338,14 @@ def _clock(seconds):
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def is_better(score: float, reference: float) -> bool:
+    """Return True if `score` is larger than `reference` by more than rounding errors.
+
+    A NaN is never better. In a tie the reference is kept, so a search tries the simpler setting
+    first.
+    """
+    if np.isinf(reference):
+        return bool(score > reference)
+    return bool(score - reference > SCORE_NOISE * max(1.0, abs(reference)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skcrbm.utils.selection import is_better
+from skcrbm.utils.fitting import is_better
 
 
 @pytest.mark.parametrize("reference", [0.0, 1e-3, -0.7, 250.0, -1e6])

@@ -6,8 +6,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from skcrbm.inference.label_search import hinge_losses_and_scores
 from skcrbm.utils.limits import MAX_TIE_LABELS
 
-# Programs are divided by the largest possible margin, then the objective is multiplied by this
-# factor. Otherwise the absolute gap at which HiGHS stops would be too wide.
+# The coefficients of each program are divided by its largest possible margin, and the objective is
+# then multiplied by this factor. Otherwise the absolute gap at which HiGHS stops would be large
+# compared with the objective.
 _OBJECTIVE_SCALE = 1e3
 # Absolute gap of the objective at which HiGHS stops.
 _ABSOLUTE_GAP = 1e-6

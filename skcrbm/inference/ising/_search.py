@@ -97,7 +97,7 @@ class _Problem:
         )
 
     def kernel_arguments(self, rows):
-        """Return the first arguments of the search kernels for some rows."""
+        """Return the leading arguments that all search kernels share, for the given rows."""
         kind, gamma = (MAP, 0.0) if self.margin is None else (HINGE, float(self.margin))
         return kind, self.fields[rows], self.coupling, gamma, self.held[rows]
 
