@@ -4,12 +4,12 @@ import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.inspection._label_sets import draw_shares
+from skcrbm.inspection._label_sets import SharesDisplay
 from skcrbm.utils.classifiers import final_model
 from skcrbm.utils.labels import indicator_by_name, indicator_with_nan, label_names_of
 
 
-class LabelConfusionDisplay:
+class LabelConfusionDisplay(SharesDisplay):
     """Plot of which labels a classifier finds, and which labels it predicts in their place.
 
     Create it with `from_predictions` or `from_estimator`. Cell (i, k) refers to the rows of data
@@ -46,9 +46,8 @@ class LabelConfusionDisplay:
            [0. , 1. ]])
     """
 
-    def __init__(self, share, *, label_names=None):
-        self.share = share
-        self.label_names = label_names
+    _label = "share of the rows with the true label"
+    _axes = {"xlabel": "predicted (off the diagonal: in its place)", "ylabel": "true label"}
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, label_names=None, ax=None, **image_kw):
@@ -127,32 +126,3 @@ class LabelConfusionDisplay:
             np.fill_diagonal(share, (on * predicted).sum(axis=0) / on.sum(axis=0))
         names = columns if label_names is None else label_names
         return cls(share, label_names=names).plot(ax=ax, **image_kw)
-
-    def plot(self, ax=None, *, cmap="Blues", **image_kw):
-        """Draw the matrix.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None makes new axes.
-        cmap : str or matplotlib Colormap, default="Blues"
-            Colour map.
-        **image_kw : dict
-            Arguments of ``ax.imshow``.
-
-        Returns
-        -------
-        self : object
-            This object.
-        """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        self.image_ = draw_shares(
-            self.share,
-            self.label_names,
-            ax,
-            "share of the rows with the true label",
-            {"cmap": cmap, **image_kw},
-        )
-        self.ax_, self.figure_ = self.image_.axes, self.image_.figure
-        self.ax_.set(xlabel="predicted (off the diagonal: in its place)", ylabel="true label")
-        return self

@@ -9,7 +9,43 @@ from skcrbm.utils.labels import indicator_with_nan, label_names_of
 from skcrbm.utils.validation import check_count
 
 
-class CooccurrenceDisplay:
+class SharesDisplay:
+    """Base class of pictures of a matrix of shares, one row and one column for each label."""
+
+    _label = ""  # text beside the colour bar
+    _axes: dict[str, str] = {}  # further settings of the axes
+
+    def __init__(self, share, *, label_names=None):
+        self.share = share
+        self.label_names = label_names
+
+    def plot(self, ax=None, *, cmap="Blues", **image_kw):
+        """Draw the matrix.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; None makes new axes.
+        cmap : str or matplotlib Colormap, default="Blues"
+            Colour map.
+        **image_kw : dict
+            Arguments of ``ax.imshow``.
+
+        Returns
+        -------
+        self : object
+            This object.
+        """
+        check_matplotlib_support(f"{type(self).__name__}.plot")
+        self.image_ = draw_shares(
+            self.share, self.label_names, ax, self._label, {"cmap": cmap, **image_kw}
+        )
+        self.ax_, self.figure_ = self.image_.axes, self.image_.figure
+        self.ax_.set(**self._axes)
+        return self
+
+
+class CooccurrenceDisplay(SharesDisplay):
     """Plot of the shares P(column | row) with which labels occur together.
 
     Create it with `from_labels`, for true labels or for predictions. The cell of row i and column
@@ -45,9 +81,7 @@ class CooccurrenceDisplay:
            [0. , 0. , 1. ]])
     """
 
-    def __init__(self, share, *, label_names=None):
-        self.share = share
-        self.label_names = label_names
+    _label = "P(column | row)"
 
     @classmethod
     def from_labels(cls, y, *, label_names=None, ax=None, **image_kw):
@@ -76,30 +110,6 @@ class CooccurrenceDisplay:
         with np.errstate(invalid="ignore"):
             share = (on.T @ on) / (on.T @ observed)
         return cls(share, label_names=names).plot(ax=ax, **image_kw)
-
-    def plot(self, ax=None, *, cmap="Blues", **image_kw):
-        """Draw the matrix.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None makes new axes.
-        cmap : str or matplotlib Colormap, default="Blues"
-            Colour map.
-        **image_kw : dict
-            Arguments of ``ax.imshow``.
-
-        Returns
-        -------
-        self : object
-            This object.
-        """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        self.image_ = draw_shares(
-            self.share, self.label_names, ax, "P(column | row)", {"cmap": cmap, **image_kw}
-        )
-        self.ax_, self.figure_ = self.image_.axes, self.image_.figure
-        return self
 
 
 class LabelSetsDisplay:
