@@ -73,7 +73,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             fit_params=params,
             beside=(visible,),
         )
-        with explained_fit(self.estimator, y):
+        with explained_fit(self.estimator, X, y):
             self.estimator_ = clone(self.estimator).fit(X, y, **params)
         return responses, visible, weight, complete
 

@@ -199,7 +199,7 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             fit_params=fit_params,
         )
-        with explained_fit(self.estimator, y):
+        with explained_fit(self.estimator, X, y):
             self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
         self._clip = (
             _clip_distance(responses) if hasattr(self.estimator_, "predict_proba") else None

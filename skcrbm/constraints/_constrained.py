@@ -199,7 +199,7 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
             )
         if sample_weight is not None:
             fit_params = {**fit_params, "sample_weight": sample_weight}
-        with explained_fit(self.estimator, y):
+        with explained_fit(self.estimator, X, y):
             self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
         self.classes_ = targets.classes
         joint = LabelDistribution(self.estimator_, targets.n_visible).is_joint

@@ -141,7 +141,7 @@ def fit_thresholds(
 
 
 def apply_thresholds(
-    proba: ArrayLike | list, thresholds: ArrayLike, *, allow_empty: bool = True
+    proba: ArrayLike | list, thresholds: float | ArrayLike, *, allow_empty: bool = True
 ) -> np.ndarray:
     """Switch on the labels with ``proba >= threshold``.
 
@@ -149,8 +149,8 @@ def apply_thresholds(
     ----------
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
         P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`.
-    thresholds : array-like of shape (n_labels,)
-        Threshold of each label.
+    thresholds : float or array-like of shape (n_labels,)
+        Threshold of all labels, or of each label.
     allow_empty : bool, default=True
         If False, the label with the largest ``proba - threshold`` is switched on in rows in which
         no label reaches its threshold, unless all probabilities of the row are 0. With a single
@@ -174,6 +174,8 @@ def apply_thresholds(
            [0, 1]])
     """
     proba = label_marginals(proba)
+    if np.ndim(thresholds) == 0:
+        thresholds = np.full(proba.shape[1], thresholds)
     thresholds = as_float_array(thresholds, "thresholds", "(n_labels,)")
     if len(thresholds) != proba.shape[1]:
         raise ValueError(f"thresholds must have shape ({proba.shape[1]},), got {thresholds.shape}")

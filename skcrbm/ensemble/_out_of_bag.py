@@ -192,7 +192,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
             or if the estimator does not support `cv`.
         """
         estimator, X, targets = self._prepare(X, y)
-        with explained_fit(estimator, targets):
+        with explained_fit(estimator, X, targets):
             self.estimator_ = estimator.fit(X, targets)
         return self
 
@@ -223,7 +223,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         estimator, X, targets = self._prepare(X, y)
         if isinstance(self.cv, str):
             oob_score = not isinstance(estimator, CompactForest)  # finds its own values out of bag
-            with explained_fit(estimator, targets):
+            with explained_fit(estimator, X, targets):
                 self.estimator_ = estimator.set_params(oob_score=oob_score).fit(X, targets)
             return self._log_odds(self._out_of_bag(X, targets))
         marginals = out_of_fold(

@@ -224,7 +224,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         callbacks = EpochCallbacks(self, 1 + thresholds, X, y, sample_weight, "cross-validation")
         y = targets.for_classifier(y)
         estimator: Any = clone(self.estimator)
-        with callbacks.inner_fit(estimator, "fit-estimator"), explained_fit(estimator, y):
+        with callbacks.inner_fit(estimator, "fit-estimator"), explained_fit(estimator, X, y):
             estimator.fit(X, y, **params)
         found = {
             "estimator_": estimator,

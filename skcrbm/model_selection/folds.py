@@ -36,7 +36,7 @@ def _fit_predict(estimator, X, y, train, test, respond, fit_params, beside):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", _INTERRUPTED, UserWarning)
         try:
-            with explained_fit(estimator, y):
+            with explained_fit(estimator, X, y):
                 model = clone(estimator).fit(
                     _safe_indexing(X, train), _safe_indexing(y, train), **params
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,13 @@ def first_names(classes: Any, names: np.ndarray | None, n_columns: int) -> tuple
         raise ValueError(
             f"classes lists {len(labels)} labels, but y has {n_columns} columns; they must be equal"
         )
-    return len(labels), None if labels == list(range(len(labels))) else _as_names(labels)
+    if labels == list(range(len(labels))):
+        return len(labels), None
+    if names is None and all(isinstance(label, Integral) for label in labels):
+        raise ValueError(
+            f"classes must be the numbers 0, 1, ... of the columns of y, or names; got {classes!r}"
+        )
+    return len(labels), _as_names(labels)
 
 
 def names_with_new(targets: Any, classes: Any) -> tuple:

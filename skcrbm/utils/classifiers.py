@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.labels import in_rows_of
@@ -70,8 +71,12 @@ def inner_method(model: Any, method: str) -> Callable | None:
 
 
 @contextlib.contextmanager
-def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
-    """Add a remedy to an error that `fit` raises for a 2-D y or for missing labels."""
+def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
+    """Add a remedy to an error that `fit` raises for a 2-D y or for missing labels.
+
+    A `FrozenEstimator` ignores y, so a ValueError is raised if its labels are not the labels of y.
+    """
+    _check_frozen(estimator, X, y)
     try:
         yield
     except ValueError as error:
@@ -91,6 +96,25 @@ def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
         raise
 
 
+def _check_frozen(estimator, X, y):
+    """Raise a ValueError if a frozen classifier predicts other labels or classes than y holds."""
+    if not isinstance(estimator, FrozenEstimator) or not hasattr(estimator, "predict_proba"):
+        return
+    classes = getattr(estimator, "classes_", None)
+    if np.ndim(y) == 2:
+        proba = estimator.predict_proba(_safe_indexing(X, slice(0, 1)))
+        n_labels = label_marginals(proba, classes, "predict_proba(X)").shape[1]
+        if n_labels != y.shape[1]:
+            raise ValueError(
+                f"estimator is frozen and predicts {n_labels} labels, but y has {y.shape[1]}"
+            )
+    elif classes is not None and not np.array_equal(classes, np.unique(y)):
+        raise ValueError(
+            f"estimator is frozen and predicts the classes {np.asarray(classes).tolist()}, but y "
+            f"has the classes {np.unique(y).tolist()}"
+        )
+
+
 def check_outer_fitted(model: Any, attributes: Any = None) -> None:
     """Raise a NotFittedError if a meta-estimator is not fitted.
 
@@ -106,6 +130,11 @@ def check_outer_fitted(model: Any, attributes: Any = None) -> None:
         except (AttributeError, NotFittedError, TypeError):
             raise error from None
         outer, name = type(model).__name__, type(inner).__name__
+        if isinstance(inner, FrozenEstimator):
+            raise NotFittedError(
+                f"This {outer} is not fitted yet. Call fit(X, y) with labelled rows that its "
+                "estimator was not fitted on; the frozen estimator is kept as it is"
+            ) from None
         raise NotFittedError(
             f"This {outer} is not fitted yet. Its {name} is fitted, but fit of {outer} would fit a "
             f"clone of it. To keep the fitted {name}, use sklearn.frozen: "

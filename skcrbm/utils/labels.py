@@ -20,12 +20,7 @@ from sklearn.utils.validation import column_or_1d
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import (
-    NothingToLearnError,
-    canonical,
-    filled_with_nan,
-    hold_dates,
-)
+from skcrbm.utils.validation import NothingToLearnError, canonical, filled_with_nan, hold_dates
 from skcrbm.utils.warnings import warn_user
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
@@ -83,7 +78,9 @@ def _ragged_text(name):
 
 def _advice_on_strings(y, name, columns):
     """Return advice on how to convert strings y (N, L) to 0/1, guessed from their values."""
-    values = sorted({str(value) for value in y.flat if isinstance(value, (str, bytes))})
+    values = sorted({str(v) for v in y.flat if isinstance(v, (str, bytes))})
+    if marks := {"", "?", "NA", "NaN"}.intersection(values):
+        return f"if {min(marks)!r} marks missing labels, put NaN in its place"
     if len(values) <= 2:  # the positive value sorts last: "yes", "true", "on", "present", "1"
         gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
         if gaps and len(values) == 1:  # a sparse format stores only the positive labels

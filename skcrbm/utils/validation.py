@@ -136,7 +136,9 @@ def checked_features(
         if "X contains NaN" in str(error):
             raise ValueError(
                 f"Input X contains NaN, and {type(estimator).__name__} does not support missing "
-                "features. Impute the missing values, or use a classifier that supports NaN, as in "
+                "features. Impute the missing values, as in "
+                f"make_pipeline(SimpleImputer(), {type(estimator).__name__}()), or, if y has no "
+                "missing labels, use a classifier that supports NaN in X, as in "
                 "DecodedClassifier(OneVsRestClassifier(HistGradientBoostingClassifier()))"
             ) from error
         if "X" in str(error):

@@ -179,6 +179,13 @@ def test_neighbouring_floats():
     np.testing.assert_array_equal(apply_thresholds([[high], [low]], thresholds), [[1], [0]])
 
 
+def test_the_same_threshold_for_all_labels():
+    labels = apply_thresholds([[0.3, 0.6], [0.1, 0.2]], 0.3)
+    np.testing.assert_array_equal(labels, [[1, 1], [0, 0]])
+    with pytest.raises(ValueError, match="thresholds"):
+        apply_thresholds([[0.3, 0.6]], np.nan)
+
+
 def test_list_of_arrays():
     y, p, _ = make_data(1, 20, 3, 0.0, False)
     as_list = [np.column_stack([1 - q, q]) for q in p.T]

@@ -137,6 +137,8 @@ def test_wrong_names(data):
             model.partial_fit(X, vector, classes=["a", "b"])
     with pytest.raises(ValueError, match="y has 4 columns"):
         CRBMClassifier().partial_fit(X, Y, classes=["a", "b", "c"])
+    with pytest.raises(ValueError, match="of the columns of y, or names"):
+        CRBMClassifier().partial_fit(X, Y, classes=[1, 2, 3, 4])
     with pytest.raises(ValueError, match="only CRBMClassifier"):
         MSSVMCRBM(random_state=0).partial_fit(X, Y[:, :3]).partial_fit(X, Y, classes=range(4))
 

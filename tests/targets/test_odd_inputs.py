@@ -14,7 +14,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
 
 from skcrbm import CRBMClassifier, DecodedClassifier, ImageCRBM, LMBMClassifier
-from skcrbm.calibration import CalibratedMarginals
+from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, ConformalRiskControl
+from skcrbm.constraints import Constrained, Implies
 from skcrbm.decoding import decode_marginals
 from skcrbm.density import IsingModel
 from skcrbm.ensemble import OutOfBagLogOdds
@@ -113,7 +114,8 @@ def test_a_classifier_of_a_vector_is_given_a_matrix(data, outer):
 def test_missing_features(data):
     X, Y = data[0].copy(), data[1]
     X[0, 0] = np.nan
-    with pytest.raises(ValueError, match=r"Input X contains NaN, and CRBMClassifier.*HistGradient"):
+    text = r"Input X contains NaN, and CRBMClassifier.*SimpleImputer.*HistGradient"
+    with pytest.raises(ValueError, match=text):
         CRBM.fit(X, Y)
     boosting = HistGradientBoostingClassifier(max_iter=2)
     for model in (OneVsRestClassifier(boosting), MultiOutputClassifier(boosting)):
@@ -136,6 +138,35 @@ def test_a_fitted_estimator_inside_of_an_unfitted_one(data, outer):
                 method(X)
         frozen = DecodedClassifier(FrozenEstimator(model.estimator)).fit(X, Y)
         assert frozen.predict(X).shape == Y.shape
+
+
+@pytest.mark.parametrize("outer", OUTER[2:4], **names)
+@pytest.mark.parametrize("n_labels", [3, 5])
+def test_a_frozen_classifier_of_other_labels(data, outer, n_labels):
+    X, Y = data
+    other = make_multilabel_classification(60, 5, n_classes=n_labels, random_state=1)[1]
+    frozen = FrozenEstimator(clone(FOREST).fit(X, other))
+    models = [clone(outer).set_params(estimator=frozen)]
+    if isinstance(outer, DecodedClassifier):
+        models += [ConformalLabelSets(frozen), ConformalRiskControl(frozen)]
+        models += [Constrained(frozen, [Implies(0, 1)])]
+    for model in models:
+        with pytest.raises(ValueError, match=f"predicts {n_labels} labels, but y has 4"):
+            model.fit(X, Y)
+
+
+def test_a_frozen_classifier_of_other_classes(data):
+    X, y = data[0], np.arange(60) % 3
+    frozen = FrozenEstimator(clone(FOREST).fit(X, y))
+    with pytest.raises(ValueError, match=r"predicts the classes \[0, 1, 2\], but y has the cla"):
+        DecodedClassifier(frozen).fit(X, np.minimum(y, 1))
+    assert (DecodedClassifier(frozen).fit(X, y).predict(X) == frozen.predict(X)).all()
+
+
+def test_an_unfitted_wrapper_of_a_frozen_classifier(data):
+    X, Y = data
+    with pytest.raises(NotFittedError, match="the frozen estimator is kept as it is"):
+        DecodedClassifier(FrozenEstimator(clone(FOREST).fit(X, Y))).predict(X)
 
 
 def test_a_single_class(data):

@@ -73,6 +73,7 @@ BAD_INDICATORS = {
     "yes_frame": (pd.DataFrame([["yes", "no"], ["no", "no"]]), "convert it with y == 'yes'$"),
     "words_frame": (pd.DataFrame([["m", "yes"], ["f", "no"]]), r"as in y\[column\] == 'yes'"),
     "pairs_of_labels": ([("sun", "sea"), ("sea", "wind")], r"y = MultiLabelBinarizer\(\)"),
+    "gaps": ([["1", "?"], ["1", "1"]], "strings: if '\\?' marks missing labels, put NaN"),
     "objects": (np.array([["a", 1], [0, 1]], dtype=object), "holds strings"),
     "sets": ([{"sun"}, {"sea", "sun"}], LISTED),
     "tuples": ([("sun", "sea", "wind"), ("sea",)], LISTED),
