@@ -23,8 +23,8 @@ from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from skcrbm.targets.kinds import label_output
-from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.kinds import TargetsMixin, label_output
+from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
@@ -46,7 +46,7 @@ _MOST_TOP = 32
 _METRICS = {"expected_f1": "f1", "expected_jaccard": "jaccard"}
 
 
-class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
+class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier whose predictions satisfy rules between labels.
 
     The classifier is fitted without changes. Its distribution of the label vectors of a row is then
@@ -244,6 +244,8 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         drawn = self._draw(X, known, self.n_samples, self._seed)
         top = self._allowed_top(proba, best)
         return _best_of_samples(drawn, top, _METRICS[self.decode])
+
+    score = score_with_known
 
     @label_output
     def predict_proba(self, X, y_known=None):
