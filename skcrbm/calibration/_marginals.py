@@ -1,5 +1,8 @@
 """CalibratedMarginals: calibrate the marginals of labels on out-of-fold predictions."""
 
+from collections.abc import Callable
+from typing import ClassVar
+
 import numpy as np
 from scipy.special import logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
@@ -218,7 +221,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "calibrators_") and hasattr(self, "_targets")
 
-    score = score_with_known
+    score: ClassVar[Callable[..., float]] = score_with_known
 
     @label_output
     def predict_proba(self, X, y_known=None):

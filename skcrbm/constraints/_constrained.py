@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logit, logsumexp
@@ -245,7 +246,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         top = self._allowed_top(proba, best)
         return _best_of_samples(drawn, top, _METRICS[self.decode])
 
-    score = score_with_known
+    score: ClassVar[Callable[..., float]] = score_with_known
 
     @label_output
     def predict_proba(self, X, y_known=None):

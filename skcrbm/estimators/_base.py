@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -185,7 +186,7 @@ class JointClassifier(StructuredClassifier):
     and known labels; all predictions are computed from this `Posterior`.
     """
 
-    score = score_with_known
+    score: ClassVar[Callable[..., float]] = score_with_known
 
     @abstractmethod
     def _posterior_of(self, X, known) -> Posterior:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
@@ -355,7 +356,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             sampler=sampler,
         )
 
-    score = score_with_known
+    score: ClassVar[Callable[..., float]] = score_with_known
 
     @label_output
     def predict_proba(self, X, y_known=None):

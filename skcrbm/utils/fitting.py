@@ -369,7 +369,7 @@ def first_copy_of_each(origin: np.ndarray | None) -> np.ndarray | slice:
 
 
 def count_rows_of(origin: np.ndarray | None, n_copies: int) -> int:
-    """Return the number of rows that have copies."""
+    """Return the number of different rows of which there are `n_copies` copies in all."""
     return n_copies if origin is None else len(np.unique(origin))
 
 
