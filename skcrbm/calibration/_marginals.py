@@ -1,5 +1,8 @@
 """CalibratedMarginals: calibrate the marginals of labels on out-of-fold predictions."""
 
+from collections.abc import Callable
+from typing import ClassVar
+
 import numpy as np
 from scipy.special import logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
@@ -9,8 +12,8 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.multiclass import type_of_target
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import label_output
-from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.kinds import TargetsMixin, label_output
+from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import call_given, check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
@@ -40,7 +43,7 @@ def _clip_distance(proba):
     return np.where(nearest < 1, nearest / 2, _TINY)
 
 
-class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
+class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier whose marginal probabilities are calibrated label by label.
 
     scikit-learn's `CalibratedClassifierCV` supports only a single target, so it would need a
@@ -217,6 +220,8 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "calibrators_") and hasattr(self, "_targets")
+
+    score: ClassVar[Callable[..., float]] = score_with_known
 
     @label_output
     def predict_proba(self, X, y_known=None):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logit, logsumexp
@@ -23,8 +24,8 @@ from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from skcrbm.targets.kinds import label_output
-from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.kinds import TargetsMixin, label_output
+from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
@@ -46,7 +47,7 @@ _MOST_TOP = 32
 _METRICS = {"expected_f1": "f1", "expected_jaccard": "jaccard"}
 
 
-class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
+class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier whose predictions satisfy rules between labels.
 
     The classifier is fitted without changes. Its distribution of the label vectors of a row is then
@@ -244,6 +245,8 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         drawn = self._draw(X, known, self.n_samples, self._seed)
         top = self._allowed_top(proba, best)
         return _best_of_samples(drawn, top, _METRICS[self.decode])
+
+    score: ClassVar[Callable[..., float]] = score_with_known
 
     @label_output
     def predict_proba(self, X, y_known=None):

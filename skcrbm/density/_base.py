@@ -355,8 +355,8 @@ def density_plan(
     rng : RandomState
         Generator of the seeds of inference methods.
     penalised : named tuple like `model.params`
-        For each array of parameters, 1 if the penalties act on the array and 0 if they do not, or
-        an array of 1 and 0 if they act on some of its entries.
+        For each array of parameters: 1 if the array is penalised, 0 if it is not, or an array of 1
+        and 0 that tells which of its entries are penalised.
     rule : LearningRule, default=None
         Learning rule that replaces ``learning="auto"``. None: `learning` of the estimator.
     rate_factors : named tuple like `model.params`, default=None

@@ -26,7 +26,7 @@ def read_columns(estimator: Any, X: Any, reset: bool) -> np.ndarray:
 
 
 def find_categories(categories: Any, columns: np.ndarray) -> list[np.ndarray]:
-    """Return the given categories of each column, or with "auto" the sorted values in X.
+    """Return the categories of each column: as given, or the sorted values of X for "auto".
 
     Raises
     ------

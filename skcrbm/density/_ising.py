@@ -30,9 +30,10 @@ class IsingParams(NamedTuple):
 
 
 def _ising_gradient(unary, pairs, edges, center):
-    """Return the gradient of the parameters from differences of moments.
+    """Return the gradient with respect to the parameters, computed from differences of moments.
 
-    `unary` and `pairs` are moments of 0/1 variables u, but the parameters belong to y = 2 u - 1.
+    `unary` (L,) and `pairs` (E,) are differences of the moments E[u_i] and E[u_i u_k] of 0/1
+    variables u, but the parameters belong to y = 2 u - 1.
     """
     means = 2 * unary.sum(axis=0)
     i, k = edges.T

@@ -42,8 +42,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     """Markov network over binary columns, learned for a large margin without inference.
 
     ``p(v) ∝ exp(sum_j w_j prod_{i in C_j} v_i)`` over cliques C_j of columns, with v = -1 and
-    +1 for 0 and 1 [1]_. A column has the margin ``m_i = sum_{j: i in C_j} w_j prod_{k in C_j} v_k``
-    given the others, and training minimises
+    +1 for 0 and 1 [1]_. Given the other columns, column i has the margin
+    ``m_i = sum_{j: i in C_j} w_j prod_{k in C_j} v_k``, and training minimises
 
         ``1/2 |w|^2 + alpha_l1 sum_j n_j |w_j| + C sum_in [gamma - m_in]_+``
 
@@ -66,8 +66,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         the clique weights ``ties @ group_weights_``. The penalties then apply to the group
         weights. None: every clique has its own weight.
     inputs : array-like of int, default=None
-        Columns that are always given: the model is p(others | inputs). They have
-        no margins, and do not count in n_j.
+        Columns that are always given: the model is p(other columns | inputs). Inputs have no
+        margins, and do not count in n_j.
     C : float, default=1.0
         Weight of the margin loss of each entry of X.
     margin : float, default=1.0

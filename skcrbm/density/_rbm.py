@@ -20,7 +20,7 @@ from skcrbm.learning.solvers import LossPlateau, Solver, resolve_solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 from skcrbm.utils.options import Integer, is_auto
 
-# A step reads all rows if there are at most _FULL_BATCH_ROWS, else _BATCH_ROWS rows.
+# If there are at most _FULL_BATCH_ROWS rows, a step reads all of them, else _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
 # Gibbs sweeps per step of learning="auto" if each step reads all rows. The parameters then take
 # large steps, which chains with a single sweep per step cannot follow.

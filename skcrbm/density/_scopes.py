@@ -48,7 +48,7 @@ def clique_scopes(cliques, is_output: np.ndarray) -> list[tuple[int, ...]]:
         columns.
     """
     n_features = len(is_output)
-    words = "cliques must be 'pairwise', an int of at least 1, or a list of scopes"
+    words = "cliques must be 'pairwise', an int of at least 1, or a list of tuples of columns"
     if isinstance(cliques, str):
         if cliques != "pairwise":
             raise ValueError(f"{words}; got {cliques!r}")

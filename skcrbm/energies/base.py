@@ -591,8 +591,8 @@ class BaseEnergy(Tempered, Versioned, ABC):
         raise NotImplementedError(f"{type(self).__name__} does not define expected_score")
 
     def _copy_with(self, **attributes) -> Self:
-        other = copy.copy(self)
-        vars(other).update(attributes)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), **attributes)
         return other
 
 

@@ -1,4 +1,4 @@
-"""Stacking: use predictions of other classifiers as inputs of a final model."""
+"""Stacking: predictions of other classifiers as inputs of a final model, and blends with trees."""
 
 from skcrbm.ensemble._blend import BlendedLabelSets
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds

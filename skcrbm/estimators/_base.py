@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,17 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors, TopLabelSets
 from skcrbm.targets.frames import named_series
-from skcrbm.targets.kinds import TargetsMixin, label_output
-from skcrbm.targets.known import KnownLabelsMixin
-from skcrbm.targets.multioutput import make_label_targets
+from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
+from skcrbm.targets.known import score as score_with_known
+from skcrbm.targets.multioutput import refuse_columns_of_classes
 from skcrbm.targets.new_labels import in_label_order, listed_labels
-from skcrbm.utils.label_weights import (
-    first_copies,
-    first_copy_of_each,
-    is_per_label,
-    label_layers,
-    label_weight_beside,
-)
+from skcrbm.utils.fitting import first_copies, first_copy_of_each
+from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.labels import (
     in_rows_of,
     may_be_empty,
@@ -171,22 +167,26 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
-        advice = (
-            "use skcrbm.LabelGraphCRF, which has a variable with classes for each column, as in "
-            "LabelGraphCRF().fit(X, y)"
-        )
-        return make_label_targets(y, type(self).__name__, advice, self, classes)
+        try:
+            return make_targets(y, classes, self)
+        except ValueError as error:
+            advice = "use skcrbm.LabelGraphCRF, which has a variable with classes for each column, "
+            advice += "as in LabelGraphCRF().fit(X, y)"
+            refuse_columns_of_classes(y, type(self).__name__, advice, error)
+            raise
 
     def _validate_X(self, X, reset, as_rows=None):
         return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)
 
 
-class JointClassifier(KnownLabelsMixin, StructuredClassifier):
+class JointClassifier(StructuredClassifier):
     """Base class of the models that define a joint distribution p(y | x) by an energy.
 
     A subclass defines ``_posterior_of(X, known)``, which returns the `Posterior` of validated rows
     and known labels; all predictions are computed from this `Posterior`.
     """
+
+    score: ClassVar[Callable[..., float]] = score_with_known
 
     @abstractmethod
     def _posterior_of(self, X, known) -> Posterior:
@@ -538,7 +538,7 @@ def training_rows(
             f"X has {X.shape[0]} rows, y has {len(visible)}"
         )
     origin = None
-    if is_per_label(sample_weight):
+    if sample_weight is not None and is_per_label(sample_weight):
         weight = _label_weight(model, targets, sample_weight, given, len(visible), classes)
         row, visible, weight = layers = label_layers(visible, weight)
         origin = layers.origin

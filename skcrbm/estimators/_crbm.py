@@ -25,7 +25,7 @@ from skcrbm.estimators._crbm_auto import (
     search_convex_penalty,
     search_penalty,
 )
-from skcrbm.estimators._learning_rule import learning_rule
+from skcrbm.estimators._flip_rates import with_flip_rates
 from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
     CRBMPlan,
@@ -484,7 +484,11 @@ class CRBMClassifier(RBMClassifier):
 
         If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
         """
-        rule = learning_rule(self, rows, rng, partial)
+        rule = resolve_rule(self.learning, "conditional")
+        n_classes = len(self.classes_) if self._targets.one_hot else None
+        rule.check_rows(rows.visible, n_classes, partial)
+        if isinstance(rule, NoisyLikelihood):
+            rule = with_flip_rates(self, rule, rows, rng, partial)
         n_rows, n_visible = rows.visible.shape
         method = marginal_method(
             self.inference, n_visible, self.n_hidden, needs=rule.conditional_answers

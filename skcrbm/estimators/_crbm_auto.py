@@ -30,8 +30,7 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double
-from skcrbm.utils.fitting import LiveLine, is_better, say
-from skcrbm.utils.label_weights import count_rows_of, split_rows
+from skcrbm.utils.fitting import LiveLine, count_rows_of, is_better, say, split_rows
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
@@ -28,7 +29,7 @@ from skcrbm.decoding.rules import (
 )
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import TargetsMixin, label_output
-from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import (
     call_given,
@@ -49,7 +50,7 @@ from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
 
-class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
+class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier with predictions that optimise a given metric.
 
     `fit` fits the given classifier without changes. `predict` chooses labels from its probabilities
@@ -354,6 +355,8 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             allow_empty=self.allow_empty_,
             sampler=sampler,
         )
+
+    score: ClassVar[Callable[..., float]] = score_with_known
 
     @label_output
     def predict_proba(self, X, y_known=None):

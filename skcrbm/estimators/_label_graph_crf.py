@@ -46,10 +46,11 @@ from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
+    count_rows_of,
     forget,
+    split_rows,
     with_callbacks,
 )
-from skcrbm.utils.label_weights import count_rows_of, split_rows
 from skcrbm.utils.labels import label_sets_of, require_two_classes
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto, option_name
@@ -586,10 +587,9 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
 
 def _tree(batch, n_classes, held_out):
-    """Return the edges of the tree whose outputs share the most information (see `dependence`).
+    """Return the edges of the tree with the largest sum of the `dependence` of its pairs.
 
-    With held-out rows it is the dependence that remains after each output has been predicted on
-    its own from x. Without held-out rows it is the mutual information of the classes.
+    With held-out rows this is the dependence that single predictions from x leave, else all of it.
     """
     graph = OutputGraph(n_classes, np.empty((0, 2)))
     if held_out is not None:

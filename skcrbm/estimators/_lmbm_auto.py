@@ -17,9 +17,8 @@ from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.utils.fitting import LiveLine, is_better
+from skcrbm.utils.fitting import LiveLine, count_rows_of, first_copies, is_better, split_rows
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
-from skcrbm.utils.label_weights import count_rows_of, first_copies, split_rows
 from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.options import is_auto, option_name

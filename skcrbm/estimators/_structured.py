@@ -259,7 +259,7 @@ def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False
 def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     """Choose alpha by the loss of held-out sequences or graphs, or return a fixed value."""
     observed = np.add.reduceat(batch.path != MISSING, batch.start[:-1])
-    labelled = np.flatnonzero(observed)  # rows without labels have no loss to compare penalties
+    labelled = np.flatnonzero(observed)  # rows without labels have no loss
     if partial or len(labelled) < _LEAST_ROWS:
         return _PLAIN_ALPHA
     some = batch if len(labelled) == len(batch) else batch.take(labelled)

@@ -15,7 +15,7 @@ from skcrbm.decoding.rules import Threshold, resolve_decoder
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold, resolve_cv
 from skcrbm.utils.columns import SCALES
-from skcrbm.utils.label_weights import first_copies, split_rows
+from skcrbm.utils.fitting import first_copies, split_rows
 from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.warnings import warn_user
 

@@ -36,7 +36,7 @@ def checked_rows(weights_shape: tuple[int, int], n_rows: int) -> np.ndarray:
 
 
 def marginal_error(energy: RBMEnergy, method: InferenceMethod) -> float:
-    """For each output i, average |error of P(v_i = 1)| over the models; return the largest mean."""
+    """Return the largest error of the outputs: |error of P(v_i = 1)|, averaged over the models."""
     result: Any = infer(energy, method)
     error = np.abs(result.marginals[:, : energy.n_visible] - exact_visible_marginals(energy))
     return float(error.mean(axis=0).max())

@@ -1,8 +1,9 @@
-"""Adam for large matrices if each step needs few rows; the other rows are updated later.
+"""Adam for large matrices if each step has gradients for few rows; other rows are updated later.
 
-A row without a gradient still moves along its mean gradient. In each such step, the mean gradient
-shrinks by the factor beta1 and the root of the mean square by sqrt(beta2). Therefore n missed steps
-can be made up by a single step, whose length depends only on n and on the number of the step.
+In a step without a gradient, Adam still moves a row along its mean gradient (first moment), which
+then shrinks by the factor beta1; the root of the mean square (second moment) shrinks by
+sqrt(beta2). So n missed steps can be made up by a single step, whose length depends only on n and
+on the number of the step.
 """
 
 import numpy as np
@@ -34,9 +35,10 @@ def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
 
 @jit
 def _add_up(lengths, start, lost, grown, n):
-    """Sum ``lengths[start + j] * lost[j]`` over n steps j, without and with the factor grown[j].
+    """Return the sums of x[j] and of x[j] * grown[j] over n steps j.
 
-    Steps beyond the end of `lengths` have the last length.
+    Here ``x[j] = lengths[start + j] * lost[j]``; steps beyond the end of `lengths` have the last
+    length.
     """
     total = 0.0
     delayed = 0.0
@@ -61,11 +63,11 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     p, m, s : (R, H) parameters, mean gradients, mean squares, in and out
     rows : (n,) indices of the rows to move
     done : (R,) int64, number of the last step that each row has made, in and out
-    now : int
-    rate : float
+    now : int, number of the step up to which the rows are moved
+    rate : float, learning rate
     lengths : (L,) float64, lengths of the steps 1, 2, ... at rate 1; later steps have the last
         length
-    lost : (J,) float64, (beta1 / sqrt(beta2))^j from j = 1; negligible beyond J
+    lost : (J,) float64, (beta1 / sqrt(beta2))^j from j = 1; the powers beyond J are negligible
     grown : (J,) float64, beta2^(-j / 2)
     betas : (beta1, beta2)
     epsilon : float

@@ -1,7 +1,8 @@
 """NamedTuples of arguments that several kernels take.
 
-A call with a NamedTuple takes about 2 microseconds more than a call with its fields. Kernels unpack
-a NamedTuple before their inner loops. N is the number of models; each model is a row of the arrays.
+A call with a NamedTuple takes about 2 microseconds more than a call that passes its fields one by
+one. Kernels read the fields before their inner loops. N is the number of models, and each model is
+a row of the arrays.
 """
 
 from typing import NamedTuple
@@ -24,18 +25,19 @@ class OddsCouplings(NamedTuple):
 
     weights: np.ndarray  # (V, H)
     odds: np.ndarray  # (V, H) exp(weights)
-    norm: np.ndarray  # (V,) float64, at least the sum of |weights| over each row
+    norm: np.ndarray  # (V,) float64, upper bound of the sum of |weights| in each row
     piece: np.ndarray  # (V,) uintp, number of columns over which |weights| sum to at most `limit`
-    step: np.ndarray  # (V,) float64, at least the largest |weight| of a row; below limit / 2
+    step: np.ndarray  # (V,) float64, upper bound of the |weights| of each row; below limit / 2
     limit: float  # largest |log| of a product that the dtype holds safely
-    floor: float  # a probability too small to matter in any message
+    floor: float  # probabilities below this number change no message
 
 
 class RBMOptions(NamedTuple):
     """Options of message passing on RBMs: start, stopping rule and requested answers."""
 
-    cold: bool  # begin with an iteration 0, in which visible units send from their biases alone
-    warm: bool  # start from `RBMRows.start` or, if it is empty, from messages that fit the beliefs
+    cold: bool  # begin with an iteration 0, in which visible units know only their biases
+    # start from `RBMRows.start` or, if it is empty, from messages computed from the beliefs
+    warm: bool
     max_iter: int
     tol: float  # largest change of a probability at convergence
     slack: float  # float64, largest change of a log-odds at convergence
@@ -54,7 +56,8 @@ class RBMAnswers(NamedTuple):
     log_partition: np.ndarray  # (N,)
     pairwise: np.ndarray  # (V, H) weighted sums of P(v_i = 1, h_j = 1) are added to it
     trace: np.ndarray  # (N, max_iter or 0) residuals
-    score: np.ndarray  # (N,) float64; in: a score to beat; out: score of the best state visited
+    # (N,) float64; in: score of the best state so far; out: the same after this run
+    score: np.ndarray
     state: np.ndarray  # (N, V) int8, best state visited, by max-product and mixed-product
     kept: np.ndarray  # (N or 0, V, H) last messages, as the kernel stores messages
 
@@ -75,7 +78,8 @@ class IsingAnswers(NamedTuple):
     log_odds: np.ndarray  # (N, L) in: beliefs to start from; out: beliefs, 0 if clamped
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
-    # (N,) log Z of the score f'(y + 1) / 2 + y'Sy / 2 of -1/+1 labels y with fields f, couplings S
+    # (N,) log Z for the score f'(y + 1) / 2 + y'Sy / 2, where y in {-1, +1} are the labels, f the
+    # fields and S the couplings
     log_partition: np.ndarray
     pairwise: np.ndarray  # (L, L) weighted sums of P(both labels on) are added to it
     trace: np.ndarray  # (N, max_iter or 0) residuals
@@ -84,9 +88,9 @@ class IsingAnswers(NamedTuple):
 class FactorGraph(NamedTuple):
     """Factors of a graph as flat arrays: first the tables, then the OR and then the AND factors."""
 
-    variables: np.ndarray  # (E,) int64; the last variable of OR and AND is its output
+    variables: np.ndarray  # (E,) int64, variable of each edge; the last one of OR and AND is output
     edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1]
-    weight: np.ndarray  # (n_entries,) float64 entries of the tables, to the power 1 / rho
+    weight: np.ndarray  # (n_entries,) float64 entries of all tables, raised to the power 1 / rho
     logs: np.ndarray  # (n_entries,) logarithms of `weight`
     table_start: np.ndarray  # (n_tables + 1,) index of the first entry of each table
     n_tables: int
@@ -99,7 +103,7 @@ class GraphOptions(NamedTuple):
 
     max_iter: int
     tol: float  # largest change of a probability at convergence
-    slack: float  # largest change of a log-odds (or largest ratio of odds) at convergence
+    slack: float  # largest change at convergence: of log-odds, or as a ratio if messages are odds
     damping: float  # share of the old log-messages that is kept; 0 or 1/2 if messages are odds
     want_state: bool  # keep the best state met during the iterations
 
@@ -121,7 +125,7 @@ class GraphSums(NamedTuple):
     weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
     want_log_partition: bool
     want_statistics: bool
-    each: bool  # True for the statistics of each model, False for their sum
+    each: bool  # True for the statistics of each model, False for their sum over the models
     log_partition: np.ndarray  # (N,) output; kernels with lanes add to it
     statistics: np.ndarray  # (1 or N, n_entries) output, to which kernels add
 
@@ -141,9 +145,9 @@ class CategoricalModels(NamedTuple):
     """
 
     held: np.ndarray  # (N, n) bool, True for clamped variables
-    own: np.ndarray  # (N, S) float64 (log-)weight that the fields alone give to each state
-    message: np.ndarray  # (N, M) from factors to variables, read and overwritten
-    sent: np.ndarray  # (N, M) from variables to factors, output only
+    own: np.ndarray  # (N, S) float64 weight (or log-weight) that the fields give to each state
+    message: np.ndarray  # (N, M) messages from factors to variables, read and overwritten
+    sent: np.ndarray  # (N, M) messages from variables to factors, output only
 
 
 class CategoricalOptions(NamedTuple):
@@ -186,7 +190,7 @@ class CategoricalGraph(NamedTuple):
     place: np.ndarray  # (E,): index of the table's first entry in the statistics
     scopes: np.ndarray  # (E,): edges of each factor, in the order of the axes of its table
     tables: np.ndarray  # (T,) float64 weights or log-weights in C order
-    order: np.ndarray  # (n,): order in which a forward sweep visits the variables
+    order: np.ndarray  # (n,): variables in the order in which a forward sweep visits them
 
 
 class CategoricalWork(NamedTuple):

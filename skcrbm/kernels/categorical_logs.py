@@ -1,19 +1,19 @@
-"""Messages between variables of any number of states, as logarithms.
+"""Pass messages between variables of any number of states, as logarithms.
 
-This module is used for sum-product if weights would overflow or underflow in `categorical_weights`.
-It is also used for tree-reweighted messages, and for max-product, which needs no exponentials with
-logarithms. The graph and the schedule are the same as in `categorical_weights`. Tables and messages
-are logarithms; -inf stands for weight 0, and the largest logarithm of each message is 0.
+Sum-product uses this module if weights would overflow or underflow in `categorical_weights`.
+Tree-reweighted and max-product messages always use it; the logarithms of max-product need no
+exponentials. The graph and the schedule are the same as in `categorical_weights`. Tables and
+messages are logarithms; -inf stands for weight 0, and the largest logarithm of each message is 0.
 
 With theta_i = own_i + sum_a rho_a m_(a -> i), variable i sends ``theta_i - m_(a -> i)`` to factor
-a, whose table is raised to the power 1 / rho_a. The sum over all factors but one is the sum over
-the factors before it plus the sum over the factors after it, so no infinity is subtracted. Log Z is
+a, whose table is raised to the power 1 / rho_a. The difference is computed as a sum over the
+factors before a plus a sum over the factors after a, so that no infinity is subtracted. Log Z is
 
     sum_i log Z_i + sum_a rho_a (log Z_a - sum_(i in a) log Z_ai)
 
-Here Z_i is the sum of exp(theta_i), Z_a the sum of a table times the messages to it, and Z_ai the
-sum of the product of the two messages of an edge. If all rho are 1, this is Bethe's log Z. The
-scale of a message cancels.
+Here Z_i is the sum of exp(theta_i) over the states of i. Z_a is the sum over the entries of table
+a, times the messages to the table. Z_ai is the sum of the product of the two messages between a and
+i. If all rho are 1, this is Bethe's log Z. A factor common to all entries of a message cancels.
 
 The state of max-product is decoded variable by variable, given the variables decided before: a
 decided variable sends messages that allow only its value. So ties are broken consistently, and on
@@ -31,7 +31,7 @@ from skcrbm.kernels.scalar import MAX, ROUNDING, copy_into, fill
 
 @jit(allocates=False, inline=True)
 def reduce_logs(kind, table, at, step, k, weight, first):
-    """Return the log-sum-exp, or maximum, of table[at + a * step] + weight[first + a] for a < k."""
+    """Return the log-sum-exp (or MAX) of table[at + a * step] + weight[first + a] over a < k."""
     high = -math.inf
     for a in range(k):
         high = max(high, table[at + a * step] + weight[first + a])
@@ -108,29 +108,10 @@ def contract_logs(kind, graph, e, weight, out, work):
 
 
 @jit(allocates=False)
-def add_weights(graph, weights, e, row, across, n_other, first, weight, out, work):
-    """Write the logs of the message from a pair table to `out` (k,), or NaN on underflow.
-
-    `weights` contains the exponentials of the tables. So the function computes an exponential for
-    each state of the other variable, instead of for each entry of the table. A sum below 1e-200
-    becomes NaN, because underflow may have removed some of its terms.
-    """
-    old, at = work.old, graph.table[e]
-    for b in range(n_other):
-        old[b] = math.exp(weight[first + b])
-    for a in range(graph.message_start[e + ONE] - graph.message_start[e]):
-        total = 0.0
-        for b in range(n_other):
-            total += weights[at + a * row + b * across] * old[b]
-        out[a] = math.log(total) if total > 1e-200 else math.nan
-
-
-@jit(allocates=False)
-def receive_logs(kind, graph, weights, e, weight, out, work):
+def receive_logs(kind, graph, e, weight, out, work):
     """Write the message that edge e receives to `out` (k,), shifted such that its maximum is 0.
 
-    `weights` (T,) are the exponentials of the tables, which only sums need. Return False, and a
-    message of zeros, if all states have weight 0.
+    If all states have weight 0, the message is 0 for all states, and the function returns False.
     """
     message_start = graph.message_start
     k = message_start[e + ONE] - message_start[e]
@@ -210,7 +191,7 @@ def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
 def few_maxima(table, at, k, step, n_other, across, weight, first, out):
     """Write the max-product message through a table of pairs to `out` (k,); its maximum is 0.
 
-    Return False, and a message of zeros, if all states have weight 0.
+    If all states have weight 0, the message is 0 for all states, and the function returns False.
     """
     top = -math.inf
     for a in range(k):
@@ -227,10 +208,9 @@ def few_maxima(table, at, k, step, n_other, across, weight, first, out):
 
 
 @jit(allocates=False)
-def sweep_logs(
-    kind, graph, weights, rho, forward, damping, held, own, message, sent, before, belief, work
-):
+def sweep_logs(graph, rho, forward, options, held, own, message, sent, before, belief, work):
     """Visit all free variables once; return False if all states of a variable have weight 0."""
+    damping, kind = options.damping, options.kind
     new, behind = work.new, work.behind
     n = np.uintp(graph.order.shape[0])
     good = True
@@ -254,7 +234,7 @@ def sweep_logs(
                     graph.tables, graph.table[e], k, step, n_other, across, sent, place, new
                 )
             else:
-                good &= receive_logs(kind, graph, weights, e, sent, new, work)
+                good &= receive_logs(kind, graph, e, sent, new, work)
             if damping == 0.0:
                 for a in range(k):
                     message[at + a] = new[a]
@@ -288,11 +268,11 @@ def change_of_logs(after, before, slack, rounding):
 
 @jit(allocates=False)
 def decode(graph, forward, held, own, sent, state, work):
-    """Decide the variables in turn, each at its best state given the variables before it.
+    """Decide the variables in turn, each at its best state given the variables decided before.
 
-    `sent` gets the decisions: a decided variable sends -inf for all states but its own. Therefore
-    a second call makes a step of coordinate ascent, in which a variable keeps its state unless
-    another state is better. Return True if a state changed.
+    The decisions are written to `state` and to the messages `sent`: a decided variable sends -inf
+    for all states but its own. A second call is thus a sweep of coordinate ascent, in which a
+    variable keeps its state unless another state is better. Return True if a state changed.
     """
     new, total = work.new, work.behind
     n = np.uintp(graph.order.shape[0])
@@ -306,7 +286,7 @@ def decode(graph, forward, held, own, sent, state, work):
             total[a] = own[start + a]
         if not held[v]:
             for e in range(first, last):
-                receive_logs(MAX, graph, graph.tables, e, sent, new, work)
+                receive_logs(MAX, graph, e, sent, new, work)
                 for a in range(k):
                     total[a] += new[a]
         best = np.uintp(state[v]) if state[v] >= 0 else ZERO
@@ -343,14 +323,13 @@ def score_of(graph, own, state, variables):
 
 
 @jit
-def pass_logs(graph, weights, rho, variables, models, start, options, answers, states, work):
+def pass_logs(graph, rho, variables, models, start, options, answers, states, work):
     """Pass messages for N models, in turn, until each model has converged.
 
     Parameters
     ----------
     graph : CategoricalGraph
         Its tables are the log-weights of the factors, divided by rho.
-    weights : (T,) exponentials of the tables
     rho : (E,) float64 weight of each edge's factor
     variables : (E,) uintp variable of each edge
     models : CategoricalModels
@@ -358,13 +337,13 @@ def pass_logs(graph, weights, rho, variables, models, start, options, answers, s
         beliefs that follow from `models.message`
     options : CategoricalOptions
     answers : CategoricalAnswers
-        `good` is True if each variable always had a possible state.
+        `good` is True if each variable had a possible state in all iterations.
     states : tuple of (N, n) int64 and (N,) float64
         Output: the best state that max-product found for each model, and its score.
     work : CategoricalWork
     """
     held, own, message, sent = models
-    max_iter, tol, slack, damping, kind = options
+    max_iter, tol, slack, _, kind = options
     state, score = states
     rounding = ROUNDING * np.finfo(np.float64).eps
     other, scratch, trial = np.empty(own.shape[1]), np.empty(sent.shape[1]), state[:1].copy()
@@ -384,7 +363,7 @@ def pass_logs(graph, weights, rho, variables, models, start, options, answers, s
         for iteration in range(max_iter):
             forward = iteration % 2 == 0
             good &= sweep_logs(
-                kind, graph, weights, rho, forward, damping, held[m], own[m], message[m], sent[m],
+                graph, rho, forward, options, held[m], own[m], message[m], sent[m],
                 before, after, work,
             )  # fmt: skip
             change, moved = change_of_logs(after, before, slack, rounding)
@@ -413,9 +392,10 @@ def pass_logs(graph, weights, rho, variables, models, start, options, answers, s
 
 @jit(allocates=False)
 def attains(graph, e, variables, sent, state, margin, work):
-    """Return True if `state` attains the maximum of a factor times the messages to the factor.
+    """Return True if `state` attains the maximum over all entries of a factor.
 
-    The log-weight of the state may be below the maximum by up to `margin`.
+    An entry is the table's log-weight plus the messages to the factor. The entry of `state` may be
+    below the maximum by up to `margin`.
     """
     message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
     scope, m = graph.scope[e], graph.arity[e]
@@ -485,7 +465,7 @@ def log_total(graph, e, sent, entries, work):
     graph : CategoricalGraph
     e : first edge of the factor
     sent : (M,) log-messages from variables to factors
-    entries : (0 or more,) output, share of each entry in the sum, in C order; not written if empty
+    entries : output, share of each entry in the sum, in C order; or an empty array
     work : CategoricalWork
     """
     message_start, scopes = graph.message_start, graph.scopes

@@ -13,7 +13,7 @@ def add_expected(graph, e, cost, variables, belief, out, work):
     """Add the expected log-weight of a factor, given each state of a variable, to `out` (k,).
 
     Edge `e` joins the variable and the factor. An entry of weight 0 (log-weight -inf) counts as
-    ``-cost``. Return the probability of all entries of weight 0.
+    ``-cost``. Return the total probability of the entries of weight 0.
     """
     message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
     scope, m, slot = graph.scope[e], graph.arity[e], graph.slot[e]

@@ -2,13 +2,13 @@
 
 A sweep visits all variables; every second sweep goes backward. A visited variable receives new
 messages from all its factors. It sends to each factor the product of its own weights and the
-messages of the other factors. These products are formed from products over the first and over the
-last messages, so no message is divided by another, and weights may be 0.
+messages of the other factors. The product is computed from the messages before and the messages
+after this factor, without a division, so that weights may be 0.
 
 Each message to a variable is scaled so that its largest weight is 1. If all weights of a product
-fall below `SMALLEST`, weights that matter may have underflowed. The kernel then gives up the model,
-and the caller passes messages as logarithms (`categorical_logs`). The kernel also gives up a model
-that contradicts itself, because all weights of some product are 0.
+fall below `SMALLEST`, weights that matter may have underflowed. The kernel then stops the work on
+this model, and the caller passes its messages as logarithms (`categorical_logs`). The same happens
+to a model that contradicts itself, in which all weights of some product are 0.
 
 Indices are unsigned integers, because Numba tests signed indices for negative values, which costs
 time in inner loops.
@@ -63,9 +63,9 @@ def last_axis(table, at, rest, k, weight, first, out):
 def potts(other, equal, k, weight, first, out, to):
     """Write the message through a Potts table to ``out[to:to + k]``; return its largest entry.
 
-    The table has the value `equal` on its diagonal, and `other` off its diagonal. The sum of the
-    weights of all other states is the sum without the largest weight, plus the difference between
-    the largest weight and the state's own weight. So no digits cancel.
+    The table has the value `equal` on its diagonal, and `other` off its diagonal. A state needs the
+    sum of the weights of all other states. It is computed as the sum without the largest weight,
+    plus the largest weight minus the weight of the state. So no digits cancel.
     """
     high, rest = weight[first], 0.0
     for a in range(ONE, k):
@@ -203,9 +203,10 @@ def damp(damping, k, top, old, message, at):
 def sweep(graph, forward, damping, passing, held, own, message, sent, before, belief, work):
     """Visit all variables once; return False if underflow may have changed a message.
 
-    If `passing` is True, variables that are not clamped receive messages. Each variable sends to
-    each of its factors the product of its own weights and the messages of its other factors.
-    `before` holds the old beliefs, and `belief` (S,) gets the new beliefs.
+    If `passing` is True, free variables first receive new messages; otherwise they use the old
+    messages. Each variable then sends to each of its factors the product of its own weights and the
+    messages of its other factors. `before` holds the old beliefs, and `belief` (S,) gets the new
+    beliefs.
     """
     state_start, edge_start, message_start = graph[:3]
     kind, tables = graph.kind, graph.tables
@@ -228,8 +229,8 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
                     for a in range(k):
                         old[a] = message[at + a]
                 slot, table = graph.slot[e], graph.table[e]
-                # `other` is the other edge of a pair. For a larger table, `other` has no meaning:
-                # it is edge 0, because ONE - slot could be negative.
+                # `other` is the other edge of a table of two variables. A larger table does not use
+                # it, but ONE - slot could be negative there, so it gets a valid index.
                 mate = ONE - slot if kind[e] != TABLE else ZERO
                 other = graph.scopes[graph.scope[e] + mate]
                 place = message_start[other]
@@ -269,9 +270,9 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
 
 @jit(allocates=False)
 def change_of(after, before, factor):
-    """Return the largest change of a probability, and True if a ratio exceeds `factor`.
+    """Return the largest change of a probability, and True if one changed by more than `factor`.
 
-    The ratio of each probability to its last value is tested, and also the inverse ratio.
+    That is, the ratio of its new to its old value is above `factor` or below ``1 / factor``.
     """
     change, moved = 0.0, False
     for s in range(np.uintp(after.shape[0])):

@@ -1,10 +1,10 @@
 """Train linear chains with a maximal margin, by block-coordinate Frank-Wolfe on their sequences.
 
 Sequences of different lengths lie one after the other, as in `chains.py`. The dual variables of a
-sequence are a distribution over a few label sequences, which are called atoms. A visit of a
-sequence finds the labels that violate the margin most, by Viterbi's algorithm with the loss added
-to the scores. It then moves probability mass to these labels from the atom that violates the margin
-least. The size of the step maximises the dual objective.
+training sequence are a probability distribution over a few label sequences, which are called
+atoms. A visit of a training sequence finds the labels that violate the margin most, by Viterbi's
+algorithm with the loss added to the scores. It then moves probability from the atom that violates
+the margin least to these labels, by the amount that maximises the dual objective.
 """
 
 import math
@@ -13,13 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import fill
+from skcrbm.kernels.scalar import fill, keep_larger
 
-# A step is made only if the violations of the two label sequences differ by more than this number
-# times (1 + their size). A smaller difference counts as a rounding error.
+# A step is made only if the violations of the two atoms differ by more than this number times
+# (1 + their size). A smaller difference counts as a rounding error.
 _ROUNDING = 1e-12
-# Largest number of steps each time a sequence is visited. Only the first of these steps can add a
-# label sequence to the sequences that have a dual weight.
+# Largest number of steps of a visit. Only the first step can add an atom.
 _STEPS = 3
 
 
@@ -37,8 +36,8 @@ class Sequences(NamedTuple):
 class Weights(NamedTuple):
     """Parameters of a chain, which the kernel updates, and the layout of `coef`.
 
-    Column j of the features has the coefficients with indices column[j] to column[j + 1] - 1. The
-    state of a coefficient is in `label`, in ascending order for each column.
+    Column j of the features has the coefficients column[j] to column[j + 1] - 1. label[p] is the
+    state to which coefficient p belongs; the states of a column are in ascending order.
     """
 
     column: np.ndarray  # (D + 1,) int64
@@ -59,7 +58,7 @@ class Forbidden(NamedTuple):
 
 
 class Atoms(NamedTuple):
-    """Label sequences (atoms) with dual variables; an atom of value 0 is free for other labels."""
+    """Label sequences (atoms) with dual variables; an atom with the value 0 may be replaced."""
 
     path: np.ndarray  # (M, T) int32, M label sequences for each sequence
     value: np.ndarray  # (n, M) dual variables
@@ -81,20 +80,10 @@ def _set_scores(begin, end, sequences, weights, scores):
 
 
 @jit
-def _keep_larger(row, value, i, best, argument):
-    """Set best[j] to value + row[j] and argument[j] to i, for each j at which the sum is larger."""
-    for j in range(np.uintp(best.shape[0])):
-        x = value + row[j]
-        larger = x > best[j]
-        argument[j] = i if larger else argument[j]
-        best[j] = x if larger else best[j]
-
-
-@jit
 def _worst_path(length, scores, matrix, first, last, observed, work, back, found):
-    """Find the path with the largest sum of its log-weight and its number of wrong states.
+    """Find the path with the largest value: its log-weight plus its number of wrong states.
 
-    Write the path to `found` (length,), and return the sum. A state is wrong if it differs from
+    Write the path to `found` (length,), and return its value. A state is wrong if it differs from
     `observed` (length,). `work` (2, K) and `back` (length, K) are scratch space.
     """
     n_states = scores.shape[1]
@@ -107,7 +96,7 @@ def _worst_path(length, scores, matrix, first, last, observed, work, back, found
             best[j] = -math.inf
             back[t, j] = 0
         for i in range(n_states):
-            _keep_larger(matrix[i], previous[i], i, best, back[t])
+            keep_larger(matrix[i], previous[i], i, best, back[t])
         for j in range(n_states):
             best[j] += scores[t, j] + (1.0 if j != observed[t] else 0.0)
     value, state = -math.inf, 0
@@ -177,7 +166,10 @@ def _add_difference(begin, end, sequences, weights, plus, minus, change, touched
 
 @jit
 def _add_counts(length, path, sign, states, pairs, first, last):
-    """Add the counts of states, pairs and ends in `path`, times `sign`, to the other arguments."""
+    """Count the states, pairs and ends of `path`, and add the counts times `sign` to the arrays.
+
+    The arrays are `states` (K,), `pairs` (K, K), and `first` and `last` (K,).
+    """
     for t in range(length):
         states[path[t]] += sign
         if t > 0:
@@ -203,22 +195,69 @@ def _move(row, factor, change):
 
 
 @jit
+def _compare_atoms(c, begin, end, base, best, found, scores, matrix, first, last, atoms):
+    """Compute the violation of the margin by each atom of sequence c.
+
+    The violation of a label sequence is its log-weight plus its number of wrong labels, minus
+    `base`, the log-weight of the observed labels. Return the expected violation under the dual
+    variables; the smallest violation of an atom with a positive dual variable, and this atom; the
+    largest violation of all atoms, and this atom; the first free atom; and the atom that equals the
+    labels `found`. The number of a missing atom is -1. If `best` is an atom, it does not count as
+    free, and no atom is compared with `found`.
+    """
+    expected, low, high = 0.0, math.inf, -math.inf
+    lowest, highest, free, same = -1, -1, -1, -1
+    for a in range(atoms.value.shape[1]):
+        if atoms.value[c, a] == 0.0 and a != best:
+            if free < 0:
+                free = a
+            continue
+        path = atoms.path[a, begin:end]
+        violation = _log_weight(end - begin, scores, matrix, first, last, path) - base
+        violation += atoms.loss[c, a]
+        expected += atoms.value[c, a] * violation
+        if atoms.value[c, a] > 0.0 and violation < low:
+            low, lowest = violation, a
+        if violation > high:
+            high, highest = violation, a
+        if best < 0:
+            equal = True
+            for t in range(end - begin):
+                if path[t] != found[t]:
+                    equal = False
+                    break
+            if equal:
+                same = a
+    return expected, low, lowest, high, highest, free, same
+
+
+@jit
+def _store_atom(c, begin, a, found, observed, atoms):
+    """Store the labels `found` as atom a of sequence c, and count their errors."""
+    wrong = 0
+    for t in range(observed.shape[0]):
+        atoms.path[a, begin + t] = found[t]
+        wrong += found[t] != observed[t]
+    atoms.loss[c, a] = wrong
+
+
+@jit
 def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses, gaps):
-    """Visit sequences in the given order; return the number of sequences without a free atom.
+    """Visit sequences in the given order; return how many needed a new atom and had no free place.
 
     Parameters
     ----------
     order : ndarray of int64
         Indices of the sequences to visit.
     total : float
-        Factor of the penalty times the sum of the weights of all sequences.
+        Strength of the penalty times the sum of the weights of all sequences.
     own : bool
         True if `intercept`, `first` and `last` are trained.
     sequences, weights, forbidden, atoms
         `weights` and `atoms` are changed in place.
     losses, gaps : ndarray (n,)
-        Output, written for visited sequences. `losses` gets the largest violation at the time of
-        the visit, and `gaps` the largest violation minus the expected violation.
+        Output for each visited sequence: the largest violation of the margin, and the largest
+        violation minus the expected violation under the dual variables.
     """
     n_states = weights.intercept.shape[0]
     start = sequences.start
@@ -252,56 +291,30 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
                     length, scores, matrix, first, last, observed, work, back, found
                 )
                 value -= base
-            # Find `worst`, the atom of the smallest violation, and `other`, the known atom of the
-            # largest. Mass moves from `worst` to `best`.
-            expected, low, high = 0.0, math.inf, -math.inf
-            worst, same, free, other = -1, -1, -1, -1
-            for a in range(atoms.value.shape[1]):
-                if atoms.value[c, a] == 0.0 and a != best:
-                    if free < 0:
-                        free = a
-                    continue
-                path = atoms.path[a, begin:end]
-                violation = _log_weight(length, scores, matrix, first, last, path) - base
-                violation += atoms.loss[c, a]
-                expected += atoms.value[c, a] * violation
-                if atoms.value[c, a] > 0.0 and violation < low:
-                    low, worst = violation, a
-                if violation > high:
-                    high, other = violation, a
-                if step == 0:
-                    equal = True
-                    for t in range(length):
-                        if path[t] != found[t]:
-                            equal = False
-                            break
-                    if equal:
-                        same = a
-            if step == 0:
+            # Mass moves from `worst`, the atom of the smallest violation, to `best`.
+            expected, low, worst, high, other, free, same = _compare_atoms(
+                c, begin, end, base, best, found, scores, matrix, first, last, atoms
+            )
+            if step > 0:
+                best = other
+            else:
                 losses[c] = value
                 gaps[c] = value - expected
                 best = same if same >= 0 else free
                 if best < 0:  # no atom is free to store the found labels: use the best known atom
                     n_full += 1
                     best = other
-                elif same < 0:
-                    wrong = 0
-                    for t in range(length):
-                        atoms.path[best, begin + t] = found[t]
-                        wrong += found[t] != observed[t]
-                    atoms.loss[c, best] = wrong
-                    high = value
                 else:
                     high = value
-            else:
-                best = other
+                    if same < 0:
+                        _store_atom(c, begin, best, found, observed, atoms)
             rise = high - low
             if best == worst or rise <= _ROUNDING * (1.0 + abs(high) + abs(base)):
                 break
             plus, minus = atoms.path[worst, begin:end], atoms.path[best, begin:end]
             n = _add_difference(begin, end, sequences, weights, plus, minus, change, touched)
             square = 0.0
-            for i in range(n):  # an index that is in `touched` twice adds 0 the second time
+            for i in range(n):  # if `touched` holds an index twice, `change` is 0 the second time
                 kept[i] = change[touched[i]]
                 change[touched[i]] = 0.0
                 square += kept[i] * kept[i]

@@ -14,13 +14,11 @@ import numpy as np
 
 from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import fill
+from skcrbm.kernels.scalar import MARGINAL_ERROR, dot_rows, fill, keep_larger, times_row
 
-# Log-weights below this are raised to it, because the vectorised exponential returns no smaller
-# number than exp(-700). The resulting weights are then set to 0.
+# Log-weights below this number are raised to it, the smallest argument of the vectorised
+# exponential. The resulting weights are then set to 0.
 _LEAST = -700.0
-# If the marginals of a position sum to 1 up to this error, they are valid.
-_ERROR = 1e-8
 
 
 # ------------------------------------------------------------------ features of the positions
@@ -30,8 +28,8 @@ class Packed(NamedTuple):
     """Layout of the coefficients of sparse features.
 
     Column j has the coefficients first[j] to first[j + 1] - 1. Coefficient p belongs to the state
-    labels[p]. A column with many states is computed by a dense row, which has a lane for each
-    state: dense[j] is the index of the row, or -1 if column j has no dense row.
+    labels[p]. If a column has coefficients for many states, they are copied to a dense row with an
+    entry for each state: dense[j] is the index of the row, or -1 if column j has no dense row.
     """
 
     first: np.ndarray  # (D + 1,) int64
@@ -101,13 +99,6 @@ def add_feature_sums(data, indices, indptr, packed, values, rows, gradient):
 # ----------------------------------------------------------------------------- probabilities
 
 
-@jit(fastmath={"contract"})
-def _times_row(weight, row, out):
-    """Add ``weight * row`` to `out`; all arrays are (K,)."""
-    for j in range(np.uintp(out.shape[0])):
-        out[j] += weight * row[j]
-
-
 @jit(fastmath={"contract", "reassoc"})
 def _sum(row):
     total = 0.0
@@ -120,14 +111,6 @@ def _sum(row):
 def _scale(row, factor):
     for j in range(np.uintp(row.shape[0])):
         row[j] *= factor
-
-
-@jit(fastmath={"contract", "reassoc"})
-def _dot(row, other):
-    total = 0.0
-    for j in range(np.uintp(row.shape[0])):
-        total += row[j] * other[j]
-    return total
 
 
 @jit(fastmath={"contract"})
@@ -160,10 +143,11 @@ def _exponentials(row):
 def _forward(begin, end, scores, factors, first, last, alpha):
     """Write the filtered probabilities of a chain to `alpha` (T, K), and return its log Z.
 
-    The chain has the positions `begin` to ``end - 1``. Each row of `scores` is overwritten by its
-    exponentials, divided by the normaliser of its position. log Z does not include the maxima by
-    which the caller has divided `factors`, `first` and `last`. log Z is NaN if numbers underflow,
-    or if no path is possible.
+    Row t of `alpha` is the distribution of the state at t, given the scores up to t. The chain has
+    the positions `begin` to ``end - 1``. Each row of `scores` is overwritten by its exponentials,
+    divided by the normaliser of its position. The caller has divided `factors`, `first` and `last`
+    by their maxima, which log Z does not include. log Z is NaN if numbers underflow, or if no path
+    is possible.
     """
     log_z = 0.0
     several = factors.shape[0] > 1
@@ -171,12 +155,12 @@ def _forward(begin, end, scores, factors, first, last, alpha):
         log_z += _exponentials(scores[t])
         fill(alpha[t], 0.0)
         if t == begin:
-            _times_row(1.0, first, alpha[t])
+            times_row(1.0, first, alpha[t])
         else:
             matrix = factors[t] if several else factors[0]
             for i in range(scores.shape[1]):
                 if alpha[t - 1, i] != 0:
-                    _times_row(alpha[t - 1, i], matrix[i], alpha[t])
+                    times_row(alpha[t - 1, i], matrix[i], alpha[t])
         for j in range(np.uintp(scores.shape[1])):
             alpha[t, j] *= scores[t, j]
         total = _sum(alpha[t])
@@ -185,7 +169,7 @@ def _forward(begin, end, scores, factors, first, last, alpha):
         _scale(alpha[t], 1 / total)
         _scale(scores[t], 1 / total)
         log_z += math.log(total)
-    total = _dot(alpha[end - 1], last)
+    total = dot_rows(alpha[end - 1], last)
     return log_z + math.log(total) if total > 0 else math.nan
 
 
@@ -207,9 +191,9 @@ def forward_backward(start, scores, factors, first, last, weight, marginals, pai
     marginals : ndarray (T, K)
         Filled with the probability of each state times the weight of its chain.
     pair_sums : ndarray (1 or T, K, K)
-        With one matrix, the weighted probabilities of the pairs are divided by factors[0] and added
-        to the matrix. With T matrices, matrix t is filled with the weighted probabilities of the
-        pair (t - 1, t).
+        A single matrix gets the sum of the weighted probabilities of all pairs, divided by
+        factors[0]. Of T matrices, matrix t is filled with the weighted probabilities of the pair
+        (t - 1, t).
     log_z : ndarray (n,)
         Filled with log Z, without the logarithms of the maxima that `factors`, `first` and `last`
         were divided by. If numbers underflow, log Z is NaN. The marginals of the chain are then
@@ -228,7 +212,7 @@ def forward_backward(start, scores, factors, first, last, weight, marginals, pai
         if not several:
             for i in range(n_states):
                 fill(sums[i], 0.0)
-        normaliser = 1 / _dot(marginals[end - 1], last)
+        normaliser = 1 / dot_rows(marginals[end - 1], last)
         for j in range(n_states):
             beta[j] = last[j] * normaliser
         valid = True
@@ -239,20 +223,20 @@ def forward_backward(start, scores, factors, first, last, weight, marginals, pai
                     v[j] = scores[t + 1, j] * beta[j]
                 for i in range(n_states):
                     row = factors[t + 1 if several else 0, i]
-                    beta[i] = _dot(row, v)
+                    beta[i] = dot_rows(row, v)
                     if several:
                         _set_products(row, v, weight[c] * alpha[i], pair_sums[t + 1, i])
                     else:
-                        _times_row(alpha[i], v, sums[i])
+                        times_row(alpha[i], v, sums[i])
             for j in range(np.uintp(n_states)):
                 alpha[j] *= beta[j]
-            valid &= abs(_sum(alpha) - 1) < _ERROR  # False if a number is infinite or NaN
+            valid &= abs(_sum(alpha) - 1) < MARGINAL_ERROR  # False if a number is infinite or NaN
             _scale(alpha, weight[c])
         if not valid:
             log_z[c] = math.nan
         elif not several:
             for i in range(n_states):
-                _times_row(weight[c], sums[i], pair_sums[0, i])
+                times_row(weight[c], sums[i], pair_sums[0, i])
 
 
 @jit
@@ -272,7 +256,7 @@ def _log_sum(row):
 def log_forward_backward(scores, pairs, first, last, marginals, pair_marginals):
     """Compute marginals of a single chain from log-weights, and return log Z.
 
-    This slow version serves chains whose weights underflow in `forward_backward`. `first` and
+    This slower version serves chains whose weights underflow in `forward_backward`. `first` and
     `last` (K,) and `pairs` (1 or T, K, K) are log-weights. `marginals` (T, K) and `pair_marginals`
     (T, K, K) are output; pair_marginals[0] is not set. log Z is -inf if no path is possible.
     """
@@ -335,19 +319,6 @@ def path_scores(start, scores, pairs, first, last, path, out):
 
 
 @jit
-def _keep_larger(row, value, i, best, argument):
-    """If ``value + row[j]`` exceeds best[j], set best[j] to it and argument[j] to i.
-
-    `row`, `best` and `argument` are (K,).
-    """
-    for j in range(np.uintp(best.shape[0])):
-        x = value + row[j]
-        larger = x > best[j]
-        argument[j] = i if larger else argument[j]
-        best[j] = x if larger else best[j]
-
-
-@jit
 def best_paths(start, scores, pairs, first, last, path, value):
     """Find the path with the largest log-weight in each chain (Viterbi); ties go to lower states.
 
@@ -373,7 +344,7 @@ def best_paths(start, scores, pairs, first, last, path, value):
                 best[j] = -math.inf
                 back[t - begin, j] = 0
             for i in range(n_states):
-                _keep_larger(matrix[i], previous[i], i, best, back[t - begin])
+                keep_larger(matrix[i], previous[i], i, best, back[t - begin])
             for j in range(np.uintp(n_states)):
                 best[j] += scores[t, j]
         value[c] = -math.inf
@@ -398,8 +369,8 @@ def k_best_paths(scores, pairs, first, last, paths, values):
     length, n_states = scores.shape
     k = values.shape[0]
     several = pairs.shape[0] > 1
-    # best[j, r] is the log-weight of the r-th best path that ends in state j. `back` holds the
-    # previous state of this path and the rank of the path up to there, as state * k + rank.
+    # best[j, r] is the log-weight of the r-th best path that ends in state j. This path extends
+    # the path of some rank that ends in the previous state; `back` holds state * k + rank of it.
     best = np.full((n_states, k), -math.inf)
     previous = np.empty((n_states, k))
     back = np.zeros((length, n_states, k), np.int64)
@@ -444,11 +415,11 @@ def k_best_paths(scores, pairs, first, last, paths, values):
 
 @jit
 def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log_z):
-    """Draw paths of each chain from its distribution: filter forwards, draw backwards.
+    """Draw S paths of each chain from its distribution: filter forwards, draw backwards.
 
-    The first arguments are as in `forward_backward`. `alpha` (T, K) is a work array. `uniform`
-    (S, T) holds a uniform random number for each state of the output `paths` (S, T). If log_z[c] is
-    NaN, no path of chain c was drawn.
+    `start` to `last` are as in `forward_backward`. `alpha` (T, K) is a work array. `uniform` (S, T)
+    holds a uniform random number for each state of the output `paths` (S, T). If log_z[c] is NaN,
+    no path of chain c was drawn.
     """
     n_states = scores.shape[1]
     several = factors.shape[0] > 1
@@ -486,10 +457,11 @@ def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log
 def pseudo_likelihood(start, scores, pairs, first, last, path, weight, residuals, pair_sums, loss):
     """Compute the pseudo-likelihood of `path` (T,): the probability of states given neighbours.
 
-    `residuals` (T, K) is output: the gradient of the loss by the scores, which is P(state |
-    neighbours) minus the indicator of the state in `path`, times the weight of the chain. The
-    gradient by the pairs is added to `pair_sums` (1, K, K), or to matrix t of `pair_sums`
-    (T, K, K). `loss` (n,) is output: the negative log pseudo-likelihood of each chain.
+    `loss` (n,) is output: the negative log pseudo-likelihood of each chain. `residuals` (T, K) is
+    output: the gradient of the loss with respect to the scores, which is P(state | neighbours)
+    minus the indicator of the state in `path`, times the weight of the chain. The gradient with
+    respect to the pairs is added to `pair_sums`: to its only matrix, or to matrix t of T matrices
+    for the pair (t - 1, t).
     """
     n_states = scores.shape[1]
     several = pairs.shape[0] > 1

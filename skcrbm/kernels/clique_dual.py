@@ -1,9 +1,10 @@
 """Dual coordinate descent for a large margin Markov network, one row at a time.
 
 Cliques are lists of variables. The feature of a clique is the product of the -1/+1 values of its
-variables, or 0 if a value is not observed. The margin of a variable may also have a linear part:
-the value of the variable times a weighted sum of the inputs of the row. The values of row n are
-``signs[n]``, where `signs` is (N, V) float64 in {-1, 0, +1} and 0 stands for a missing value.
+variables, or 0 if a value is not observed. The margin of a variable is a weighted sum of features
+and, if the rows have inputs, the value of the variable times a weighted sum of the inputs. The
+values of row n are ``signs[n]``, where `signs` is (N, V) float64 in {-1, 0, +1} and 0 stands for a
+missing value.
 """
 
 from typing import NamedTuple
@@ -34,7 +35,7 @@ class CliqueFeatures(NamedTuple):
 
 
 class CliqueRows(NamedTuple):
-    """Rows of a training problem, and parameters of its loss, which has a term for each margin."""
+    """Rows of a training problem, and parameters of its loss, which is a sum over all margins."""
 
     signs: np.ndarray  # (N, V)
     data: np.ndarray  # inputs (N, D) as a CSR matrix: data, indices and indptr
@@ -53,9 +54,9 @@ class CliqueDual(NamedTuple):
     active: np.ndarray  # (N, V) int32; the first n_active[n] entries of a row are active variables
     n_active: np.ndarray  # (N,) intp
     total: np.ndarray  # (T,) sum over all margins of alpha times the gradient of the margin
-    weight: np.ndarray  # (T,) `total` moved towards 0 by the penalty, see `shrunk`
-    input_weight: np.ndarray  # (V, D)
-    bounds: np.ndarray  # (2,) largest and smallest projected gradient of the last pass
+    weight: np.ndarray  # (T,) weights: `total` moved towards 0 by the penalty, see `shrunk`
+    input_weight: np.ndarray  # (V, D) weights of the inputs
+    bounds: np.ndarray  # (2,) largest and smallest projected gradient of the previous pass
 
 
 @jit
@@ -70,7 +71,7 @@ def _features(n, signs, start, members, feature):
 
 @jit
 def _margin(i, place, clique, group, coef, feature, weight):
-    """Return the margin of variable i, and the squared length of its gradient in the weights."""
+    """Return the margin of variable i, and its squared gradient with respect to the weights."""
     margin = square = part = 0.0
     stop = place[i + 1]
     for e in range(place[i], stop):
@@ -118,12 +119,12 @@ def shrunk(value, by):
 
 @jit
 def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
-    """Pass over the rows until the range of the projected gradients is at most `goal`.
+    """Pass over the rows until all projected gradients lie in an interval of length `goal`.
 
     Parameters
     ----------
     n_passes : int, largest number of passes
-    goal : float
+    goal : float, largest minus smallest projected gradient at which the kernel stops
     state : (1,) uint64, state of the random numbers, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
     count : int
@@ -131,7 +132,7 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
 
     Returns
     -------
-    Number of passes done, number of active rows, range of the projected gradients.
+    Number of passes done, number of active rows, largest minus smallest projected gradient.
     """
     start, members, place, clique, group, coef = features
     signs, data, indices, indptr, norm, target, limit, penalty = rows
@@ -210,9 +211,9 @@ def clique_margins(signs, features, weight, margins):
 
 @jit
 def clique_sums(signs, features, alpha, penalty, total, weight):
-    """Add `alpha` (N, V) times the gradients of the margins to `total` (T,), and update `weight`.
+    """Add `alpha` (N, V) times the gradients of the margins to `total` (T,), and set `weight` (T,).
 
-    `weight` (T,) is `total` moved towards 0 by the penalty.
+    A weight is its total moved towards 0 by its penalty.
     """
     start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)

@@ -3,15 +3,15 @@
 Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k in C_j} v_k`` and
 the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
 branch and bound decides the missing variables one by one. The place of a variable is its position
-in this order. A node of the search tree stores the pull on each variable: its field, plus the
-products of cliques whose other variables are decided. The node also stores the coupling of each
-pair: the products of cliques in which all variables except the pair are decided. For cliques with
-more undecided variables, the bounds use the largest possible contribution.
+in this order. At each node of the search tree, the pull on a variable is its field plus the
+products of the cliques whose other variables are decided. The coupling of a pair of undecided
+variables is the sum of the products of the cliques whose other variables are decided. Cliques with
+three or more undecided variables enter the bounds with their largest possible contribution.
 
 Cliques are stored as in `clique_dual`. For each row, the kernel finds the places of the last three
-missing variables of each clique, with -1 if a clique has fewer. A couple is a pair of variables
-that are the last two missing variables of a clique. Couples are numbered in the order of the places
-of their first variables, then of their second variables.
+missing variables of each clique; a clique with fewer gets -1. A couple is a pair of variables that
+are the last two missing variables of some clique, so only couples have couplings. Couples are
+sorted by the places of their first variables, then of their second variables.
 """
 
 from typing import NamedTuple
@@ -49,7 +49,7 @@ class _Places(NamedTuple):
     before: np.ndarray  # (J,) place of the second-last missing variable of each clique
     last_first: np.ndarray  # cliques sorted by their last place, see `_sort_cliques`
     last_listed: np.ndarray
-    third_first: np.ndarray  # cliques sorted by the place of their third-last missing variable
+    third_first: np.ndarray  # the same for their third-last missing variables
     third_listed: np.ndarray
     first_couple: np.ndarray  # number of the first couple whose first variable is at each place
     second: np.ndarray  # (P,) place of the second variable of each couple
@@ -80,7 +80,7 @@ def _find_places(position, start, members, last, before, third):
 def _sort_cliques(place, first, listed):
     """Sort cliques by `place` (J,), whose values are -1, ..., D - 1.
 
-    The outputs are `first` (D + 2,) and `listed` (J,). Afterwards, the cliques at place d are
+    The outputs are `first` (D + 2,) and `listed` (J,): the cliques at place d are
     ``listed[first[d + 1]:first[d + 2]]``.
     """
     first[:] = 0
@@ -121,9 +121,9 @@ def _number_couples(n_missing, last, before, numbers, first_couple, second, coup
 
 @jit
 def _product(j, state, start, members, weight, skipped, skipped_too):
-    """Return the weight of clique j times the values of its variables, without two of them.
+    """Return the weight of clique j times the values of its variables.
 
-    The variables `skipped` and `skipped_too` are left out.
+    The variables `skipped` and `skipped_too` are left out of the product.
     """
     value = weight[j]
     for e in range(start[j], start[j + 1]):
@@ -134,12 +134,12 @@ def _product(j, state, start, members, weight, skipped, skipped_too):
 
 @jit(allocates=False)
 def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
-    """Add the pulls and couplings that deciding the variable at place d creates.
+    """Add the changes of pulls and couplings after the variable at place d has been decided.
 
-    At the root (d = -1), add the pulls and couplings that the known variables create.
+    At the root (d = -1), add the pulls and couplings of the known variables instead.
 
     coupling : (P,), couplings of the parent node
-    pull, coupling_too : (V,), (P,), outputs, to which pulls and couplings are added
+    pull, coupling_too : (V,), (P,), outputs, to which the changes are added
     """
     missing, last, before = places.missing, places.last, places.before
     first_couple, second, couple_of = places.first_couple, places.second, places.couple_of
@@ -169,9 +169,11 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
 
 @jit
 def _add_undecided(kind, missing, last, before, third, start, members, weight, free, rest):
-    """Add up the largest contributions of cliques with undecided variables, for each depth.
+    """Add up the largest contributions of cliques with three or more undecided variables.
 
-    free : (D + 1, V), output, largest contribution to each pull, without couples; only for HINGE
+    Row d of the outputs is for depth d, at which the first d variables are decided.
+
+    free : (D + 1, V), output, largest contribution to the pull on each variable; only for HINGE
     rest : (D + 1,), output, largest contribution to the score
     """
     free[:] = 0.0
@@ -199,9 +201,9 @@ def _hinge_bound(
 ):  # fmt: skip
     """Return a lower bound of the hinge loss if the variable at place d takes the value v.
 
-    pull, coupling : (V,), (P,), pulls and couplings of the node of depth d; the child of the node
-        adds v times `pull_too` and `coupling_too`
-    free : (V,), largest contributions of undecided cliques to the pulls of the child
+    pull, coupling : (V,), (P,), pulls and couplings of the node of depth d; in the child they grow
+        by v times `pull_too` and `coupling_too`
+    free : (V,), row of depth d + 1 of `free` in `_add_undecided`
     """
     position, missing, width = places.position, places.missing, places.width
     first_couple, second = places.first_couple, places.second
@@ -231,8 +233,9 @@ def _score_bound(d, v, n_missing, score, places, pull, pull_too, coupling, coupl
 
     In the child, the variable at place d has the value v.
 
-    score, pull, coupling : values of the node; the child adds v times `pull_too` and `coupling_too`
-    rest : largest contribution to the score of cliques with three or more undecided variables
+    score, pull, coupling : values of the node; in the child, pull and coupling grow by v times
+        `pull_too` and `coupling_too`
+    rest : entry of depth d + 1 of `rest` in `_add_undecided`
     """
     missing, first_couple = places.missing, places.first_couple
     total = score + v * pull[missing[d]] + rest
@@ -257,7 +260,7 @@ def _is_before(state, best):
 def _order_missing(n_missing, pull, start, members, weight, position, missing, strength):
     """Sort the missing variables by |pull| plus the |weights| of their cliques, largest first.
 
-    Variables with a large sum are the most certain, and they influence the others most.
+    Variables with a large sum are likely to be decided well, and they influence the others most.
 
     missing, position : (n_missing,), (V,), changed
     strength : (V,) scratch space
@@ -288,7 +291,7 @@ def search_cliques(
     """Find the best state of each row, and write it to `signs` (N, V), whose missing values are 0.
 
     Among states of equal hinge loss, take the highest score, then the first in lexicographic order.
-    If a row has more than `n_ties` missing variables, take the first state that the search finds.
+    If a row has more than `n_ties` missing variables, take the first of them that is found instead.
 
     Parameters
     ----------
@@ -297,7 +300,7 @@ def search_cliques(
     is_output : (V,) bool, True for variables whose margins have a hinge loss
     cliques : Cliques
     target : gamma, the margin from which the loss is 0
-    slack : (N,) values and scores that differ by less count as equal
+    slack : (N,) losses or scores of a row that differ by less count as equal
     node_limit : int, largest number of nodes per row, once the search has found its first state
     n_most : int, the largest number of missing variables of a row
     found : FoundStates

@@ -1,15 +1,60 @@
-"""Branch and bound that keeps the tables of a factor graph consistent at each node."""
+"""Branch and bound on the tables of a factor graph, with soft local consistency at each node.
+
+A node shifts log-weights between tables and variables, which keeps the score of each state. The
+sum of the maxima of all tables and variables is an upper bound of the score, and the shifts lower
+it. Entries and states that cannot belong to a better state than the best known state become -inf.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
+from skcrbm.kernels.search_tables import add_beliefs, subtract_shares, table_size
 
-# The first node of a path may shift this many times as many entries as later nodes.
+# The first node of a search may shift _REPLAY times as many entries as later nodes, because all
+# decisions on its path are new.
 _REPLAY = 20
-# The gap between bound and score counts as _FIRST_GAP while no state of positive weight is known.
+# Until a state of positive weight is known, _FIRST_GAP stands for the gap between bound and score.
 _FIRST_GAP = 100.0
-# Added to the gain of a branching variable, so that variables in many failures come first in ties.
+# A node branches on the variable with the largest weight per state (see `SearchArrays`) times its
+# gain, by which the bound would fall. This number is added to the gain, so that the weights decide
+# among variables without a gain.
 _LEAST_GAIN = 1e-3
+
+
+class SearchArrays(NamedTuple):
+    """Arrays that a depth-first search reads and changes."""
+
+    belief: np.ndarray  # (n, K) float64, shifted log-weights of the variables, with maxima 0
+    entries: np.ndarray  # float64, shifted entries of the tables
+    # (P, 3) int32, decisions: a variable, a state, and 1 if the variable has the state or 0 if the
+    # state is excluded
+    path: np.ndarray
+    # (n,) float64, number of tables of each variable, plus 1 for each failure: a table of the
+    # variable that proved a node hopeless
+    weight: np.ndarray
+    best: np.ndarray  # (n,) int64, best state
+    work: np.ndarray  # (2,) int64: number of visited entries; 1 if the last node is still open
+
+
+class SavedNodes(NamedTuple):
+    """Nodes on the path that have an unvisited right child; the first axis is the depth."""
+
+    belief: np.ndarray  # (D, n, K)
+    entries: np.ndarray  # (D, n_entries)
+    bound: np.ndarray  # (D,)
+    n_before: np.ndarray  # (D,) int64, number of decisions before the left child
+
+
+class DepthLimits(NamedTuple):
+    """When a search stops, and how far it shifts log-weights."""
+
+    tol: float  # rounding error of a score
+    most: int  # largest number of entries that a node may shift
+    share: float  # a change of a belief is propagated if it exceeds this share of the gap
+    visits: int  # number of entries to visit
+    failures: int  # number of closed nodes after which the search ends
 
 
 @jit
@@ -28,71 +73,35 @@ def _score(graph, state):
 
 @jit
 def _shift(graph, f, belief, entries, bound, floor, best, digit):
-    """Shift the log-weights of table f, and return the new bound and the number of entries.
+    """Shift log-weights between table f and its variables; return the bound and the table's size.
 
-    Add the beliefs of the variables of the table to the table, subtract the maximum of the table
-    and add it to the bound, and give each variable an equal share of its max-marginals. Entries
-    whose bound is at most `floor` become -inf. If this holds for all entries, the returned bound is
-    -inf. `best` (m, K) returns the max-marginals minus the maximum.
+    Add the beliefs of the m variables to the table. Then move the maximum of the table to the
+    bound, and 1 / m of the max-marginals of each variable from the table to `best` (m, K), the new
+    beliefs of the variables. Entries and states that no state with a score above `floor` can have
+    become -inf. If this excludes all entries, the returned bound is -inf.
     """
-    low, m = graph.scope_start[f], graph.scope_start[f + 1] - graph.scope_start[f]
-    size = 1
-    for j in range(m):
-        size *= graph.n_states[graph.scope[low + j]]
-        digit[j] = 0
-    best[:m] = -np.inf
-    top = -np.inf
-    for i in range(graph.first[f], graph.first[f] + size):
-        x = entries[i]
-        if x > -np.inf:
-            for j in range(m):
-                x += belief[graph.scope[low + j], digit[j]]
-            for j in range(m):
-                best[j, digit[j]] = max(best[j, digit[j]], x)
-            entries[i] = x
-            top = max(top, x)
-        j = m - 1
-        while j >= 0:
-            digit[j] += 1
-            if digit[j] < graph.n_states[graph.scope[low + j]]:
-                break
-            digit[j] = 0
-            j -= 1
+    size = table_size(graph, f)
+    top = add_beliefs(graph, f, belief, entries, best, digit)
     bound += top
     if bound <= floor:
         return -np.inf, size
     least = floor - bound
+    low, m = graph.scope_start[f], graph.scope_start[f + 1] - graph.scope_start[f]
     for j in range(m):
-        digit[j] = 0
         for k in range(graph.n_states[graph.scope[low + j]]):
             best[j, k] = (best[j, k] - top) / m if best[j, k] - top > least else -np.inf
-    for i in range(graph.first[f], graph.first[f] + size):
-        x = entries[i]
-        if x > -np.inf:
-            if x - top > least:
-                x -= top
-                for j in range(m):
-                    x -= best[j, digit[j]]
-                entries[i] = x
-            else:
-                entries[i] = -np.inf
-        j = m - 1
-        while j >= 0:
-            digit[j] += 1
-            if digit[j] < graph.n_states[graph.scope[low + j]]:
-                break
-            digit[j] = 0
-            j -= 1
+    subtract_shares(graph, f, best, top, least, entries, digit)
     return bound, size
 
 
 @jit
 def _propagate(graph, belief, entries, bound, floor, queue, queued, span, most, eps, work, weight):
-    """Shift the tables in a queue, and then other tables whose beliefs change by more than `eps`.
+    """Shift the tables in a queue; return the new bound, -inf if no score is above `floor`.
 
-    `span` is the first position in the ring `queue` and the number of tables in it. At most about
-    `most` entries are shifted. Return the bound, which is -inf if no state is better than `floor`.
-    The variables of the table that shows this then gain weight.
+    If the belief of a variable changes by more than `eps`, its other tables join the queue. No
+    table is shifted after `most` entries have been shifted. `span` holds the position of the first
+    table in the ring buffer `queue`, and the number of tables in it. If a table shows that no score
+    is above `floor`, the failure is counted in `weight` for the variables of the table.
     """
     n_factors = len(graph.first)
     width = 1
@@ -152,7 +161,10 @@ def _enqueue(graph, v, queue, queued, span):
 
 @jit
 def _decide(graph, v, k, equal, belief, queue, queued, span):
-    """Remove the state k of variable v, or all other states; return the change of the bound."""
+    """Exclude all states of variable v but k or, if not `equal`, the state k.
+
+    Return the change of the bound. The tables of v join the queue.
+    """
     top = -np.inf
     for m in range(graph.n_states[v]):
         if (m == k) != equal:
@@ -166,41 +178,28 @@ def _decide(graph, v, k, equal, belief, queue, queued, span):
 
 
 @jit
-def search_consistent(
-    model, graph, belief, entries, bound, path, n_path, saved_belief, saved_entries, saved_bound,
-    choice, weight, value, tol, most, share, limit, n_backtracks, best, work,
-):  # fmt: skip
+def search_consistent(model, graph, search, saved, limits, bound, n_path, value):
     """Continue a depth-first search from the node that a path of decisions leads to.
 
     Parameters
     ----------
-    model : TableGraph with the original tables
-    graph : TableGraph with shifted tables
-    belief : (n, K) float64, shifted log-weights of the variables, with maxima 0; changed
-    entries : float64, shifted entries of the tables; changed
+    model : SearchTables with the original tables
+    graph : SearchTables with shifted tables
+    search, saved, limits : SearchArrays, SavedNodes, DepthLimits
     bound : float, upper bound of the score of all states
-    path : (P, 3) int32, decisions: a variable, a state, and 1 if the variable has the state or 0
-        if it has another state; changed
-    n_path : number of decisions that lead to the first node
-    saved_belief, saved_entries, saved_bound, choice : work arrays; the first axis is the depth.
-        choice[i] is the number of decisions before the i-th left child.
-    weight : (n,) float64, weights of variables in failures; changed
-    value : float, value of the best state
-    tol : float, rounding error
-    most : most entries that a node may shift
-    share : share of the gap that a belief must change by to be propagated
-    limit : number of entries to visit
-    n_backtracks : number of failures after which the search ends
-    best : (n,) int64, best state; changed
-    work : (2,) int64, number of visited entries, updated; and whether the last node is still open
+    n_path : int, number of decisions in `search.path` that lead to the first node
+    value : float, score of the best state
 
     Returns
     -------
     depth : number of nodes that are still open, apart from the last node
     n_path : number of decisions of the last node
     bound : bound of the last node
-    value : value of the best state
+    value : score of the best state
     """
+    belief, entries, path, weight, best, work = search
+    saved_belief, saved_entries, saved_bound, choice = saved
+    tol, most, share, limit, n_left = limits
     n, n_factors = len(graph.n_states), len(graph.first)
     queue, queued = np.empty(n_factors, np.int64), np.zeros(n_factors, np.bool_)
     span = np.zeros(2, np.int64)
@@ -253,7 +252,7 @@ def search_consistent(
                 value = score
                 best[:] = state
         if bound > value + tol and chosen >= 0:
-            if decided and (depth == len(choice) or work[0] >= limit or n_backtracks <= 0):
+            if decided and (depth == len(choice) or work[0] >= limit or n_left <= 0):
                 work[1] = 1
                 return depth, n_path, bound, value
             saved_belief[depth] = belief
@@ -266,11 +265,12 @@ def search_consistent(
             n_path += 1
             bound += _decide(graph, chosen, state[chosen], True, belief, queue, queued, span)
             continue
-        # The node is closed: go to the right child of the last left child.
-        n_backtracks -= 1
+        # The node is closed: undo the last decision of a left child, and go to the right child,
+        # which excludes the state.
+        n_left -= 1
         while depth > 0 and saved_bound[depth - 1] <= value + tol:
             depth -= 1
-        if depth == 0 or work[0] >= limit or n_backtracks <= 0:
+        if depth == 0 or work[0] >= limit or n_left <= 0:
             return depth, 0, bound, value
         depth -= 1
         belief[:] = saved_belief[depth]

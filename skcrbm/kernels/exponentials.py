@@ -1,7 +1,7 @@
 """Compute exponentials, logarithms and log-odds messages in vectorised loops over 1-D arrays.
 
-A function splits off a power of two and evaluates a polynomial, because the compiler can vectorise
-both steps. There is no library of vectorised functions for compiled code on all platforms.
+A function splits off a power of two and evaluates a polynomial of the rest, because the compiler
+can vectorise both steps. Numba has no vectorised exponential that runs on all platforms.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ _SQRT_HALF_BITS_64 = np.int64(0x3FE6A09E667F3BCD)
 _FLOOR_32 = np.float32(1e-30)
 _FLOOR_64 = 1e-280
 # `_exp_tail_32` and `_exp_tail_64` replace smaller arguments by this number. exp(-40) is negligible
-# beside 1, and its square is not a denormal float. Denormal floats are slow.
+# beside 1, but its square is still a normal float32; computing with denormal floats is slow.
 _TAIL_32 = np.float32(-40)
 _TAIL_64 = -40.0
 # Coefficients of polynomials for exp(f) if |f| <= log(2) / 2, interpolated at Chebyshev points. The
@@ -251,9 +251,9 @@ def _log_messages_64(w, x, count):
 def log_messages(w, x, count):
     """Replace x[:count] by softplus(w + x) - softplus(x).
 
-    `w` and `x` are 1-D, float32 or float64. The code computes
-    ``max(w + min(x, 0), min(-x, 0)) + log((1 + exp(-|w + x|)) / (1 + exp(-|x|)))``, which avoids
-    overflow and cancellation. The error is below (1 + |w|) eps.
+    `w` and `x` are 1-D, float32 or float64. To avoid overflow and cancellation, the difference is
+    computed as ``max(w + min(x, 0), min(-x, 0)) + log((1 + exp(-|w + x|)) / (1 + exp(-|x|)))``.
+    The error is below (1 + |w|) eps.
     """
     if x.itemsize == 4:
         _log_messages_32(w, x, count)

@@ -1,10 +1,10 @@
 """Message passing on factor graphs, one model after the other, with messages as float64 log-odds.
 
-This module covers the models for which the odds of `factor_tables` do not suffice: tables with
+This module covers the cases that `factor_tables`, with messages as odds, cannot handle: tables with
 entries of weight 0, OR and AND factors, strong tables and fields, any damping, and
-tree-reweighted messages. Messages are clipped to ±limit, which is far larger than the sum of all
-fields and finite log-weights. So no message is infinite, and an impossible state costs about
-`limit`. A clamped variable sends ±limit.
+tree-reweighted messages. Messages are clipped to ±limit, a number far larger than the sum of all
+fields and finite log-weights. So all messages are finite, and an impossible state lowers a score
+by about `limit`. A clamped variable sends ±limit.
 
 The message mu_{a->i} of factor a to variable i is the log-odds of x_i under
 ``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)``, summed or maximised over the other variables. Here
@@ -12,17 +12,18 @@ phi_a are the weights of the factor, and rho_a is its appearance probability (1 
 tree-reweighted). The message of variable j to the factor is ``c_j = theta_j - mu_{a->j}``, with
 ``theta_j = field_j + sum_a rho_a mu_{a->j}``.
 
-OR factors take time linear in their inputs. Let a_i be the log-odds from input i, b the log-odds
-from the output, Q the probability that all inputs are off, and Q_i that all inputs but i are off:
+Messages of an OR take time linear in the number of inputs. Let a_i be the log-odds from input i, b
+the log-odds from the output, Q the probability that all inputs are off, and Q_i the probability
+that all inputs except i are off. Then the messages are
 
     sum, to the output    log((1 - Q) / Q)
     sum, to input i       -log((1 - Q_i) + Q_i e^-b)
     max, to the output    sum_j relu(a_j) + min(0, max_j a_j)
     max, to input i       min(b + sum_(j != i) relu(a_j), relu(-max_(j != i) a_j))
 
-A sum over all inputs but i is the sum over the inputs before i plus the sum over the inputs after
-i; subtracting a_i from the total would lose small terms. An AND is an OR of the negated inputs with
-a negated output.
+A sum over all inputs except i is computed as the sum over the inputs before i plus the sum over the
+inputs after i, because subtracting a_i from the total would lose small terms. An AND is an OR of
+the negated inputs with a negated output.
 """
 
 import math
@@ -43,7 +44,7 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# If a sum of products is below this number, terms may be lost to underflow, and the messages of
+# If a sum of products is below this number, some products may have underflowed, and the messages of
 # the factor are computed with logarithms.
 _SMALLEST = 1e-200
 
@@ -61,9 +62,9 @@ class GraphRows(NamedTuple):
 def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
     """Write the sum-product messages of a table to `sent` (k,), computed from its weights.
 
-    Return the log of the total weight, or -inf if a sum underflows. In the scratch space,
-    partial[2^j:2^(j + 1)] holds the table with all but the first j variables summed out, and
-    prefix[2^j:2^(j + 1)] the products of the messages of the first j variables.
+    Return the log of the total weight, or -inf if a sum underflows. In the scratch arrays,
+    partial[2^j:2^(j + 1)] is a table of the first j variables, after the other variables have been
+    summed out, and prefix[2^j:2^(j + 1)] the products of the messages of the first j variables.
     """
     size = 1 << k
     for s in range(size):
@@ -110,8 +111,9 @@ def _send_or(kind, cavity, k, sent, behind):
 
     Returns
     -------
-    float : log of the sum (SUM) or maximum (MAX) of the weights of the states that the factor
-        allows, if the weights that each variable sends are scaled to sum or maximum 1
+    float : log of the sum (SUM) or maximum (MAX), over the states that the factor allows, of the
+        product of the weights that the variables send; the two weights of a variable are scaled to
+        have the sum (SUM) or maximum (MAX) 1
     """
     b = cavity[k]
     if kind == MAX:
@@ -159,7 +161,10 @@ def _add(kind, x, y):
 
 @jit
 def _log_pair(kind, c):
-    """Return the log-weights of on and off for the log-odds c, scaled to sum or maximum 1."""
+    """Return the log-weights of on and off for the log-odds c.
+
+    The weights have the sum 1 (SUM) or the maximum 1 (MAX).
+    """
     if kind == SUM:
         return -softplus(-c), -softplus(c)
     return min(c, 0.0), min(-c, 0.0)
@@ -209,7 +214,8 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
 
     Returns
     -------
-    float : log of the factor's total weight, given the messages of the variables; -inf if it is 0
+    float : log of the sum or maximum over the factor's entries times the messages of the variables;
+        -inf if all entries have weight 0
     """
     _, edge_start, weight, logs, table_start, n_tables, negated, _ = graph
     pair, partial, prefix, behind = work
@@ -260,8 +266,8 @@ def add_messages(graph, field, held, message, theta):
 def sweep_logs(kind, graph, damping, limit, field, held, message, theta, after, work):
     """Send all messages once, from the old beliefs theta, and store the new beliefs in `after`.
 
-    Return the smallest log of a factor's total weight. A value below -limit / 2 means that factors
-    and evidence contradict each other.
+    Return the smallest result of `send_factor`. If it is below -limit / 2, factors and evidence
+    contradict each other.
     """
     edge_start = graph.edge_start
     cavity, sent = work[0], work[1]
@@ -319,7 +325,7 @@ def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after
 
 @jit
 def _score(graph, field, held, theta):
-    """Return the score of the state that the log-odds `theta` prefer; -inf if it is impossible."""
+    """Return the score of the most probable values under `theta`; -inf if they are impossible."""
     variables, edge_start, _, logs, table_start, n_tables, negated, rho = graph
     total = 0.0
     for v in range(theta.shape[0]):
@@ -345,9 +351,9 @@ def _score(graph, field, held, theta):
 
 @jit
 def fit_messages(graph, limit, theta, held, n_rounds, message):
-    """Set `message` (E,) such that the marginals of each factor are `theta` (n,), in log-odds.
+    """Set `message` (E,) such that each factor has the marginals `theta` (n,), given as log-odds.
 
-    Each factor is fitted on its own, by iterated scaling.
+    Each factor is fitted on its own, by iterated scaling in at most `n_rounds` rounds.
     """
     edge_start = graph.edge_start
     work = work_for(graph)
@@ -490,7 +496,7 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
 
 @jit
 def _log_joint(logs, first, k, cavity, joint):
-    """Write the log-weights of all entries of a table to joint[:2^k]; return the largest.
+    """Write the log-weights of all entries, times the messages, to joint[:2^k]; return the largest.
 
     If all entries have weight 0, all entries get the same weight.
     """

@@ -1,4 +1,4 @@
-"""Acyclic sets of factors, chosen greedily, and mean field on factor graphs."""
+"""Choose acyclic sets of factors for tree-reweighting, and run mean field on factor graphs."""
 
 import math
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class MeanFieldAnswers(NamedTuple):
 
     log_odds: np.ndarray  # (N, n) float64 beliefs, in and out
     n_iter: np.ndarray  # (N,)
-    converged: np.ndarray  # (N,) also False if impossible states have a probability above 0.001
+    converged: np.ndarray  # (N,) False if impossible states have a probability above 0.001
     log_partition: np.ndarray  # (N,)
     trace: np.ndarray  # (N, max_iter or 0) residuals
 
@@ -67,8 +67,7 @@ def count_forest(variables, edge_start, order, n_variables, count):
 def _lift(graph, f, slot, limit, on, off, log_off):
     """Return the rise of the expected score of factor f if its variable `slot` is turned on.
 
-    An impossible state scores ``-limit``. For an OR, `log_off` (F,) holds the log-probability that
-    all inputs are off; for an AND, the log-probability that all inputs are on.
+    An impossible state has the score ``-limit``. `log_off` (F,) holds the results of `_all_off`.
     """
     variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph
     start = edge_start[f]
@@ -100,7 +99,7 @@ def _lift(graph, f, slot, limit, on, off, log_off):
 def _factor_score(graph, f, limit, on, off, log_off):
     """Return the expected score of a factor, and the probability of impossible states.
 
-    An impossible state scores ``-limit``.
+    An impossible state has the score ``-limit``. `log_off` (F,) holds the results of `_all_off`.
     """
     variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph
     start = edge_start[f]

@@ -5,10 +5,10 @@ odds R = m(1) / m(0). Let ``on : off`` be the belief of a variable: its field ti
 the variable. The variable sends ``on : R off`` back to the factor, scaled to sum to 1 (a division).
 The factor answers by a ratio of two sums over its table (another division).
 
-The variables of a table are cut into two halves. First, the table is contracted with the product of
-the messages of one half, which leaves a small table of the other half. Then the small table is
-contracted with all messages except the message of the receiving variable. The messages to all k
-variables take about 3 * 2^k multiplications and additions.
+The k variables of a table are divided into two halves. First, the variables of one half are summed
+out, weighted by their messages, which leaves a small table of the other half. From this small table
+each variable of the other half gets its message, by summing out the remaining variables. The
+messages to all k variables take about 3 * 2^k multiplications and additions.
 
 A clamped variable has the field ``1 : 0`` or ``0 : 1``, which needs no special code because all
 entries of the tables are positive. `factor_logs` processes tables with zeros.
@@ -31,7 +31,8 @@ from skcrbm.kernels.lanes import (
 )
 from skcrbm.kernels.scalar import SUM, fill
 
-# Rows of the scratch arrays: 2 for each of at most 6 variables, 2^3 for each half of a table.
+# Numbers of rows of the scratch arrays: 2 for each of at most 6 variables, and 2^3 for a half of a
+# table.
 _N_VALUES, _N_HALF = 12, 8
 # In loops over fewer lanes than this, the fixed cost of a loop dominates. If there are fewer
 # models, several factors are therefore processed side by side, to fill this many lanes.
@@ -75,7 +76,7 @@ def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
 
 @jit
 def _spread(table, first, size, shift, wide, n_lanes):
-    """Copy each entry of a table to a row of wide[:size], into n_lanes lanes from `shift` on."""
+    """Copy each entry of a table to a row of wide[:size], to the n_lanes lanes from `shift` on."""
     for row in range(np.uintp(size)):
         t = table[first + np.int64(row)]
         for l in range(n_lanes):
@@ -91,9 +92,9 @@ def _copy_rows(source, first, n, target, n_lanes):
 
 @jit
 def _outer(value, j, product, n, out, n_lanes):
-    """Set `out` to product[:n] times the values of variable j, with the value of j varying fastest.
+    """Set `out` (2 n rows) to product[:n] times each of the two values of variable j.
 
-    `out` has 2 n rows.
+    The value of variable j changes from row to row.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for row in range(np.uintp(n)):
@@ -283,8 +284,8 @@ def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
     graph : TableGraph
     on, off : (n, lanes) beliefs, as weights that need not sum to 1
     message : (E, lanes) in and out
-    belief : (n, lanes) in: fields, as weights of the value 1 relative to `off`; out: the fields
-        times the new messages
+    belief : (n, lanes) in: fields; out: fields times new messages. They are weights of the value 1,
+        where the value 0 has the weight `off`
     work : Work
     n_lanes : uintp, number of lanes to work on
     """
@@ -344,12 +345,12 @@ def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
 
 @jit
 def repeat_tables(kind, halved, graph, on, off, message, belief, after, work, n_iter):
-    """Send all messages `n_iter` times, each time from the beliefs of the iteration before.
+    """Send all messages `n_iter` times, each time from the beliefs of the previous iteration.
 
     Parameters
     ----------
     kind, halved, graph, off, message, work : see `sweep_tables`
-    on : (n, lanes) fields, as weights of the value 1 relative to `off`
+    on : (n, lanes) fields: weights of the value 1, where the value 0 has the weight `off`
     belief : (n, lanes) in and out
     after : (n, lanes) scratch array
 
@@ -386,10 +387,10 @@ class Progress(NamedTuple):
     after: np.ndarray  # (n, lanes) beliefs after the iteration
     last: np.ndarray  # (n, lanes) beliefs as probabilities
     change: np.ndarray  # (lanes,) largest change of a probability
-    code: np.ndarray  # (lanes,) int64
-    here: np.ndarray  # (lanes,) float64
+    code: np.ndarray  # (lanes,) int64, index of a table entry
+    here: np.ndarray  # (lanes,) float64, score of the state that the beliefs prefer
     still: np.ndarray  # (lanes,) bool, True if the last iteration did not change the beliefs
-    kept: np.ndarray  # (E, lanes)
+    kept: np.ndarray  # (E, lanes) messages when the beliefs stopped changing
 
 
 def progress_arrays(on, message):

@@ -1,11 +1,11 @@
 """Local search that moves many variables at once, by dynamic programming along a frontier.
 
 A sweep visits all variables of a factor graph. The frontier consists of the visited variables that
-have a factor with an unvisited variable. For each state of the frontier, a table holds the best
-score of the finished variables, which have left the frontier. If the next variable would make the
-table too large, the variable is held: it keeps its state. So the variables that are not held form
-parts of bounded width, and each part is maximised exactly given the held variables. On a lattice
-the parts are strips.
+have a factor with an unvisited variable. For each joint state of the frontier, a table holds the
+best score of the finished variables, which are no longer in the frontier. If the next variable
+would make the table too large, this variable is held: it keeps its state. So the variables that are
+not held form parts of bounded width, and each part is maximised exactly given the held variables.
+On a lattice the parts are strips.
 """
 
 import math
@@ -129,7 +129,8 @@ def _finish(graph, work, p, m, size, count, at):
 def _next_variable(graph, work, m, seed):
     """Return an unvisited neighbour of the frontier, or -1 if all neighbours have been visited.
 
-    The neighbour belongs to the member with the fewest open factors, which is then finished soon.
+    Choose a neighbour of the member with the fewest open factors, so that this member can soon
+    leave the frontier.
     """
     least, chosen = 1 << 60, -1
     shift = int(_uniform(seed) * m)
@@ -152,11 +153,11 @@ def _next_variable(graph, work, m, seed):
 
 @jit
 def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
-    """Visit all variables of a state once and improve their values, as the module docstring says.
+    """Visit all variables of a state once and improve it by dynamic programming along a frontier.
 
     Parameters
     ----------
-    graph : TableGraph
+    graph : SearchTables
     state : ndarray of int64 (n,)
         The state, which is changed in place.
     limit : int

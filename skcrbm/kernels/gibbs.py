@@ -26,15 +26,16 @@ class FactorLists(NamedTuple):
 
     start: np.ndarray  # (n + 1,) int64
     factor: np.ndarray  # (E,) int64
-    # (E,) int64: stride of the variable in a table; 1 for an input of an OR, -1 for an input of an
-    # AND, 0 for an output
+    # (E,) int64: change of the factor's code if the variable is turned on, which is the stride in a
+    # table, 1 for an input of an OR, -1 for an input of an AND, and 0 for an output
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,) int64, index of the first entry of each table
     flat: np.ndarray  # (n_entries,) float64 log-potentials
-    at_zero: np.ndarray  # (F,) int64, code if all variables are 0: number of AND inputs, else 0
+    at_zero: np.ndarray  # (F,) int64, code if all variables are 0: number of inputs of AND, else 0
     output: np.ndarray  # (F,) int64, output variable of an OR or AND
-    # 0 if no factor can have weight 0. Otherwise, if factors give weight 0 to both values of a
-    # variable, the value with fewer such factors gains this log-odds per factor of the difference.
+    # If factors give weight 0 to both values of a variable, each of these factors changes the
+    # log-odds by this number, so that the variable takes the value that fewer factors forbid. It is
+    # 0 if no factor can have weight 0.
     forbidden: float
 
 
@@ -94,7 +95,7 @@ def _uniform(seed, i, u, n_lanes):
 
 @jit
 def _keep(total, first, i, log_odds, n_lanes):
-    """Copy the log-odds `total` of variable i to `log_odds`; the first chain has index `first`."""
+    """Copy the log-odds `total` of variable i to `log_odds`, for the chains from `first` on."""
     for l in range(n_lanes):
         log_odds[first + l, i] = total[l]
 
@@ -116,7 +117,7 @@ def _log_odds_of_signs(total, pull, n_lanes):
 
 @jit
 def _set_signs(value, signs, i, n_lanes):
-    """Set the signs of variable i from values 0 and 1."""
+    """Set the signs of variable i to -1 or +1, for the values 0 or 1."""
     for l in range(n_lanes):
         signs[i, l] = 2.0 * value[l] - 1.0
 

@@ -1,11 +1,12 @@
 """Exact inference on small pairwise Boltzmann machines by visiting all states of k units.
 
-For u = (y + 1) / 2, the log-weight of a state is a linear function of u plus the pair scores. The
-first l units are the low units, and the others the high units. A table with the pair scores of the
-S = 2^l states of the low units is shared by all rows. The state of the high units only shifts the
-fields of the low units. A tile is the set of low states for one state of the high units. The
-weights of a tile are products of t = sigma(field) and 1 - t over the low units. They are computed
-by doubling, so that no state needs a transcendental function.
+For labels y in {-1, +1} and u = (y + 1) / 2, the log-weight of a state is a linear function of u
+plus the pair scores, the sum of the couplings of all pairs of units that are on. The first l units
+are the low units, and the others the high units. All rows share a table with the pair scores of the
+S = 2^l states of the low units. A tile is the set of these states for one state of the high units,
+which only shifts the fields of the low units. The weights of a tile, without the pair scores, are
+products of t = sigma(field) or 1 - t over the low units. They are computed by doubling a list once
+per low unit, so that no state needs a transcendental function.
 """
 
 import math
@@ -22,20 +23,20 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# So many low units are chosen that |couplings| sum to at most this over the pairs of low units. The
-# weights of a tile then sum to at least exp(-200), so that terms that underflow are negligible
-# beside _TINY times this sum.
+# The |couplings| of all pairs of low units sum to at most this number, which limits the number of
+# low units. The weights of a tile then sum to at least exp(-200), so that terms that underflow are
+# negligible beside _TINY times this sum.
 PRODUCT_LIMIT = 100.0
-# If a unit is on, or off, with a smaller probability, its log-odds are computed again in logs.
+# If P(on) or P(off) of a unit is smaller than this, its log-odds are computed again in logs.
 _TINY = 1e-180
 
 
 @jit(fastmath={"contract"})
 def _double(weight, length, t, u):
-    """Double the list of weights by the next unit, which is on with probability t, off with u.
+    """Double a list of weights, for the two values of the next unit: off (u) and on (t).
 
-    The first `length` weights become the weights with the unit off, and the next `length` entries
-    the weights with the unit on.
+    The first `length` weights are multiplied by u, for the unit off. The next `length` entries
+    become the old weights times t, for the unit on.
     """
     for s in range(length):
         x = weight[s]
@@ -168,8 +169,8 @@ def enumerate_ising(
     weight : (N,) float64, weight of each row in the pairwise sum
     want_pairwise : bool
     log_partition : (N,) output
-    log_odds : (N, k) output; NaN if a probability is too small for a float, so that the log-odds
-        must be computed in logs
+    log_odds : (N, k) output; NaN if P(on) or P(off) is below `_TINY`, so that the caller must
+        compute the log-odds by `ising_log_odds`
     pairwise : (k, k) output, to which the weighted sum of P(both units on) is added
     """
     n_rows, k = enumerated.shape
@@ -191,7 +192,7 @@ def enumerate_ising(
             offset = shifted_fields(tile, n_low, coupling, enumerated[n], low_field[n], field)
             offset += high_score[tile] + _tile_weights(field, low_gain, tile_weight)
             total = _total(tile_weight)
-            if offset > level:  # rescale the sums, which are relative to the largest tile so far
+            if offset > level:  # rescale the sums, whose unit is the scale of the largest tile
                 shrink = math.exp(level - offset)
                 _scale(low_weight, shrink)
                 _scale(on, shrink)

@@ -1,17 +1,18 @@
 """Gibbs with gradients on Ising models: a flip multiplies the proposal weights of its neighbours.
 
 The proposal weight of a variable is ``exp(D / 2)``, where D is the change of the score by its flip.
-If a variable flips, the weight of a neighbour is multiplied by ``exp(2 J)`` if both had the same
-sign, else by ``exp(-2 J)``, for the coupling J. The weight of the flipped variable becomes its
+If a variable flips, the weight of a neighbour with the coupling J is multiplied by ``exp(2 J)`` if
+both had the same sign, else by ``exp(-2 J)``. The weight of the flipped variable becomes its
 reciprocal.
 
 A tree of sums draws a variable in time proportional to the logarithm of the number of variables.
-Level 0 holds the weights. A node of a level is the sum of `_NODE` entries of the level below, until
-a level has at most `_NODE` entries. All levels are in one array, padded with zeros to whole nodes.
+Level 0 holds the weights. An entry of a higher level is the sum of a node: `NODE` neighbouring
+entries of the level below. The highest level has at most `NODE` entries. All levels are in one
+array, padded with zeros to whole nodes.
 
 The chains of a block make their steps in turn, so that the processor overlaps the steps of several
-chains. `ising_gradients` is the version for couplings or fields of several hundred, because their
-weights would exceed the range of floats.
+chains. `ising_gradients` serves models with couplings or fields of several hundred, for which the
+other kernels' weights would exceed the range of floats.
 """
 
 from typing import NamedTuple
@@ -27,9 +28,9 @@ NODE = 16
 _NODE = np.uintp(NODE)
 # Largest number of chains in a block.
 _CHAINS = 4
-# The sums of the tree are updated by differences, so rounding errors are relative to the largest
-# total weight since the sums were computed. If the total weight falls below this number times the
-# largest total weight, the sums are computed again from the weights.
+# The sums of the tree are updated by adding differences, whose rounding errors are relative to the
+# largest total weight since the sums were computed. If the total weight falls below this number
+# times the largest total weight, the sums are computed again from the weights.
 _LOST = 1e-4
 # `ising_gradients` stores weights relative to a reference. The reference changes if a log-weight
 # exceeds it by more than _HIGH, or if the sum of the weights falls below _LOW.
@@ -213,9 +214,9 @@ def _flip(start, neighbours, tree, i, signs, sums, new):
 
 @jit(allocates=False)
 def _step_with_new_sums(start, neighbours, ratio, tree, v, i, signs, sums, new, total):
-    """Make a step with sums that are computed again from the weights; return the new total.
+    """Make a step after which the sums are computed again from the weights; return the new total.
 
-    The flip is made, and undone if `v` rejects it.
+    Variable i is flipped, and flipped back if the random number `v` rejects the step.
     """
     own = sums[i]
     _propose(start, neighbours, ratio, i, signs, sums, new)
@@ -342,9 +343,9 @@ def _propose_row(ratio, i, own, signs, sums, new):
 def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
     """Make one step per variable in each of the first `n_chains` chains of a block.
 
-    `sums` (2, chains, places) contains two arrays of weights for each chain: the weights of the
-    present state, at index ``side[l]`` for chain l, and the weights of the proposed state. If a
-    proposal is accepted, `side` changes to the other index.
+    `sums` (2, chains, places) contains two trees of each chain l: the tree of the present state, at
+    index ``side[l]``, and the tree of the proposed state. If a proposal is accepted, ``side[l]``
+    changes to the other index.
     """
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):
@@ -403,7 +404,7 @@ def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state,
 
 @jit
 def _logit(on, log_odds, limit):
-    """Return half of the score that flipping a variable gains, with log-odds kept within ±limit."""
+    """Return half of the rise of the score by a flip, after clipping the log-odds to ±limit."""
     bounded = min(max(log_odds, -limit), limit)
     return -0.5 * bounded if on else 0.5 * bounded
 

@@ -24,7 +24,10 @@ def _log_partition(coupling, field, free, theta, spin):
 
 @jit
 def _add_products(weight, free, theta, q, pairwise):
-    """Add ``weight * q_i * q_k`` to `pairwise` (L, L), and ``weight * q_i`` to its diagonal."""
+    """Add ``weight * q_i * q_k`` to `pairwise` (L, L), and ``weight * q_i`` to its diagonal.
+
+    `q` (L,) are the probabilities of the free labels to be on, computed from the log-odds `theta`.
+    """
     one = theta.dtype.type(1)
     for i in range(theta.shape[0]):
         q[i] = sigmoid_pair(theta[i], one)[0] if free[i] else one - one

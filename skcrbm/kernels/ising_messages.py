@@ -5,8 +5,8 @@ all other labels. With w = 2 s / rho and x = theta_i - mu_{k->i} the message i -
 
     mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
 
-For sum-product, rho is 1. With messages as odds R = e^mu, a message takes one division, where
-E = e^w and t, u = sigma(+-theta_i): R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
+For sum-product, rho is 1. A message as odds R = e^mu takes one division: with E = e^w,
+t = sigma(theta_i) and u = 1 - t, R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
 
 ``message[i, k]`` is the message k -> i. Clamped labels are left out: they are not visited, and
 their messages stay neutral.
@@ -38,7 +38,7 @@ _MAX_START = 150.0
 class IsingEdges(NamedTuple):
     """Couplings of an Ising model, and the form of the messages."""
 
-    in_logs: bool  # True for messages as log-odds; False for odds (no damping, equal rho)
+    in_logs: bool  # True for messages as log-odds; False for odds, which need equal rho, no damping
     edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else exp(2 s / rho)
     coupling: np.ndarray  # (L, L) couplings s
     rho: np.ndarray  # (L, L) appearance of each edge in a spanning tree, positive
@@ -121,7 +121,8 @@ def _log_partition(coupling, rho, decay, field, theta, belief, free):
     """Return the log partition function of the free labels.
 
     It is the expected score + sum H_i + sum rho_ik (H_ik - H_i - H_k), where H are entropies. The
-    pair beliefs are consistent with the beliefs of the labels, and agree with converged messages.
+    pair beliefs are computed from the beliefs of the labels, so that they have these marginals even
+    if the messages have not converged.
     """
     log_z = 0.0
     for i in range(theta.shape[0]):
@@ -192,7 +193,7 @@ def _odds_from_beliefs(odds, t, u, on, off, message):
 def _read_messages(in_logs, edge, source, message):
     """Copy messages of an earlier run from `source` to `message` (L,), and clip them.
 
-    A log-odds message cannot exceed the size of the coupling w of its edge.
+    The bounds of a message as log-odds are -|w| and |w|, for the coupling w of its edge.
     """
     for k in range(message.shape[0]):
         high = abs(edge[k]) if in_logs else max(edge[k], 1 / edge[k])
@@ -202,10 +203,10 @@ def _read_messages(in_logs, edge, source, message):
 
 @jit
 def _start(model, warm, start, n, theta, free, belief, message):
-    """Set the initial messages (L, L).
+    """Set the initial messages (L, L) of model n.
 
-    They are neutral if not `warm`. Otherwise they are start[n], from an earlier run, or computed
-    from the beliefs if `start` is empty.
+    If not `warm`, the messages are neutral. If `warm`, they are start[n], the messages of an
+    earlier run, or computed from the beliefs if `start` is empty.
     """
     in_logs, edge = model.in_logs, model.edge
     neutral = message.dtype.type(0 if in_logs else 1)

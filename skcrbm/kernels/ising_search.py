@@ -7,9 +7,9 @@ A row has labels y in {-1, +1}, fields f (L,) and couplings S (L, L). The value 
 * MAP: minus the score.
 
 `icm` flips single labels until it reaches a local optimum; `branch_and_bound` continues from there
-to the global optimum. The search decides the labels of a row in a fixed order, so that a node of
-the search tree is a prefix of labels. The fields g of a node include the decided labels; the row
-norm r_i = sum of |s_ik| over the undecided k bounds the change of field i by undecided labels.
+to the global optimum. The search decides the labels of a row in a fixed order. A node of depth d
+has decided the first d labels. Its fields g are f plus the couplings to the decided labels; the row
+norm r_i, the sum of |s_ik| over the undecided k, bounds the change of g_i by undecided labels.
 
 Clamped labels are decided first, to their known values. Evidence cannot be folded into the fields,
 because the hinge loss also counts the margins of clamped labels.
@@ -30,7 +30,7 @@ _ROUNDING, TIE_SHARE = 1e-12, 1e-11
 _SWEEPS, _MAX_SWEEPS = 50, 100
 # Smallest scale of a model; tolerances are multiples of the scale, and must not be 0.
 _SMALLEST = 1e-280
-# Node limit of the short search, per label. Then the second search starts, with costs of pairs.
+# Node limit of the short search, per label. At the limit, the second search starts.
 PLAIN_NODES = 20
 
 
@@ -68,7 +68,7 @@ class _Row(NamedTuple):
     coupling: np.ndarray  # (L, L)
     row_norm: np.ndarray  # (L + 1, L), row norms r at each depth
     gamma: float
-    ceiling: float  # largest allowed loss, used by TIE
+    ceiling: float  # largest allowed loss if the search is of kind TIE
     scale: float  # see `_field_scale`
 
 
@@ -98,7 +98,7 @@ def _score_bound(d, score, v, g, s, r):
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
-    """Return the largest loss(y_d = v) - loss(y_d = -v) over all values of undecided labels."""
+    """Return the maximum of loss(y_d = v) - loss(y_d = -v) over all values of undecided labels."""
     own = v * g[d]
     total = max(gamma - own + r[d], 0.0) - max(gamma + own - r[d], 0.0)
     for i in range(np.uintp(d)):
@@ -115,11 +115,11 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
 
 @jit
 def _fill_costs(kind, f, S, gamma, y, unary, pair):
-    """Write costs to `unary` (L, 2) and `pair` (L, L, 2, 2); their sum bounds the value from below.
+    """Write costs to `unary` (L, 2) and `pair` (L, L, 2, 2), whose sum is at most the value.
 
-    The states of a label are -1 and +1; pairs have i < k. For MAP the sum is the value. For HINGE
-    the loss of each label is bounded by a line, ``[z]_+ >= beta z``. If the state of the label is
-    its state in the good labels y (L,), beta is the slope of the loss at y; else beta is 1.
+    The states of a label are -1 and +1; pairs have i < k. For MAP the sum equals the value. For
+    HINGE each loss is replaced by a linear lower bound, ``[z]_+ >= beta z``. If the label has its
+    state in the best known labels y (L,), beta is the slope of the loss at y, else beta is 1.
     """
     n_labels = f.shape[0]
     slope = np.ones((n_labels, 2))
@@ -409,7 +409,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
 
 @jit
 def _order_labels(f, S, held, order, field, row_norm, done):
-    """Write clamped labels to `order` (L,), then free labels: next the label with the surest sign.
+    """Write clamped labels to `order` (L,), then free labels; the next label has the surest sign.
 
     field, row_norm, done : (L,) scratch space
     """

@@ -230,13 +230,13 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     ----------
     function : callable
     fastmath : False or set of str
-        LLVM flags. Never ``nnan`` or ``ninf``: infinities carry meaning here.
+        LLVM flags. ``nnan`` and ``ninf`` must not be used, because kernels compute with infinities.
     by_precision : pair of dispatchers or None
         Functions that kernels call instead of `function`: the first for a float32 array as first
         argument, the second for a float64 array. (An if statement in the body would compile both.)
     allocates : bool
-        False for a function that neither makes nor returns arrays. Such a function counts no
-        references to arrays, so that arrays in NamedTuples cost nothing.
+        False for a function that neither makes nor returns arrays. Its reference counting of arrays
+        is then left out, which makes arrays in NamedTuples as fast as other arguments.
     inline : bool
         True for a part of a longer kernel that the compiler must inline into its caller.
 

@@ -11,13 +11,13 @@ from skcrbm.kernels.jit import jit
 # Log-odds are clipped to ±CERTAIN. Larger log-odds make a draw certain, because random numbers are
 # at least 2^-54.
 CERTAIN = 80.0
-# A comparison is repeated in float64 if its sides differ by a smaller share than this, because odds
-# in float32 may then give the wrong result.
+# If the two sides of a comparison in float32 differ by a smaller share than this, the comparison is
+# repeated in float64, because rounding may have changed its result.
 _CLOSE = 1e-4
 
 
 class Lanes(NamedTuple):
-    """A block of models, one per lane; kernels move converged models to the last lanes."""
+    """A block of models, one per lane; kernels move converged models behind all other models."""
 
     field: np.ndarray  # (n, lanes) log-odds, used by scores
     on: np.ndarray  # (n, lanes) weights of the value 1; 0 or 1 if clamped
@@ -80,7 +80,7 @@ def keep_better_states(here, on, off, order, n_lanes, answers):
 
 @jit
 def _odds_moved(on, before, off, l, factor):
-    """Return True if the odds of a free variable of lane l have changed by more than a factor."""
+    """Return True if the old and new odds of a free variable of lane l differ by over `factor`."""
     for v in range(on.shape[0]):
         x, y = on[v, l], before[v, l]
         if off[v, l] > 0 and (x > factor * y or y > factor * x):
@@ -90,7 +90,10 @@ def _odds_moved(on, before, off, l, factor):
 
 @jit
 def _messages_moved(message, l, kept, m, factor):
-    """Return True if a message of lane l differs from its value in `kept` by more than a factor."""
+    """Return True if a message of lane l differs from its value in `kept` by over `factor`.
+
+    The difference of two messages (odds) is the ratio of the larger to the smaller one.
+    """
     for e in range(message.shape[0]):
         x, y = message[e, l], kept[e, m]
         if x > factor * y or y > factor * x:
@@ -102,14 +105,14 @@ def _messages_moved(message, l, kept, m, factor):
 def _has_converged(here, message, l, kept, m, still, factor):
     """Return True if model m in lane l has converged; update `kept` and `still`.
 
-    A model has converged if its beliefs stood still in two iterations, and its messages too.
+    A model has converged if neither its beliefs nor its messages changed in two iterations.
 
     Parameters
     ----------
-    here : bool, True if the beliefs of the lane stood still in this iteration
+    here : bool, True if the beliefs of the lane did not change in this iteration
     message : (E, n_lanes)
-    kept : (E, n_models) messages when the beliefs began to stand still; updated
-    still : (n_models,) bool, True if beliefs stood still in the last iteration; updated
+    kept : (E, n_models) messages at the first iteration without a change of beliefs; updated
+    still : (n_models,) bool, True if beliefs did not change in the last iteration; updated
     factor : float, largest change of odds that counts as no change
     """
     before = still[m]

@@ -76,7 +76,7 @@ def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
 
 @jit(fastmath={"contract"})
 def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
-    """Do the same as `_cavities` for sources with two states: one exponential per lane, not two."""
+    """Do the same as `_cavities` for sources with two states, with one exponential per lane."""
     n = np.uintp(n)
     one = belief.dtype.type(1)
     start = np.uintp(0)
@@ -224,7 +224,10 @@ def send(belief, reverse, edges, mask, out, total):
 
 @jit(fastmath={"contract"})
 def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n):
-    """Set `d` ((k - 1) n per edge) to the gradients of the messages, `sums` to sums over states."""
+    """Set `d` ((k - 1) n per edge) to the gradients of the messages, and `sums` to their sums.
+
+    The sums run over the states of the target.
+    """
     n = np.uintp(n)
     width = np.uintp(d_total.shape[1])
     start = np.uintp(0)
@@ -252,7 +255,7 @@ def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, 
 
 @jit(fastmath={"contract"})
 def _over_sums(d, shift, pair, first, last, out, ratio, n):
-    """Divide the gradients `d` by exp(out[e] - shift), the sum over states inside the logarithm."""
+    """Divide the gradients `d` by exp(out[e] - shift): the sum whose logarithm is the message."""
     n = np.uintp(n)
     start = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):

@@ -1,8 +1,8 @@
 """Dual coordinate descent for the large margin Boltzmann machine, one row at a time.
 
-Each margin of a row takes a dot product with the inputs. A step of size D on the dual variable of a
-label then changes the margins of all other labels of the row by D / eta, without a dot product.
-So the labels of a row are optimised together before the weights change.
+The margin of each label of a row takes a dot product with the inputs. But a step of size D of one
+dual variable changes the margins of all other labels of the row by D / eta, without a dot product.
+So several steps are made on the labels of a row before the weights are updated.
 """
 
 from typing import NamedTuple
@@ -41,8 +41,8 @@ class LabelDual(NamedTuple):
     coef: np.ndarray  # (L, D)
     intercept: np.ndarray  # (L,)
     pairwise: np.ndarray  # (L, L)
-    # (4, L): rows 0 and 1 are the largest and the smallest projected gradient of each label in the
-    # previous pass, rows 2 and 3 in this pass. A label that is skipped in a pass has -inf and inf.
+    # (4, L): largest and smallest projected gradient of each label, in the previous pass (rows 0
+    # and 1) and in this pass (rows 2 and 3); -inf and inf if a pass skips the label.
     bounds: np.ndarray
 
 
@@ -82,11 +82,12 @@ def _csr_add(matrix, i, step, data, indices, start, stop):
 def _optimise_row(
     n, square, spread, target, limit, alpha, labels, n_active, bounds, margin, change
 ):  # fmt: skip
-    """Optimise the dual variables of the active labels of row n, after dropping labels.
+    """Optimise the dual variables of the active labels of row n, after deactivating some of them.
 
-    A label is dropped if `bounds` skips the label in this pass, or if its dual variable is at a
-    bound and its gradient exceeds the gradients of the last pass. Entry j of `margin` (L,) and of
-    the output `change` (L,), the change of the dual variable, belongs to label ``labels[n, j]``.
+    A label is deactivated if this pass skips it (see `LabelDual.bounds`), or if its dual variable
+    is at a bound and its gradient pushes it there more than all gradients of the previous pass.
+    Entry j of `margin` (L,), and of the output `change` (L,) of the dual variables, belongs to
+    label ``labels[n, j]``.
     """
     worst = 0.0
     own = 1 if limit.shape[1] > 1 else 0
@@ -109,7 +110,7 @@ def _optimise_row(
             worst = max(worst, abs(projected))
             change[j] = 0.0
             j += 1
-        else:  # the last active label takes the place of the dropped label
+        else:  # the last active label takes the place of the deactivated label
             count -= 1
             labels[n, j], labels[n, count] = labels[n, count], i
             margin[j] = margin[count]
@@ -206,12 +207,12 @@ def _end_pass(order, count, n_active, goal, bounds):
 
 @jit
 def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
-    """Pass over the rows until the range of each label's projected gradients is at most `goal`.
+    """Pass over the rows until the projected gradients of each label have a range up to `goal`.
 
     Parameters
     ----------
     n_passes : int, largest number of passes
-    goal : float
+    goal : float, largest minus smallest projected gradient at convergence
     state : (1,) uint64, state of the random numbers, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
     count : int

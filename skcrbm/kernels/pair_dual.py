@@ -10,10 +10,10 @@ from skcrbm.kernels.jit import jit
 
 @jit
 def _sweep(edges, coupling, free, message, belief):
-    """Update the messages of the edges, one edge after the other, both messages of an edge at once.
+    """Update the messages of the edges in turn, both messages of an edge at once.
 
-    Let a and b be the beliefs of the two ends of an edge without the messages of the edge. Each
-    new message is half of the max-product message, minus half of the belief of its target.
+    Let a and b be the beliefs of the two ends of an edge, without the messages of this edge. The
+    new message to an end is half of the max-product message, minus half of the belief of this end.
     """
     for e in range(len(edges)):
         i, k = edges[e, 0], edges[e, 1]
@@ -92,7 +92,7 @@ def pair_dual(
     max_iter : int
     tol : float
     state : (N, n) int8 output
-        The beliefs prefer a state at the start and after each sweep; the best state is kept.
+        Best of the states that the beliefs prefer at the start and after each sweep.
     dual : (N,) output, upper bound of the score of the free variables, up to rounding
     magnitude : (N,) output, to which the sum of the absolute values of the messages is added
     n_iter, converged : (N,) output

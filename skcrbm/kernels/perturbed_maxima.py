@@ -1,21 +1,20 @@
-"""Damped max-product for a fixed number of sweeps, each of which sends all messages at once.
+"""Run damped max-product for a fixed number of sweeps, each of which sends all messages at once.
 
-Perturb-and-max-product runs these kernels on models whose fields differ from sample to sample
-(Lazaro-Gredilla et al. 2021). The kernels do not test convergence, score states or compute
-exponentials. Messages and beliefs of -1/+1 variables are half log-odds. If variable i has the
-belief theta_i, the message from i to k is
+Perturb-and-max-product (Lazaro-Gredilla et al. 2021) runs these kernels on copies of a model, one
+per sample, that differ in their fields only. The kernels do not test convergence, score states or
+compute exponentials. Messages and beliefs of -1/+1 variables are half log-odds. If variable i has
+the belief theta_i, the message from i to k is
 
     n_{i->k} = (|c + s_ik| - |c - s_ik|) / 2,   where c = theta_i - n_{k->i}.
 
-The compiler vectorises the absolute values. An RBM becomes a model of this kind if its units take
-the values -1/+1, with couplings w / 4 and fields ``b / 2 + sum_j w_ij / 4``.
+The compiler vectorises the absolute values. An RBM with 0/1 units becomes a model of -1/+1
+variables with the couplings w / 4 and the fields ``b / 2 + sum_j w_ij / 4``.
 
 `pass_pairs` takes couplings as a matrix: a matrix between two layers (an RBM), or the upper
 triangle of a symmetric matrix (a dense Ising model). The two messages of an edge have the same
-indices in two matrices, so that no matrix is transposed. `pass_edges` takes a list of edges;
-the innermost loops run over samples, as SIMD lanes. `pass_factors` takes table, OR and AND factors
-of 0/1 variables. It stores messages as log-odds, for models whose messages do not fit the odds of
-`factor_tables`.
+indices in two matrices, so that no matrix is transposed. `pass_edges` takes a list of edges; its
+innermost loops run over samples, as SIMD lanes. `pass_factors` takes table, OR and AND factors of
+0/1 variables, with messages as log-odds.
 
 The result of a sample does not depend on the number of samples in an array.
 """
@@ -44,7 +43,7 @@ def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down,
 
 @jit(fastmath={"contract", "reassoc"})
 def _row_sum(up, i, first, n):
-    """Return the sum of up[i, first:n], in a loop that stores nothing, because this is faster."""
+    """Return the sum of up[i, first:n]. A loop of its own, which stores nothing, is faster."""
     total = up.dtype.type(0)
     for j in range(first, n):
         total += up[i, j]
@@ -195,8 +194,8 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 def relay_order(graph, n):
     """Find the variables that relay messages, and the order in which OR and AND factors send.
 
-    A variable is a relay if it is the output of exactly one OR or AND. If factors form a cycle, an
-    output in the cycle is no relay. Factors send messages to relays in the order of their levels.
+    A variable is a relay if it is the output of exactly one OR or AND. Each cycle of factors is cut
+    at an output, which is then no relay. Factors send to their relays in the order of their levels.
 
     Parameters
     ----------
@@ -207,8 +206,8 @@ def relay_order(graph, n):
     -------
     relay : (n,) bool
     level : (F - n_tables,) int64
-        Longest path to the factor from variables that are no relays; if the output of the factor
-        is no relay, the number of factors.
+        Length of the longest path to the factor from a variable that is no relay. If the output of
+        the factor is no relay, the level is the number of factors.
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
@@ -269,10 +268,10 @@ def _within(x, limit):
 
 @jit
 def _relay_up(order, n_relays, graph, limit, held, theta, message):
-    """Send the messages of OR and AND to relays, each from the latest messages of this sweep.
+    """Send the messages of OR and AND to relays, each computed from messages of this sweep.
 
-    At first, the belief of a relay in `theta` lacks the message of the factor whose output is the
-    relay. The kernel adds this message.
+    Before, the belief of a relay in `theta` does not include the message of the factor whose output
+    is the relay. This function adds it.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     one, two = np.uintp(1), np.uintp(2)
@@ -301,12 +300,13 @@ def _relay_up(order, n_relays, graph, limit, held, theta, message):
 def _relay_down(
     order, n_relays, graph, relay, limit, held, damping, theta, message, after, cavity
 ):  # fmt: skip
-    """Send the messages of OR and AND to their inputs, outputs first, and add them to `after`.
+    """Send the messages of OR and AND to their inputs, and add them to the beliefs `after`.
 
+    The factors send in reverse order, so that an output has its messages before its factor sends.
     Outputs that are no relays also get messages. Messages to relays are not damped. The formulas
     are in `factor_logs`. The sum over the other inputs of a factor is computed as the sum over all
-    inputs minus a message. In float64, the error of this difference is no larger than the error of
-    the sum.
+    inputs minus a term. In float64, the error of this difference is no larger than the error of the
+    sum.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     keep = 1.0 - damping
@@ -408,7 +408,7 @@ def pass_factors(
     A sweep sends the messages of OR and AND factors to their outputs, then the messages of tables,
     then the messages of OR and AND to their inputs. Messages through a relay arrive within the
     sweep, undamped (Lazaro-Gredilla et al. 2021, section 5.6). All other messages are computed
-    from the beliefs of the last sweep.
+    from the beliefs of the previous sweep.
 
     Parameters
     ----------
@@ -417,7 +417,7 @@ def pass_factors(
     relay : (n,) bool
     field : (K, n), fields as log-odds
     held : (K or 0, n) int8, value 0 or 1 of a clamped variable, -1 if free; no rows if all are free
-    limit : (K,), bounds of the messages
+    limit : (K,), largest absolute value of a message of each sample
     max_iter : int
     damping : float
     message : (K, E) in and out, log-odds factor -> variable

@@ -2,8 +2,8 @@
 
 A plane is an array with one number for each pixel. Planes are flat: the pixel in row r and column c
 is at r * stride + c. `stride` exceeds the width of the images by a margin of zeros, so a neighbour
-outside of an image counts as zero. The shift of a neighbour is its index minus the index of the
-pixel. Because planes are flat, all pixels share the shift. Inner loops run over pixels.
+outside of an image counts as zero. A neighbour in a given direction has the same shift for all
+pixels: its index minus the index of the pixel. Inner loops run over pixels.
 """
 
 from typing import NamedTuple
@@ -79,10 +79,10 @@ def add_linked(links, source, begin, end, out):
 
 @jit
 def add_link_products(links, target, source, begin, end, out):
-    """Add the gradient for the weights of `add_linked` to `out` (L,).
+    """Add the gradient with respect to the weights of `add_linked` to `out` (L,).
 
-    `target` (P, n) is the gradient for the planes that `add_linked` changes. The entry of link l is
-    the sum of ``target[p, j] * source[source[l], j + shift[l]]`` over the places j.
+    `target` (P, n) is the gradient with respect to the output of `add_linked`. The gradient of link
+    l to plane p is the sum of ``target[p, j] * source[source[l], j + shift[l]]`` over the places j.
     """
     place = links.shift
     for start in range(begin, end, _BLOCK):
@@ -141,11 +141,10 @@ def _centred_softmax(z, inside, work, out):
 def centred_beliefs(z, n_visible, inside, begin, end, out):
     """Set `out` (P, n) to the centred beliefs of log-odds `z` (P, n), from `begin` to `end`.
 
-    The first `n_visible` planes are for the classes of the pixels but the first class. Their
-    log-odds are against the first class, and their beliefs are probabilities minus
-    1 / (n_visible + 1). The other planes are for binary variables, with beliefs of probabilities
-    minus 1/2. `inside` (n,) is 1 at the pixels of images and 0 in the margins, so that the beliefs
-    in the margins are 0.
+    Pixels have n_visible + 1 classes. The first `n_visible` planes are for all classes except the
+    first: log-odds against the first class, and beliefs P(class) - 1 / (n_visible + 1). The other
+    planes are for binary variables, with beliefs P(on) - 1/2. `inside` (n,) is 1 at the pixels of
+    images and 0 in the margins, so that the beliefs in the margins are 0.
     """
     work = np.empty((2, _BLOCK))
     for start in range(begin, end, _BLOCK):
@@ -163,7 +162,7 @@ def centred_beliefs(z, n_visible, inside, begin, end, out):
 
 @jit(fastmath={"contract"})
 def beliefs_gradient(belief, n_visible, inside, begin, end, slope):
-    """Replace `slope` (P, n), the gradient for the beliefs, by the gradient for the log-odds.
+    """Replace the gradient `slope` (P, n) with respect to beliefs by that for the log-odds.
 
     `belief` (P, n) are the centred beliefs that `centred_beliefs` computes.
     """

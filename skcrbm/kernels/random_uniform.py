@@ -1,8 +1,8 @@
 """Counter-based random numbers: a hash of (key, stream, step, site).
 
-No state is kept, so the numbers depend neither on threads nor on the order of the
-rows. The hash of (key, stream, step) is the seed of a SplitMix64 sequence over the
-sites (Steele, Lea and Flood 2014, Fast splittable pseudorandom number generators).
+There is no state between calls, so the numbers depend neither on threads nor on the order of the
+rows. The hash of (key, stream, step) is the seed of a SplitMix64 sequence over the sites (Steele,
+Lea and Flood 2014, Fast splittable pseudorandom number generators).
 """
 
 import numpy as np

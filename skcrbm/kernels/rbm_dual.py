@@ -3,8 +3,8 @@
 The score ``-F(v) = b'v + sum_j softplus(c_j + w_j'v)`` is split into one part per hidden unit,
 ``softplus(c_j + w_j'v) + s_j'v``, where the shifts s_j sum to b over j. If each part is maximised
 separately over v, the sum of the maxima is an upper bound of -F(v), convex in the shifts. A
-subgradient method minimises the bound. If the minimum is not low enough, branch and bound fixes a
-unit on which the parts disagree, first at one value, then at the other.
+subgradient method minimises the bound. If the minimum stays above the best known score, branch and
+bound fixes a unit on which the parts disagree, first at one value, then at the other.
 """
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import softplus
 
-# After _PATIENCE iterations without progress, the targeted decrease of the bound is multiplied by
-# _LESS. Progress is a decrease of the bound by at least _PROGRESS times the targeted decrease.
+# The step size aims at a certain decrease of the bound, see `_descend`. After _PATIENCE iterations
+# without progress, this targeted decrease is multiplied by _LESS. Progress is a decrease of the
+# bound by at least _PROGRESS times the targeted decrease.
 _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
 # Every _ROUND_EVERY iterations the average state of the parts is rounded to find a better state.
 # The newest iteration has the weight _NEWEST in the average.
@@ -28,11 +29,11 @@ _EPS = np.finfo(np.float64).eps
 def _best_of_part(bias, weight, shift, order, turn, state):
     """Maximise ``softplus(bias + weight'v) + shift'v`` over v (V,) of 0/1; return the maximum.
 
-    softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p. So the best v is,
-    for some p, the state with the units on for which ``p weight_i + shift_i > 0``. As p grows, each
-    unit changes at most once, so that only V + 1 states can be best. `order` (V,) sorts the units
-    by the p of their change, starting from the order of the last call; `turn` (V,) is scratch
-    space.
+    softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p. So for some p, the
+    best v has exactly the units on for which ``p weight_i + shift_i > 0``. As p grows, each unit
+    changes at most once, so that only V + 1 states can be the best. The states are visited in the
+    order of p. `order` (V,) sorts the units by the p at which they change; it is kept from call to
+    call, because sorting is fast if little has changed. `turn` (V,) is scratch space.
     """
     z, y = bias, 0.0
     for i in range(len(weight)):
@@ -42,7 +43,7 @@ def _best_of_part(bias, weight, shift, order, turn, state):
         if on:
             z += w
             y += s
-        turn[i] = abs(s) / abs(w) if s * w < 0 and abs(s) < abs(w) else 2.0  # 2: never changes
+        turn[i] = abs(s) / abs(w) if s * w < 0 and abs(s) < abs(w) else 2.0  # 2 means: no change
     for k in range(1, len(order)):
         i = order[k]
         place = k
@@ -149,9 +150,10 @@ def _rounding(field, bias, weight):
 def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, best_state):
     """Lower the bound of one model without clamped units.
 
-    Each step goes along the subgradient, with the step size of Polyak's rule: the distance of the
-    bound to a target, divided by the squared subgradient. The target lies below the lowest bound
-    and comes nearer to that bound if there is no progress, but is at least the best score.
+    Each step goes along the subgradient, with the step size of Polyak's rule: the bound minus a
+    target, divided by the squared length of the subgradient. The target is the lowest bound minus
+    the targeted decrease, which becomes smaller if there is no progress, but never less than the
+    best score.
 
     Parameters
     ----------
@@ -229,7 +231,8 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 def _next_unit(weight, average):
     """Return the unit on which the parts disagree most.
 
-    The disagreement about a unit is multiplied by the sum of the |couplings| of the unit.
+    `average` (V,) is the mean state of the parts, so that the disagreement is largest at 1/2. It is
+    multiplied by the sum of the |couplings| of the unit.
     """
     best, chosen = -1.0, np.int64(0)
     for i in range(len(average)):

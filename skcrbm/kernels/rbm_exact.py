@@ -1,10 +1,11 @@
 """Exact inference on small RBMs: the states of one side are enumerated, the other side summed out.
 
-The enumerated side has k units with fields e, the summed side m units with fields a. The l low
-units of the enumerated side have S = 2^l states s. All rows share the table
-``gain[i, s] = exp(sum of the couplings of unit i to the low units that are on in s)``. A state of
-the k - l high units is a tile. It only shifts the fields. With t = sigma(field) and u = 1 - t, a
-summed unit contributes softplus(field) + log(u + t gain) to the log-weight of a state, so
+The enumerated side has k units with fields e, the summed side m units with fields a. The first l
+enumerated units are the low units, with S = 2^l states s. All rows share the table
+``gain[i, s] = exp(sum of the couplings of unit i to the low units that are on in s)``. The other
+k - l enumerated units are the high units. A tile is the set of the S low states for one state of
+the high units, which only shifts the fields. With t = sigma(field) and u = 1 - t, a summed unit
+contributes softplus(field) + log(u + t gain) to the log-weight of a state, so
 
     weight q(s) = exp(e.s) prod_i (u_i + t_i gain[i, s])
     P(unit i on, s) = t_i q(s) / (t_i + u_i loss[i, s]),  loss = 1 / gain,
@@ -36,23 +37,25 @@ ROW = (1 << MAX_LOW_UNITS) + 24
 # Distance of two units in `Work.rows`: a unit has a row of losses, then a row of sums. The two rows
 # must not lie a multiple of 4096 bytes apart, because then stores would delay the next loads.
 STRIDE = 2 * ROW
-# GROUP summed units share a division. The norm of a group is the sum of its |couplings|; beyond
-# MAX_NORM, `rbm_exact_log` is used. States with a probability up to _NOTHING are left out: for all
-# fields, such a state changes P(unit on) / P(unit off) by a factor of less than
-# 1 + _NOTHING * exp(MAX_NORM).
+# GROUP summed units form a group and share a division. The norm of a group is the sum of its
+# |couplings|; if it exceeds MAX_NORM, `rbm_exact_log` is used. States with a probability of at most
+# _NOTHING are left out. Whatever the fields are, such a state changes P(unit on) / P(unit off) by a
+# factor of less than 1 + _NOTHING * exp(MAX_NORM).
 GROUP = 4
 MAX_NORM = 300.0
 _NOTHING = 1e-200
-# Largest |log| of a product of weights; before a product can exceed it, its exponent is split off.
+# Largest |log| of a product of weights. Before a product can exceed this limit, its exponent is
+# moved to a separate array.
 _MAX_PRODUCT = 600.0
 # Largest |field| of an enumerated unit, for which the exponent of exp(field) still fits an integer.
 # Beyond this, `rbm_exact_log` is used.
 MAX_FIELD = 1e15
-# Enumerated units with P(on) or P(off) below _TINY are computed again by `rbm_exact_log`. Above it,
-# the states left out because of _NOTHING, at most 2^30, change P by no more than a rounding error.
+# Enumerated units with P(on) or P(off) below _TINY are computed again by `rbm_exact_log`. For all
+# other units, the states that are left out because of _NOTHING, at most 2^30 of them, change P by
+# less than a rounding error.
 _TINY = 1e-170
-# P(off) of a unit is computed as 1 - P(on) if P(on) is below _MOST; else the difference would be
-# inaccurate, and P(off) is summed.
+# P(off) of a unit is computed as 1 - P(on) if P(on) is below _MOST. Otherwise this difference would
+# be inaccurate, and P(off) is computed as a sum over states.
 _MOST = 0.875
 # Number of rows that are processed together. It is even: `_divide` takes two rows at a time.
 BLOCK = 4
@@ -105,14 +108,15 @@ _MANTISSA, _ONE = (1 << 52) - 1, 1023 << 52  # bits of a float64
 
 # Rows of states lie one after the other in flat arrays, and functions take the index at which a row
 # starts. Slices would cost reference counts, and with two-dimensional arrays the compiler would not
-# know the distance of the rows. All kinds of answers run the same loops, so they round alike.
+# know the distance of the rows. The same loops run whatever answers are requested, so that the
+# rounding of an answer does not depend on the other answers.
 
 
 @jit
 def _start_row(fields, z, free, place, t, u, start):
     """Write the sigmoids of free units to `t` and `u`; return the sum of softplus(field).
 
-    The places of the units are counted from index `start`. `z` (m,) is exp(-|fields|).
+    Unit i is written to index ``start + place[i]``. `z` (m,) is exp(-|fields|).
     """
     total = 0.0
     product = 1.0
@@ -138,7 +142,7 @@ def _start_row(fields, z, free, place, t, u, start):
 def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
     """Write the weights exp(fields . s) of all low states s to `product`.
 
-    If `scaled`, the weights are product * 2^exponent.
+    If `scaled`, the weights are product * 2^exponent, and `exponent` is also written.
     """
     product[start] = 1.0
     exponent[start] = 0
@@ -203,7 +207,8 @@ def _highest(exponent, start, n_states):
 def _put_exponents(product, exponent, powers, start, n_states, high):
     """Multiply `product` by 2^(exponent - high), for one row; `exponent` is overwritten.
 
-    `powers` is a view of `exponent` as float64. The powers of two are built in it bit by bit.
+    `powers` is a view of `exponent` as float64: the bits of the integers are set such that they are
+    the powers of two when read as floats.
     """
     for s in range(start, start + n_states):
         below = max(exponent[np.uintp(s)] - high, -1023)
@@ -234,10 +239,10 @@ def _fold(values, start, half):
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
     """Sum x = q / (t + u loss) over the states, for a group of units in two rows of a block.
 
-    The weights q are in `product`: the weights of the first row start at index p. In `t` and `u`,
-    the units of the first row start at i, and the units of the second row at k. In `rows`, the
-    losses start at index g. The products weight * t * x = weight * P(unit on, s) are added to
-    `rows` from index c on.
+    Then P(unit on) = t times the sum. The weights q of the first row start at index p of `product`.
+    In `t` and `u`, the units of the first row start at index i, and the units of the second row at
+    k. In `rows`, the losses start at index g. The products weight * t * x = weight * P(unit on, s)
+    are added to `rows` from index c on.
     """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
@@ -519,7 +524,8 @@ def enumerate_rows(
         _begin_block(
             block, summed[first:last], z[first:last], block_free, block_weight, tables, n_low, work
         )
-        # The first visits of all tiles add up the weights, the second visits the probabilities.
+        # All tiles are visited twice: first to add up the weights, then the probabilities, which
+        # are relative to the total weight.
         for visit in range(2 * n_tiles if wanted else n_tiles):
             tile = visit % n_tiles
             if visit == 0 or n_tiles > 1:

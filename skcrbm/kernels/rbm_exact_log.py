@@ -67,8 +67,8 @@ def enumerate_in_logs(
     possible = np.empty(k)
     field = np.empty(m)
     log_weight = np.empty(n_states)
-    # Two running log-sum-exps, high + log(total): over the states with each unit off (row 0) and
-    # on (row 1), and over all states (high_z, total_z).
+    # Running log-sum-exps, high + log(total): for each unit over the states with the unit off
+    # (row 0) and on (row 1), and over all states (high_z, total_z).
     high = np.empty((2, k + m))
     total = np.empty((2, k + m))
     high_z = np.empty(1)

@@ -39,9 +39,9 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Number of rows of messages that are processed together: _BLOCK, or more if the rows are so short
-# that more rows have at most _BLOCK_NUMBERS entries. The number is even: sums take two rows at a
-# time.
+# Number of rows of messages that are processed together: _BLOCK, or more if the rows are short, as
+# long as the block has at most _BLOCK_NUMBERS entries. The number is even, because sums take two
+# rows at a time.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
@@ -80,11 +80,10 @@ def _row_sums(incoming, k0, k1):
 
 @jit
 def _receive_rows(rho, held, rows, visible_bias, incoming, theta_v):
-    """Set the belief log-odds theta_v[rows[k]] of visible units, for each k.
+    """Set theta_v[i], the log-odds of the belief, of each visible unit i in `rows` (B,).
 
-    They are the bias of the unit plus rho times the sum of incoming[k], the messages (B, H) that
-    arrive at the unit. `held` are the indices of the clamped hidden units, whose messages are set
-    to 0 first.
+    It is the bias of unit ``i = rows[k]`` plus rho times the sum of incoming[k], the messages to
+    the unit. `held` are the indices of the clamped hidden units, whose messages are first set to 0.
     """
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
@@ -255,11 +254,11 @@ def _sweep(
 
 @jit
 def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, field, state):
-    """Write the state that each visible unit prefers to `state` (V,), and return the score.
+    """Write the state that each visible unit prefers to `state` (V,), and return its score.
 
-    A clamped visible unit gets the state 0. For MAX, the score is the score of the best joint state
-    with these visible states. For MIXED, the score is -F(v). If `state` did not change, the
-    returned score is -inf.
+    A clamped visible unit gets the state 0. For MAX, the score is that of the best joint state with
+    these visible states. For MIXED, the score is -F(v). If `state` is the same as before, return
+    -inf, because its score is known.
     """
     n_visible = state.shape[0]
     changed = False
@@ -289,7 +288,7 @@ def _tree_reweighted_log_partition(
     """Return the tree-reweighted log Z of the free units, with w = W / rho.
 
     log Z is ``b.q + c.q + sum rho w p11 + sum H_i + rho sum (H_ij - H_i - H_j)``, where b and c are
-    the biases, q is P(on) of a unit, p11 is P(both on) of an edge, and H are entropies.
+    the biases, q are the P(on) of the units, p11 is P(both on) of an edge, and H are entropies.
     """
     log_z = 0.0
     one = 1.0
@@ -322,8 +321,8 @@ def _tree_reweighted_log_partition(
 def _start_messages(kind, w, start, n, theta_v, theta_h, rows, message):
     """Set the initial messages (B, H) of model n.
 
-    The messages are copied from `start[n]`, which contains the messages of an earlier run. If
-    `start` is empty, the messages are computed from the beliefs.
+    The messages are copied from `start[n]`, the messages of an earlier run. If `start` is empty,
+    the messages are computed from the beliefs.
     """
     zero = w.dtype.type(0)
     for k in range(rows.shape[0]):

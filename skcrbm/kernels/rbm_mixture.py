@@ -1,12 +1,12 @@
 """Sums over labels for an RBM whose labels are independent given the states of the hidden units.
 
-A row has label i on with probability ``p = t g / (u + t g)`` in hidden state s, where t and u are
-the sigmoids of the field of label i and of its negative, and ``g = exp(h_s . W_i)``. No
-transcendental function is needed per label and state.
+Given hidden state s, label i of a row is on with probability ``p = t g / (u + t g)``. Here t and u
+are the sigmoids of the field of the label and of its negative, and ``g = exp(h_s . W_i)``, the
+array `gain`. No transcendental function is needed per label and state.
 
-``E[x^|y| | s]`` is the product of ``1 - p (1 - x)`` over the labels. Labels with a probability
-above `_CUT` are multiplied. For all other labels the logarithm is a power series in p, so that six
-sums of powers serve all x.
+Decoding rules need ``E[x^|y| | s]``, the product of ``1 - p (1 - x)`` over the labels, for several
+numbers x. Factors with a probability p above `_CUT` are multiplied. The logarithm of all other
+factors is a power series in p, so that the sums of six powers of p serve all x.
 """
 
 import math
@@ -28,7 +28,8 @@ MAX_LOG = 300.0
 def add_log_weights(t, u, gain, norm, log_weight):
     """Add ``sum_i log(u_i + t_i gain[i, s])`` to `log_weight` (N, S), for labels i and states s.
 
-    `t` and `u` (N, L) are 0 and 1 for clamped labels. `norm` (L,) bounds ``|log gain|`` of a label.
+    For clamped labels, `t` (N, L) is 0 and `u` (N, L) is 1. `norm` (L,) is an upper bound of
+    ``|log gain|`` of each label.
     """
     n_rows, n_labels = t.shape
     n_states = gain.shape[1]
@@ -53,12 +54,12 @@ def add_log_weights(t, u, gain, norm, log_weight):
 
 @jit
 def sum_over_labels(t, u, gain, start, state, weight, left, marginals, mean, log_rest):
-    """Write the marginals, and ``E[|y|]`` and ``log E[x^|y|]`` in each of the likely states.
+    """Compute the marginals, and moments of the number of labels in each likely hidden state.
 
-    The states of row n are ``state[start[n] : start[n + 1]]`` (A in all rows), with probabilities
-    `weight` (A,). `gain` (S, L) has a row per state, and `left` (Q,) holds ``1 - x`` for x = 0 and
-    then for ascending positive x. `marginals` (N, L) must be 0 at first. `mean` has the shape
-    (A,), and `log_rest` (A, Q).
+    The likely states of row n are ``state[start[n] : start[n + 1]]``, with probabilities `weight`;
+    all rows together have A of them. `gain` (S, L) has a row per state, and `left` (Q,) holds
+    ``1 - x`` for x = 0 and then for ascending positive x. The outputs are `marginals` (N, L), which
+    must be 0 at first, `mean` (A,) for ``E[|y|]``, and `log_rest` (A, Q) for ``log E[x^|y|]``.
     """
     n_rows, n_labels = t.shape
     n_nodes = left.shape[0]
@@ -95,7 +96,7 @@ def _probabilities(t, u, gain, n, s, weight, p, marginals):
 
 @jit(fastmath={"contract", "reassoc"})
 def _power_sums(p):
-    """Return the sum of `p` (L,), and the sums of the powers 1 to 6 of its small entries."""
+    """Return the sum of `p` (L,), and the sums of the powers 1 to 6 of its entries up to `_CUT`."""
     total = s1 = s2 = s3 = s4 = s5 = s6 = 0.0
     for i in range(np.uintp(p.shape[0])):
         total += p[i]
@@ -141,7 +142,9 @@ def sums_of_labels(t, u, gain, start, state, rest, left, labels, on):
 def expected_overlap(t, u, gain, start, state, weight, log_rest, left, first, labels, value):
     """Add ``E[|y and A| x^|y - A|]`` to `value` (N, C, Q), for C sets A of labels in each row.
 
-    The labels of set c of row n are ``labels[first[n * C + c] : first[n * C + c + 1]]``.
+    |y and A| is the number of labels of A that are on, and |y - A| the number of other labels that
+    are on. The labels of set c of row n are ``labels[first[n * C + c] : first[n * C + c + 1]]``.
+    See `sum_over_labels` for the other arguments.
     """
     n_rows, n_sets, n_nodes = value.shape
     outside, product = np.empty(n_nodes), np.empty(n_nodes)

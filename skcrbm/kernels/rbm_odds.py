@@ -9,8 +9,9 @@ The kernel stores one matrix R, and divides once per edge and iteration. Product
 must stay inside the range of the dtype. For models beyond this range, `rbm_log` has the same
 algorithms with messages as log-odds.
 
-In mixed-product a visible unit sends R = E if it prefers to be on, else 1. This module supports a
-damping of 0, or of 1/2, which is a square root of odds; `rbm_log` supports all values.
+In mixed-product a visible unit sends R = E if it prefers to be on, else 1. A damping of 1/2 takes
+the square root of the product of the old and the new odds. Other values of damping, except 0, need
+`rbm_log`.
 
 Clamped units send no message. A clamped visible unit is not among the active rows, and its messages
 stay 1. A clamped hidden unit has odds 0, so t = 0 and u = 1, which makes its messages D = 1.
@@ -36,8 +37,8 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Largest |log| of a product of messages in float64, and largest |bias| that may multiply it.
-# Together they stay inside the range of float64, about e^709.
+# Largest |log| of a product of messages in float64. The largest |bias| that multiplies such a
+# product is chosen such that both stay inside the range of float64, about e^709.
 _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
 # Number of rows that are processed together: two small matrices with _BLOCK rows fit the L1 cache.
@@ -45,10 +46,7 @@ _BLOCK = 16
 
 
 class OddsWork(NamedTuple):
-    """Scratch arrays of `pass_odds`: beliefs of the current model, and products of messages.
-
-    The products determine the beliefs.
-    """
+    """Scratch arrays of `pass_odds`: messages, their products, and the beliefs of a model."""
 
     message: np.ndarray  # (V, H) odds visible -> hidden
     t: np.ndarray  # (H,) P(hidden unit on); u: P(hidden unit off)
@@ -59,8 +57,9 @@ class OddsWork(NamedTuple):
     hidden_odds: np.ndarray  # (H,) exponentials of the hidden biases; 0 if clamped
     ratio: np.ndarray  # (V,) product of the messages into a visible unit
     last_ratio: np.ndarray  # `ratio` before the last iteration
-    # (H,) products of messages into hidden units. Before `column` (dtype of the model) overflows,
-    # `product` (float64) is multiplied by it. Before `product` overflows, `total` gets its log.
+    # (H,) products of messages into hidden units, in three parts. Before `column` (dtype of the
+    # model) could overflow, `product` (float64) is multiplied by it. Before `product` could
+    # overflow, its log is added to `total`.
     column: np.ndarray
     product: np.ndarray
     last_product: np.ndarray  # `product` before the last iteration
@@ -216,7 +215,7 @@ def _block_choices(odds, message, rows, ti, ui, halved, column):
 
 @jit(fastmath={"contract"})
 def _add_pairwise_row(odds, message, t, u, scale, out):
-    """Add scale * P(h_j = 1 | v_i = 1) to `out` (H,), for one visible unit; see `_finish_row`."""
+    """Add scale * P(h_j = 1 | v_i = 1) to `out` (H,), for visible unit i; see `_finish_row`."""
     for j in range(odds.shape[0]):
         et = odds[j] * t[j]
         out[j] += scale * et / (et + u[j] * message[j])
@@ -330,8 +329,9 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, cold):
     """Prepare the beliefs and the active rows (free visible units) of a model.
 
-    Active rows whose products fit a float64 come first; the other rows are computed in logs. Return
-    the number of rows that fit, the number of active rows, and True if hidden units need logs.
+    Easy rows come first: the products of their messages fit a float64. The other rows are computed
+    in logs. Return the number of easy rows, the number of active rows, and True if hidden units
+    need logs.
     """
     t, u, ti, ui, rows = work.t, work.u, work.ti, work.ui, work.rows
     norm = model.norm
@@ -379,7 +379,7 @@ def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v,
 
 @jit(allocates=False, inline=True)
 def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias, theta_v, slack):
-    """Update all visible units and their messages; multiply the messages to each hidden unit.
+    """Update the beliefs and messages of all visible units, and the products into hidden units.
 
     Return the largest change of a belief, True if the log-odds of a row computed in logs moved,
     and True if logs of products of messages were added to `work.total`.
@@ -493,7 +493,7 @@ def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, ans
     free_h = batch.free[n, n_visible:]
     rows = work.rows[:n_active]
     reached = _visited_state(batch.visible_bias[n], work.ti, work.ui, rows, visited)
-    if halved:  # with damping, `product` is not conditional on the state, so compute the fields
+    if halved:  # damped messages are not those of the state, so compute the fields from the state
         reached += _hidden_score(model.weights, batch.hidden_bias[n], free_h, visited, work.field)
     else:
         for j in range(theta_h.shape[0]):

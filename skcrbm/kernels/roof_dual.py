@@ -1,11 +1,12 @@
 """Maximum flows that solve the linear program of the local polytope for Ising models.
 
 For pairwise models the program has a solution with values 0, 1/2 and 1 only, which a minimum cut
-finds. Each label y_i in {-1, +1} gets two copies, u_i = y_i and v_i = -y_i, which may disagree and
-which make all couplings attractive. The nodes of the graph are u, then v. A field pulls u_i to the
-source and v_i to the sink, or the other way round. A coupling joins u with u and v with v if it is
-positive, and u with v if it is negative. The bound is the sum of all |fields| and |couplings|,
-which no score exceeds, minus the cut.
+finds. Each label y_i in {-1, +1} gets two copies, u_i for y_i and v_i for -y_i. With two copies all
+couplings become attractive; if the cut gives u_i and v_i the same value, the value of the label is
+1/2. The nodes of the graph are u, then v. A positive field joins u_i to the source and v_i to the
+sink, a negative field the other way round. A positive coupling joins u with u and v with v, a
+negative coupling u with v. The bound is the sum of all |fields| and |couplings|, which no score
+exceeds, minus the cut.
 """
 
 import numpy as np

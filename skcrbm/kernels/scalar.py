@@ -11,13 +11,15 @@ SUM, MAX, MIXED = 0, 1, 2
 # Terms of a log-sum this far below the largest term are left out: exp(-60) times 2^30 states
 # does not change a sum in float64.
 NEGLIGIBLE = 60.0
+# If the marginals of a position of a chain sum to 1 up to this error, they are valid.
+MARGINAL_ERROR = 1e-8
 # Largest relative difference of two computations of a log-odds, in units of the machine epsilon.
 ROUNDING = 4.0
 
 
 @jit
 def fill(out, value):
-    """Set all entries of `out` (K,) to a value; slice assignment would take seconds to compile."""
+    """Set all entries of `out` (K,) to a value; slice assignment would take a second to compile."""
     for j in range(out.shape[0]):
         out[j] = value
 
@@ -77,7 +79,7 @@ def log_add(x, y):
 
 @jit
 def log_odds_moved(theta, last, slack, rounding):
-    """Return True if a log-odds differs from its last value by more than `slack` and rounding."""
+    """Return True if a log-odds differs from its last value by more than slack + rounding * |x|."""
     return abs(theta - last) > slack + rounding * abs(theta)
 
 
@@ -95,10 +97,11 @@ def odds_moved(product, last, free, factor):
 
 @jit
 def message_from_beliefs(w, theta_i, theta_j):
-    """Return the message i -> j, as log R, at the fixed point with the beliefs theta_i and theta_j.
+    """Return the message i -> j, as log R, at the fixed point that has the given beliefs.
 
-    Let E = e^w, T_j = e^theta_j, t_i = sigmoid(theta_i) and u_i = 1 - t_i. At a fixed point,
-    R^2 + B R = E T_j, where B = T_j (t_i + E u_i) - (E t_i + u_i). All computations are in float64.
+    The beliefs are the log-odds theta_i and theta_j. Let E = e^w, T_j = e^theta_j,
+    t_i = sigmoid(theta_i) and u_i = 1 - t_i. At a fixed point, R^2 + B R = E T_j, where
+    B = T_j (t_i + E u_i) - (E t_i + u_i). All computations are in float64.
     """
     limit = 300.0
     w = min(max(float(w), -limit), limit)
@@ -161,8 +164,40 @@ def max_message_from_beliefs(w, theta_i, theta_j):
     return max(w + x, zero) - max(x, zero)
 
 
+# The next functions are for chains.
+
+
+@jit(fastmath={"contract"})
+def times_row(weight, row, out):
+    """Add ``weight * row`` to `out`; all arrays are (K,)."""
+    for j in range(np.uintp(out.shape[0])):
+        out[j] += weight * row[j]
+
+
+@jit(fastmath={"contract", "reassoc"})
+def dot_rows(row, other):
+    """Return the inner product of two rows (K,)."""
+    total = 0.0
+    for j in range(np.uintp(row.shape[0])):
+        total += row[j] * other[j]
+    return total
+
+
+@jit
+def keep_larger(row, value, i, best, argument):
+    """If ``value + row[j]`` exceeds best[j], set best[j] to it and argument[j] to i.
+
+    `row`, `best` and `argument` are (K,).
+    """
+    for j in range(np.uintp(best.shape[0])):
+        x = value + row[j]
+        larger = x > best[j]
+        argument[j] = i if larger else argument[j]
+        best[j] = x if larger else best[j]
+
+
 # The next functions enumerate the states of one side of a model in tiles. Each bit of a state is a
-# unit. The low units vary within a tile, and the high units vary from tile to tile.
+# unit. The states of a tile differ in the low units, and tiles differ in the high units.
 
 
 @jit
@@ -209,9 +244,9 @@ def shifted_fields(state, n_low, coupling, enumerated, summed, field):
 
 @jit
 def low_fields(offset, enumerated, out):
-    """Write `offset` plus the fields of the units that are on to `out` (S,), for each state.
+    """Write a score for each state of the low units to `out` (S,).
 
-    The states are the states of the low units.
+    It is `offset` plus the fields of the low units that are on.
     """
     out[0] = offset
     bit, length = 0, 1
@@ -256,7 +291,7 @@ _S27, _S30, _S31, _S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(
 
 @jit
 def mix(x):
-    """Scramble the 64 bits of x by the finaliser of SplitMix64."""
+    """Return a hash of the 64 bits of x, by the last step of SplitMix64."""
     x = (x ^ (x >> _S30)) * _FIRST
     x = (x ^ (x >> _S27)) * _SECOND
     return x ^ (x >> _S31)

@@ -1,9 +1,10 @@
 """Second-order chains of classes: forward-backward and best paths.
 
-The state of a position is a pair (a, b): the class a of the position before, and its own class b.
+The state of a position is a pair (a, b): the class a of the previous position, and its own class b.
 The class before the first position is 0. Chains of different lengths lie one after the other, as in
-`chains.py`. The log-weight of three neighbouring classes is triples[a, b, c]. An inner loop runs
-over the classes c, so that a position costs K^3 operations.
+`chains.py`. The log-weight of three neighbouring classes is triples[a, b, c]. A position takes
+K^3 operations, while `chains.py` would take K^4 on the K^2 states (a, b), because it would also
+visit pairs of states that do not agree on the class that they share.
 """
 
 import math
@@ -11,25 +12,7 @@ import math
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import fill
-
-# If the marginals of a position sum to 1 up to this error, they are valid.
-_ERROR = 1e-8
-
-
-@jit(fastmath={"contract"})
-def _times_row(weight, row, out):
-    """Add ``weight * row`` to `out`; all arrays are (K,)."""
-    for j in range(np.uintp(out.shape[0])):
-        out[j] += weight * row[j]
-
-
-@jit(fastmath={"contract", "reassoc"})
-def _dot(row, other):
-    total = 0.0
-    for j in range(np.uintp(row.shape[0])):
-        total += row[j] * other[j]
-    return total
+from skcrbm.kernels.scalar import MARGINAL_ERROR, dot_rows, fill, keep_larger, times_row
 
 
 @jit
@@ -52,7 +35,7 @@ def _scale(matrix, factor):
 def _product(matrix, other):
     total = 0.0
     for a in range(matrix.shape[0]):
-        total += _dot(matrix[a], other[a])
+        total += dot_rows(matrix[a], other[a])
     return total
 
 
@@ -60,9 +43,9 @@ def _product(matrix, other):
 def _forward(begin, end, weights, factors, first, last, alpha):
     """Write the filtered probabilities of a chain to `alpha` (T, K, K), and return its log Z.
 
-    The chain has the positions `begin` to ``end - 1``. The arrays `weights` (T, K, K) are divided
-    by the normalisers of the positions. log Z is NaN if numbers underflow, or if no path is
-    possible.
+    alpha[t] is the distribution of the state at t, given the weights up to t. The chain has the
+    positions `begin` to ``end - 1``. `weights` (T, K, K) are divided by the normalisers of the
+    positions, in place. log Z is NaN if numbers underflow, or if no path is possible.
     """
     k = first.shape[0]
     log_z = 0.0
@@ -71,12 +54,12 @@ def _forward(begin, end, weights, factors, first, last, alpha):
             fill(alpha[t, b], 0.0)
         if t == begin:
             for a in range(k):
-                _times_row(1.0, first[a], alpha[t, a])
+                times_row(1.0, first[a], alpha[t, a])
         else:
             for a in range(k):
                 for b in range(k):
                     if alpha[t - 1, a, b] != 0:
-                        _times_row(alpha[t - 1, a, b], factors[a, b], alpha[t, b])
+                        times_row(alpha[t - 1, a, b], factors[a, b], alpha[t, b])
         for b in range(k):
             for c in range(k):
                 alpha[t, b, c] *= weights[t, b, c]
@@ -137,30 +120,20 @@ def forward_backward(start, weights, factors, first, last, weight, marginals, su
                         v[b, c] = weights[t + 1, b, c] * beta[b, c]
                 for a in range(k):
                     for b in range(k):
-                        beta[a, b] = _dot(factors[a, b], v[b])
+                        beta[a, b] = dot_rows(factors[a, b], v[b])
                         if alpha[a, b] != 0:
-                            _times_row(alpha[a, b], v[b], own[a, b])
+                            times_row(alpha[a, b], v[b], own[a, b])
             for a in range(k):
                 for b in range(k):
                     alpha[a, b] *= beta[a, b]
-            valid &= abs(_total(alpha) - 1) < _ERROR  # False if a number is infinite or NaN
+            valid &= abs(_total(alpha) - 1) < MARGINAL_ERROR  # False if a number is infinite or NaN
             _scale(alpha, weight[chain])
         if not valid:
             log_z[chain] = math.nan
             continue
         for a in range(k):
             for b in range(k):
-                _times_row(weight[chain], own[a, b], sums[a, b])
-
-
-@jit
-def _keep_larger(row, value, a, best, argument):
-    """If ``value + row[c]`` exceeds best[c], set best[c] to it and argument[c] to a."""
-    for c in range(np.uintp(best.shape[0])):
-        x = value + row[c]
-        larger = x > best[c]
-        argument[c] = a if larger else argument[c]
-        best[c] = x if larger else best[c]
+                times_row(weight[chain], own[a, b], sums[a, b])
 
 
 @jit
@@ -190,7 +163,7 @@ def best_paths(start, scores, triples, first, last, path, value):
                     back[t - begin, b, c] = 0
             for a in range(k):
                 for b in range(k):
-                    _keep_larger(triples[a, b], previous[a, b], a, best[b], back[t - begin, b])
+                    keep_larger(triples[a, b], previous[a, b], a, best[b], back[t - begin, b])
             for b in range(k):
                 for c in range(k):
                     best[b, c] += scores[t, b, c]

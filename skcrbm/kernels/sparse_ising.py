@@ -6,8 +6,8 @@ R the last message to i over the edge, and E = e^(2 s). Then variable i sends
 
     (E on_i + R off_i) / (on_i + E R off_i).
 
-If the best state is wanted, each sum becomes a maximum. A single division serves both messages of
-an edge. ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second.
+For max-product, each sum becomes a maximum. A single division serves both messages of an edge.
+``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second.
 """
 
 import math
@@ -77,8 +77,8 @@ def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lan
     gain : (E,), e^(2 s)
     on, off : (n, lanes) beliefs, as weights of the values 1 and 0, which need not sum to 1
     message : (2 E, lanes) in and out
-    belief : (n, lanes) in: fields, as weights of the value 1 relative to `off`; out: the fields
-        times the new messages
+    belief : (n, lanes) in: fields; out: fields times new messages. They are weights of the value 1,
+        where the value 0 has the weight `off`
     sent : (2, lanes) scratch array
     n_lanes : uintp, number of lanes to work on
     """
@@ -94,12 +94,12 @@ def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lan
 
 @jit
 def repeat_ising(kind, halved, edges, gain, on, off, message, belief, after, sent, n_iter):
-    """Send all messages `n_iter` times, each time from the beliefs of the last iteration.
+    """Send all messages `n_iter` times, each time from the beliefs of the previous iteration.
 
     Parameters
     ----------
     kind, halved, edges, gain, off, message, sent : see `sweep_ising`
-    on : (n, lanes) fields, as weights of the value 1 relative to `off`
+    on : (n, lanes) fields: weights of the value 1, where the value 0 has the weight `off`
     belief : (n, lanes) in and out
     after : (n, lanes) scratch array
 
@@ -128,10 +128,7 @@ def _form_beliefs(edges, on, message, belief, n_lanes):
 
 @jit
 def _score_lanes(edges, coupling, field, on, off, score, n_lanes):
-    """Set score[l], for the model of each lane l, to the score of its most probable values.
-
-    The most probable value of a variable is the value that its belief prefers.
-    """
+    """Set score[l] to the score of the values that the beliefs of lane l prefer."""
     for l in range(n_lanes):
         score[l] = 0.0
     for v in range(np.uintp(on.shape[0])):

@@ -97,7 +97,7 @@ def _uniform_block(seed, order, first, u, n_lanes):
 
 @jit
 def _keep_block(total, order, first, log_odds, n_lanes):
-    """Copy the log-odds of a block to `log_odds`, which is in the order of the variables."""
+    """Copy the log-odds of a block to `log_odds`, which is sorted by variable instead of place."""
     for l in range(n_lanes):
         log_odds[np.uintp(order[first + l])] = total[l]
 
@@ -113,8 +113,8 @@ def _set_block(value, signs, first, n_lanes):
 def sweep_colours(lanes, coupling, field, n_chains, held, seeds, state, log_odds):
     """Make T sweeps of R chains of sparse Ising models, one chain after the other.
 
-    Each sweep draws the same states as `sweep_ising`. There the SIMD lanes are chains; here they
-    are the variables of one chain.
+    Each sweep draws the same states as `gibbs.sweep_ising`, which uses chains as SIMD lanes; here
+    the lanes are variables of one chain.
 
     Parameters
     ----------

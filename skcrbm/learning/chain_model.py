@@ -176,10 +176,10 @@ class ChainModel(NamedTuple):
         return self._second_order(found) if self.order == 2 else found
 
     def _second_order(self, found):
-        """Convert first-order to second-order chains, whose states are pairs of classes.
+        """Convert chains of first order to chains of second order.
 
-        A state is the pair of the previous and the present class. So the log-weights of pairs
-        become scores of states.
+        A state is then the pair of the previous class and the present class, so that the
+        log-weights of pairs of classes become scores of states.
         """
         k, (start, single, pairs, first, last) = self.n_classes, found
         scores = np.repeat(single[:, None, :], k, axis=1)
@@ -214,7 +214,7 @@ class ChainModel(NamedTuple):
             pairs = self.pair_columns.products(X, p.pair_coef)
             pairs = pairs.reshape(-1, *transition.shape)
             pairs += transition
-            if len(pairs) == 1:  # the kernels read a single matrix as valid for all positions
+            if len(pairs) == 1:  # because kernels apply a single matrix to all positions
                 pairs = np.repeat(pairs, 2, axis=0)
         return ChainEnergies(
             start, scores, pairs, p.first + self.forbidden[1], p.last + self.forbidden[2]

@@ -20,7 +20,7 @@ from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.energies.rbm import CRBMParams
 from skcrbm.learning.solvers import Adam, Solver
 from skcrbm.utils.columns import Columns, LazyRows, dense_chunks, in_double
-from skcrbm.utils.label_weights import count_rows_of, split_rows
+from skcrbm.utils.fitting import count_rows_of, split_rows
 from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
@@ -103,7 +103,10 @@ class Clock(NamedTuple):
     key: Any = None  # uint64 key of the fit; None if the rule draws no random numbers
 
     def draw(self, number: int) -> int:
-        """Return the random-number counter of draw `number`, which no other batch uses."""
+        """Return the counter of the random numbers of draw `number` of this batch.
+
+        No other batch uses the same counter.
+        """
         return self.step * _DRAWS_PER_STEP + number
 
 
@@ -142,8 +145,8 @@ class ArraySource(Source):
     (`numpy.memmap`). `positions` selects the rows to visit; None selects all rows. `index` gives
     `Batch.index` of each row; by default this is the position of the row. If the rows are a part of
     a larger training set, `n_indices` must be the number of rows of the whole set. If some rows are
-    copies, `origin` holds the index of the original row of each row; all copies of a row are held
-    out together.
+    copies of others, `origin` holds the index of the original row for each row. All copies of a row
+    are held out together.
     """
 
     def __init__(
@@ -397,8 +400,8 @@ def mean_square(X, weight):
 def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
     """Return the relative learning rates of the parameters of a conditional RBM.
 
-    If Adam chooses its step size automatically, columns of a smaller scale get a larger rate,
-    because their coefficients are larger and need more steps of the same length.
+    `column_scale` is the typical size of an entry of X. With the automatic step size of Adam, small
+    columns get a larger rate, because their coefficients are larger and would need more steps.
     """
     if not isinstance(solver, Adam):
         return CRBMParams(1.0, 1.0, 1.0, 1.0, 1.0)

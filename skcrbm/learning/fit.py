@@ -139,7 +139,7 @@ class Fitted(NamedTuple):
 def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
     """Return the curves of an estimator, with the entries `new` of a further epoch appended.
 
-    The estimator may lack a curve if `set_params` has changed the learning rule.
+    If `set_params` has changed the learning rule, the estimator may not have a curve yet.
     """
     return {name: getattr(estimator, name, []) + curve for name, curve in new.items()}
 
@@ -278,7 +278,7 @@ class _EpochsRun:
             refitted, new_optimizer = self.train(plan.rows, n_epochs, patience=False)
         except (
             KeyboardInterrupt
-        ):  # in the first epoch of this run: keep the parameters of the run before
+        ):  # interrupted in the first epoch of the second run: keep the result of the first run
             warn_user(INTERRUPTED)
             return self.fitted(history, None, scores)
         # Prefer the complete first run to a second run that was cut short.
@@ -287,7 +287,7 @@ class _EpochsRun:
         return self.fitted(refitted, new_optimizer, scores)
 
     def _keep_fallback(self, simple, history, scores):
-        """Return a simpler model in place of the model of the best epoch in `history`."""
+        """Replace the model of the best epoch in `history` by a simpler model."""
         plan = self.plan
         say(plan.verbose, "No epoch improves on the simpler model, which is kept")
         if plan.stopping.refit:

@@ -33,8 +33,9 @@ MISSING = -1  # class of a node whose label is not observed
 # Largest number of entries of the tables and scores of one part of a batch, about a megabyte. A
 # larger graph is a part of its own.
 _PART_ENTRIES = 2**17
-# A graph with cycles counts as narrow if variable elimination makes no table of more than _NARROW
-# entries. A part of a batch with more than _MOST_NODES nodes and a cycle counts as wide unchecked.
+# A graph with cycles is narrow if variable elimination makes no table of more than _NARROW entries,
+# else wide. To save time, a part of a batch with a cycle and more than _MOST_NODES nodes is called
+# wide without a check.
 _NARROW, _MOST_NODES = 2**16, 5000
 
 
@@ -106,10 +107,6 @@ class GraphBatch:
                 self if whole else self.take(order[a:b]) for a, b in pairwise(cuts)
             ]
         return self._pieces[n_entries]
-
-    def graph_of_nodes(self) -> np.ndarray:
-        """Return the index (T,) of the graph of each node."""
-        return np.repeat(np.arange(len(self)), np.diff(self.start))
 
 
 def _ranges(start, numbers):

@@ -1,8 +1,9 @@
 """Maximum likelihood of labels that may be wrong.
 
 The probability of observed labels is ``sum_v p(v | x) prod_i q_i(observed_i | v_i)``, in which the
-flip rates q_i say how often label i is wrong. Given the observed labels, log q adds a field to each
-true label, so that inference with these fields takes the place of inference with clamped labels.
+flip rates q_i say how often label i is wrong. Given the observed labels, the factor q_i only adds a
+field to true label i. So the positive phase runs inference with these fields, instead of inference
+with clamped labels.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class LabelNoise(NamedTuple):
         return np.where(np.isnan(visible), 0.0, each).sum(axis=1)
 
     def observe(self, energy, visible: np.ndarray):
-        """Return the energy of the true labels (one model per row) given observed labels (N, V)."""
+        """Return the energy of the true labels given observed labels (N, V), one model per row."""
         energy = one_model_per_row(energy, len(visible))
         own, *others = energy.fields
         return energy.with_fields((own + self.fields(visible)).astype(own.dtype), *others)
@@ -147,6 +148,7 @@ class NoisyLikelihood(Likelihood):
     """
 
     name = "noisy_mle"
+    needs_binary = True
     _parameter_constraints: ClassVar = {
         "flip_rates": "no_validation",  # `noise` validates the rates
         "max_iter": [Integer(1)],

@@ -38,11 +38,11 @@ _WINDOW = 10
 _SHARE, _CONVEX_SHARE = 5e-4, 1e-8
 _LARGE_SHARE, _LARGE_CONVEX_SHARE = 5e-3, 1e-4
 
-# Estimated curvature of the objective for each kind of parameter when all other parameters adapt,
-# as a share of the curvature when all other parameters are fixed. The weights W keep little
-# curvature, because the intercepts can undo the effect of W on the marginals. With these values,
-# L-BFGS needs few iterations on Scene, Emotions, Birds and Medical; a change by a factor of two
-# hardly matters.
+# Estimated curvature of the objective along a parameter if all other parameters adapt, divided by
+# its curvature if they are fixed, for the weights W, the intercepts and the hidden units. The share
+# of W is small, because the intercepts can undo the effect of W on the marginals. The values were
+# chosen such that L-BFGS needs few iterations on Scene, Emotions, Birds and Medical; a change by a
+# factor of two hardly matters.
 _WEIGHTS, _INTERCEPT, _HIDDEN = 0.02, 0.25, 0.09
 _HIDDEN_COEF = 0.02
 # Number added to the variance of each label, because the variance of a label that is always on or
@@ -57,7 +57,7 @@ _MEMORY = 10
 _DECREASE, _CURVATURE = 1e-4, 0.9
 _MAX_EVALUATIONS = 25  # largest number of evaluations in one line search
 # `descend` rounds every point to a grid. The rounding may raise the objective by about
-# _OF_TOLERANCE times the tolerance, which is the decrease at which the fit stops.
+# _OF_TOLERANCE times the decrease at which the fit stops.
 _OF_TOLERANCE = 1e-4
 
 

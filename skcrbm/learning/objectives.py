@@ -228,10 +228,10 @@ def _statistics(energy, moments, weight):
 
 
 def _unary_difference(positive, negative, weight):
-    """Return the unary moments of the negative minus the positive phase, times the row weights.
+    """Return the unary moments of the negative phase minus the positive phase, times row weights.
 
-    The result has one row per row of the batch. If all rows share a single model, the result has a
-    single row, the sum over the batch.
+    The result has one row per row of the batch or, if all rows share a single model, a single row:
+    the sum over the batch.
     """
     dtype = negative.unary.dtype
     if len(positive.unary) == len(negative.unary) == len(weight):

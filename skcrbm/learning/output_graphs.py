@@ -333,7 +333,7 @@ class OutputPenalty(NamedTuple):
 
 
 def make_penalty(model: OutputModel, batch: OutputBatch, every_intercept: bool) -> OutputPenalty:
-    """Return the `OutputPenalty` for a model from `first_model`.
+    """Return the `OutputPenalty` of a fit that starts at `model`, the result of `first_model`.
 
     If `every_intercept` is True, the penalty pulls all intercepts. Otherwise it pulls only the
     intercepts of classes that are observed in all rows or in no row, because these intercepts would
@@ -377,7 +377,7 @@ _PATH_SHARE, _PATH_ITERATIONS = 5e-4, 60
 
 
 class HeldOut(NamedTuple):
-    """Held-out rows, and their probabilities under a model that treats outputs as independent."""
+    """Held-out rows, and their probabilities as predicted by models with independent outputs."""
 
     rows: np.ndarray  # (M,) indices of the rows
     chances: np.ndarray  # (M, C) probabilities of all states
@@ -462,13 +462,13 @@ class IndependentSearch:
 
 
 def dependence(batch: OutputBatch, graph: OutputGraph, chances: np.ndarray) -> np.ndarray:
-    """Return the information (L, L) that each pair of outputs shares beyond `chances`.
+    """Return the dependence (L, L) of each pair of outputs, beyond predictions of single outputs.
 
-    `chances` (N, C) are probabilities of all states under independent outputs. The result is
-    ``sum O log(O / E)`` over the classes of a pair, where O is the weighted number of rows with the
-    two classes, and E is the expected number if the outputs were independent given x. If the
-    chances are the frequencies of the classes, the result is the mutual information of the two
-    outputs times the number of rows.
+    `chances` (N, C) are the predicted probabilities of all states of each output. The dependence is
+    ``sum O log(O / E)`` over the pairs of classes, where O is the weighted number of rows with the
+    two classes, and E is its expectation if the outputs were independent given x. If the chances
+    are the frequencies of the classes, the dependence is the mutual information of the two outputs
+    times the number of rows.
     """
     one_hot, observed = batch.one_hot(graph), (batch.codes != MISSING)[:, graph.output]
     weight = batch.weight[:, None]

@@ -26,7 +26,7 @@ from skcrbm.inference.random_numbers import uniforms
 
 # Results that a phase requests from `infer`: the moments, and log Z for the loss.
 MOMENTS = ("marginals", "statistics", "log_partition")
-#: Smallest effective share of weighted states, which `Sampled` defines. If a share is smaller,
+#: Smallest effective share of weighted states (see `Sampled`). If the share is smaller,
 #: `tempered_weights` makes the weights more equal.
 LEAST_SHARE = 0.1
 # Number of bisections with which `tempered_weights` finds the power. The error of the power is then

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference import InferenceMethod
 from skcrbm.learning.chains import ChainLikelihood, ChainPseudoLikelihood
@@ -25,6 +27,7 @@ from skcrbm.learning.phases import (
     Phase,
 )
 from skcrbm.learning.sampled_graphs import GibbsStates, GraphContrast
+from skcrbm.utils.labels import require_complete
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
 Kind = Literal["conditional", "density", "layered", "chain", "graph"]
@@ -46,6 +49,8 @@ class LearningRule(Options):
     #: True if the training of a conditional model or graph draws random numbers. Such a rule cannot
     #: train a conditional model with a single categorical output.
     draws: ClassVar[bool] = False
+    #: True if the outputs of a conditional model must be 0/1 variables, not a categorical output.
+    needs_binary: ClassVar[bool] = False
     #: True if each training row of a conditional model has its own persistent Markov chain.
     keeps_chains: ClassVar[bool] = False
     #: Results of `inference` that the training of a conditional model needs.
@@ -97,6 +102,30 @@ class LearningRule(Options):
 
     def check_conditional(self) -> None:
         """Raise a ValueError if an option does not apply to conditional models."""
+
+    def check_rows(self, visible: np.ndarray, n_classes: int | None, partial: bool) -> None:
+        """Raise a ValueError if the rule cannot train a conditional model on the given rows.
+
+        `visible` (N, V) holds the outputs, with NaN for missing labels. `n_classes` is the number
+        of classes of a categorical output, else None. `partial` is True in `partial_fit`.
+        """
+        if partial and self.keeps_chains:
+            raise ValueError(
+                f"learning={self.name!r} keeps a chain for each training row, but partial_fit "
+                "cannot recognise rows of earlier calls; use fit, or learning='cd'"
+            )
+        if self.needs_complete:
+            require_complete(
+                visible,
+                f"learning={self.name!r} needs complete labels, and equal weights of the labels of "
+                "a row, because other weights leave labels out of copies of the row; 'mle' does "
+                "not",
+            )
+        if n_classes is not None and (self.draws or self.needs_binary):
+            raise ValueError(
+                f"learning={self.name!r} needs two classes in a 1-D y, got {n_classes}; "
+                "learning='mle' supports any number of classes"
+            )
 
     def _model_phase(self, inference, sampler, n_jobs) -> Phase:
         raise TypeError(f"{type(self).__name__} does not train densities")

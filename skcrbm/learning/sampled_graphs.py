@@ -59,8 +59,8 @@ class GibbsStates(GraphSampler):
         start, index = piece.start, piece.index
         if chains is not None:
             for c, number in enumerate(index.tolist()):
-                # Chains of another size are not continued: in `partial_fit`, this index may have
-                # belonged to another graph before.
+                # Do not continue chains of another size: in `partial_fit`, an earlier batch may
+                # have used this index for another graph.
                 before = chains[number]
                 if before is not None and before.shape[1] == start[c + 1] - start[c]:
                     states[:, start[c] : start[c + 1]] = before

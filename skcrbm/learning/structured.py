@@ -21,8 +21,9 @@ from skcrbm.utils.fitting import is_better
 from skcrbm.utils.parallel import ordered_map
 
 # alpha="auto" tries penalties in this order, the strongest first. The numbers are factors of the
-# penalty if the losses of all rows are added up; alpha is the factor divided by the total weight of
-# the rows. The search stops after _PATIENCE penalties in a row that are no better than the best.
+# penalty in an objective with the sum of the losses of all rows; alpha is the factor divided by the
+# total weight of the rows. The search stops after _PATIENCE successive penalties that do not
+# improve the best score.
 _TOTALS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 _PATIENCE = 2
 # A fit for one of the penalties in _TOTALS stops when ten iterations lower the objective by no more
@@ -192,7 +193,7 @@ def structured_penalty(
 
 
 def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -> float:
-    """Return the penalty factor (for summed losses) with the best score on held-out rows.
+    """Return the number in `_TOTALS`, a factor of the penalty, with the best held-out score.
 
     ``train(total)`` returns a model for a penalty factor, and ``score(model)`` its score. The
     strongest penalty is tried first, so that each fit can start from the fit before. The search

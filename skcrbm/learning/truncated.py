@@ -161,7 +161,7 @@ class TruncatedLikelihood(Objective):
 
     def _converged(self, trace, n):
         """Count the rows among the first n whose output hardly changed in the last iteration."""
-        if trace.n_iter < self.inference.n_iter:  # stopped early: more iterations change nothing
+        if trace.n_iter < self.inference.n_iter:  # inference stopped early, because it converged
             return n
         last = probabilities(trace.beliefs[-1][-1], trace.n)
         before = probabilities(trace.beliefs[-2][-1], trace.n)

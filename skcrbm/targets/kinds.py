@@ -57,7 +57,8 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
         indicator = indicator_with_nan(y, dtype=np.float32)
         if len(indicator):
             require_observed(indicator == indicator)
-        return MultilabelTargets(*first_names(classes, names, y.shape[1]))
+        known = (y.shape[1], names) if classes is None else first_names(classes, names, y.shape[1])
+        return MultilabelTargets(*known)
     if y.ndim > 2:
         raise ValueError(
             f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
@@ -65,8 +66,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
         )
     y = class_vector(y, warn=False)  # `encode` issues the warning about a column
     classes = np.unique(y) if classes is None else distinct_classes(classes)
-    kind = BinaryTargets if len(classes) == 2 else MulticlassTargets
-    return kind(classes, names)
+    return (BinaryTargets if len(classes) == 2 else MulticlassTargets)(classes, names)
 
 
 class Targets(Versioned, ABC):

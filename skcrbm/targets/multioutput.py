@@ -65,36 +65,37 @@ def seems_multiclass(y: Any) -> bool:
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
 
 
-def make_label_targets(y: Any, name: str, advice: str, estimator: Any = None, classes: Any = None):
-    """Return the `Targets` of a y without columns of classes; see `make_targets`.
+def refuse_columns_of_classes(y: Any, name: str, advice: str, error: ValueError) -> None:
+    """Raise a ValueError if the columns of y seem to contain classes.
 
-    If the columns of y seem to contain classes, the error says that `name` needs another y, and
-    ends with `advice`.
+    `error` is the error of `make_targets` about this y. The new error says that `name` does not
+    support such a y, and ends with `advice`.
     """
-    try:
-        return make_targets(y, classes, estimator)
-    except ValueError as error:
-        if not seems_multiclass(y):
-            raise
-        columns = [{v for v in column if v is not None} for column in _columns(y, "y")]
-        numbers = all(isinstance(value, Number) for column in columns for value in column)
-        several = any(len(column) > 2 for column in columns)
-        if numbers or not several or isinstance(y, (list, tuple)):
-            # The values may also be no classes: numbers may be codes of missing labels, two values
-            # may be the values of a label, and rows of a list may be lists of labels. So keep the
-            # first error, which explains how to convert such a y.
-            message = f"{error}. If each column of y holds the classes of an output: {name} does "
-            message += "not support such a y"
-        else:
-            message = f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs), but each "
-            message += "column of y holds the classes of an output"
-        raise ValueError(f"{message}; {advice}") from error
+    if not seems_multiclass(y):
+        return
+    columns = [{v for v in column if v is not None} for column in _columns(y, "y")]
+    numbers = all(isinstance(value, Number) for column in columns for value in column)
+    several = any(len(column) > 2 for column in columns)
+    if numbers or not several or isinstance(y, (list, tuple)):
+        # The values may also be no classes: numbers may be codes of missing labels, two values
+        # may be the values of a label, and rows of a list may be lists of labels. So keep the
+        # first error, which explains how to convert such a y.
+        message = f"{error}. If each column of y holds the classes of an output: {name} does "
+        message += "not support such a y"
+    else:
+        message = f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs), but each "
+        message += "column of y holds the classes of an output"
+    raise ValueError(f"{message}; {advice}") from error
 
 
 def make_wrapped_targets(y: Any, name: str, estimator: Any = None):
     """Return the `Targets` of a y for estimators and functions that take another classifier."""
-    advice = "skcrbm.LabelGraphCRF by itself supports such a y"
-    return make_label_targets(y, name, advice, estimator)
+    try:
+        return make_targets(y, None, estimator)
+    except ValueError as error:
+        advice = "skcrbm.LabelGraphCRF by itself supports such a y"
+        refuse_columns_of_classes(y, name, advice, error)
+        raise
 
 
 def _as_array(y, name):

@@ -1,4 +1,4 @@
-"""Support for `fit` methods: restoring the model after an error, callbacks, progress lines."""
+"""Support for `fit` methods: restoring the model after an error, callbacks, progress, copies."""
 
 from __future__ import annotations
 
@@ -349,3 +349,45 @@ def is_better(score: float, reference: float) -> bool:
     if np.isinf(reference):
         return bool(score > reference)
     return bool(score - reference > SCORE_NOISE * max(1.0, abs(reference)))
+
+
+# A fit with weights of labels has several copies of a row, see `utils/label_weights.py`. The array
+# `origin` (n_copies,) holds the number of the row of each copy, or is None if there are no copies.
+
+
+def first_copies(origin: np.ndarray | None) -> np.ndarray | slice:
+    """Return the positions of the first copy of each row, in the order of the rows."""
+    return slice(None) if origin is None else np.unique(origin, return_index=True)[1]
+
+
+def first_copy_of_each(origin: np.ndarray | None) -> np.ndarray | slice:
+    """Return for each copy the position of the first copy of its row."""
+    if origin is None:
+        return slice(None)
+    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
+    return first[group]
+
+
+def count_rows_of(origin: np.ndarray | None, n_copies: int) -> int:
+    """Return the number of different rows of which there are `n_copies` copies in all."""
+    return n_copies if origin is None else len(np.unique(origin))
+
+
+def split_rows(
+    split: Callable, visible: np.ndarray, origin: np.ndarray | None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return folds (train, test) of copies, such that all copies of a row are in the same part.
+
+    `split` is a function of labels (N, V) that yields pairs of arrays of row numbers. It is called
+    with the first copy of each row.
+    """
+    if origin is None:
+        return list(split(visible))
+    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
+
+    def copies(rows):
+        chosen = np.zeros(len(first), bool)
+        chosen[rows] = True
+        return np.flatnonzero(chosen[group])
+
+    return [(copies(train), copies(test)) for train, test in split(visible[first])]

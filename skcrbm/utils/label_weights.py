@@ -8,7 +8,6 @@ of total weight w_i. Equal weights give a single copy, the row itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,44 +120,6 @@ def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     observed = weight[row] >= levels[row, place][:, None]
     copies = np.where(observed, visible[row], np.asarray(np.nan, visible.dtype))
     return LabelLayers(row, copies, steps[row, place])
-
-
-def first_copies(origin: np.ndarray | None) -> np.ndarray | slice:
-    """Return the positions of the first copy of each row, in the order of the rows."""
-    return slice(None) if origin is None else np.unique(origin, return_index=True)[1]
-
-
-def first_copy_of_each(origin: np.ndarray | None) -> np.ndarray | slice:
-    """Return for each copy the position of the first copy of its row."""
-    if origin is None:
-        return slice(None)
-    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
-    return first[group]
-
-
-def count_rows_of(origin: np.ndarray | None, n_copies: int) -> int:
-    """Return the number of rows that have copies."""
-    return n_copies if origin is None else len(np.unique(origin))
-
-
-def split_rows(
-    split: Callable, visible: np.ndarray, origin: np.ndarray | None
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return folds (train, test) of copies, such that all copies of a row are in the same part.
-
-    `split` is a function of labels (N, V) that yields pairs of arrays of row numbers. It is called
-    with the first copy of each row.
-    """
-    if origin is None:
-        return list(split(visible))
-    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
-
-    def copies(rows):
-        chosen = np.zeros(len(first), bool)
-        chosen[rows] = True
-        return np.flatnonzero(chosen[group])
-
-    return [(copies(train), copies(test)) for train, test in split(visible[first])]
 
 
 def label_weights(visible: np.ndarray, weight: np.ndarray, origin: np.ndarray | None) -> np.ndarray:

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from reference.graph_objectives import check_gradient, objective_of
 from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.base import clone
@@ -13,8 +14,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skcrbm import ChainCRF, Graph, GraphCRF, grid_graph
 from skcrbm.inference import Exact, SumProduct, infer
-from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured import structured_penalty
 
 TRIANGLE = [[0, 1], [1, 2], [2, 0]]
 
@@ -94,24 +93,18 @@ def test_gradient_by_finite_differences(learning, directed, missing):
         max_iter=2,
     )
     model.fit(X, y, sample_weight=weight)
-    batch = model._training_graphs(X, y, weight, True)
-    plan, _ = model._plan(batch, np.random.RandomState(0), True)
-    penalty = structured_penalty(model._model.params, 0.1, 0.0)
-    function = RowsObjective(model._model, batch, plan.objective, penalty)
-    x = function.coordinates.vector(model._model.params)
+    function = objective_of(model, X, y, weight)
     if not directed:  # the matrices of pairs stay symmetric
+        x = function.coordinates.vector(model._model.params)
         params = function.coordinates.params(x)
         np.testing.assert_allclose(params.pair_intercept, params.pair_intercept.T, atol=1e-12)
-    value, gradient, _ = function(x)
-    rng = np.random.default_rng(0)
-    for _ in range(6):
-        direction = function.coordinates.vector(
-            _symmetric(function.coordinates.params(rng.normal(size=x.shape)), directed)
+
+    def along(function, random):
+        return function.coordinates.vector(
+            _symmetric(function.coordinates.params(random), directed)
         )
-        ends = [function(x + step * direction)[0] for step in (1e-5, -1e-5)]
-        assert gradient @ direction == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-7)
-    loss = model.loss_curve_[-1]
-    assert value == pytest.approx(loss)
+
+    check_gradient(model, function, along)
 
 
 def _symmetric(params, directed):

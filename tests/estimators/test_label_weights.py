@@ -28,7 +28,8 @@ from skcrbm.datasets import make_structured_labels
 from skcrbm.decoding import fit_thresholds
 from skcrbm.metrics import marginal_log_loss, masked_score, masked_scorer, multilabel_report
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.utils.label_weights import count_rows_of, label_layers, split_rows
+from skcrbm.utils.fitting import count_rows_of, split_rows
+from skcrbm.utils.label_weights import label_layers
 
 X, Y = make_structured_labels(90, n_features=3, n_informative=3, n_labels=4, random_state=0)
 RNG = np.random.RandomState(0)

@@ -5,14 +5,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+from reference.graph_objectives import check_gradient, objective_of
 from scipy import sparse
 from scipy.special import logsumexp, softmax
 
 from skcrbm import Graph, GraphCRF
 from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import SumProduct, infer
-from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured import structured_penalty
 
 L = 2
 
@@ -111,18 +110,7 @@ def test_gradient_by_finite_differences(missing, cycles, inference):
         inference=inference, alpha=0.1, max_iter=2, n_latent_states=3, directed=True, random_state=0
     )
     model.fit(X, y, sample_weight=weight)
-    batch = model._training_graphs(X, y, weight, True)
-    plan, _ = model._plan(batch, np.random.RandomState(0), True)
-    penalty = structured_penalty(model._model.params, 0.1, 0.0)
-    function = RowsObjective(model._model, batch, plan.objective, penalty)
-    x = function.coordinates.vector(model._model.params)
-    value, gradient, _ = function(x)
-    assert value == pytest.approx(model.loss_curve_[-1])
-    rng = np.random.default_rng(0)
-    for _ in range(6):
-        direction = rng.normal(size=x.shape)
-        ends = [function(x + s * direction)[0] for s in (1e-5, -1e-5)]
-        assert gradient @ direction == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-7)
+    check_gradient(model, objective_of(model, X, y, weight))
     observed = [None if labels is None else labels for labels in y]
     mean = model.score_samples(X, observed) @ weight / weight.sum()
     square = sum(np.square(p).sum() for p in model._model.params) - (model.intercept_**2).sum()

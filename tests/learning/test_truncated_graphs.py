@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from reference.graph_objectives import check_gradient, objective_of
 from scipy.special import logsumexp
 
 from skcrbm import Graph, GraphCRF
 from skcrbm.inference import MeanField, SumProduct, infer
 from skcrbm.inference.truncated_graphs import MeanFieldNetwork, MessageNetwork
 from skcrbm.learning import Backpropagation
-from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured import structured_penalty
 
 EDGES = np.array([[0, 1], [1, 2], [2, 0], [3, 2]])
 
@@ -113,18 +112,7 @@ def test_gradient_of_the_objective_by_finite_differences(inference):
     rule = Backpropagation(label_smoothing=0.1)
     model = GraphCRF(alpha=0.1, learning=rule, inference=inference, directed=True, max_iter=2)
     model.fit(X, y, sample_weight=weight)
-    batch = model._training_graphs(X, y, weight, True)
-    plan, _ = model._plan(batch, np.random.RandomState(0), True)
-    penalty = structured_penalty(model._model.params, 0.1, 0.0)
-    function = RowsObjective(model._model, batch, plan.objective, penalty)
-    x = function.coordinates.vector(model._model.params)
-    value, gradient, _ = function(x)
-    assert value == pytest.approx(model.loss_curve_[-1])
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        direction = rng.normal(size=x.shape)
-        ends = [function(x + s * direction)[0] for s in (1e-5, -1e-5)]
-        assert gradient @ direction == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-7)
+    check_gradient(model, objective_of(model, X, y, weight))
 
 
 def test_enough_iterations_are_exact_on_a_tree():

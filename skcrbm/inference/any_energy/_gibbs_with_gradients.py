@@ -22,8 +22,8 @@ from skcrbm.kernels.ising_gradients import (
 )
 from skcrbm.utils.validation import kernel_array
 
-# Log-odds of a flip that leaves an impossible state. A flip into an impossible state has the
-# log-odds -_IMPOSSIBLE.
+# A flip from an impossible state to a possible state has the log-odds _IMPOSSIBLE, and the flip
+# back has the log-odds -_IMPOSSIBLE.
 _IMPOSSIBLE = 1e6
 # Models whose proposal weights have larger logarithms use `_strong_sweep` instead of `_tree_sweep`.
 # A flip multiplies a weight by at most the square of the largest weight. With this limit, the

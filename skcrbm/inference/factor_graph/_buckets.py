@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.inference.factor_graph._table_model import Component, ImpossibleModelError
-from skcrbm.kernels.map_search import Functions, branch, maximise_bucket
+from skcrbm.kernels.map_search import Branches, Functions, branch, maximise_bucket
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import MAX_KEPT_TABLES
 
-# If an order of elimination needs a table of more than 2**40 entries, its cost counts as infinite.
+# An order of elimination that needs a table of more than 2^_HOPELESS_LOG entries is not used.
 _HOPELESS_LOG = 40.0
 
 
@@ -229,8 +229,9 @@ class TreeSearch:
             np.array(strides, np.int64), np.array(firsts, np.int64), np.concatenate(entries),
         )  # fmt: skip
         n = len(order)
-        self._state, self._position = np.zeros(n, np.int64), np.full(n, -1, np.int64)
-        self._logs = np.zeros((n, max(part.n_states)))
+        self._path = Branches(
+            np.zeros(n, np.int64), np.zeros((n, max(part.n_states))), np.full(n, -1, np.int64)
+        )
         self._allowed = np.array([1, 0], np.int64)
 
     @property
@@ -250,7 +251,7 @@ class TreeSearch:
                 self.depth, self._allowed[:] = 0, (2 * self._allowed[0], 0)
             self.depth, value, visited = branch(
                 self.functions, self.order, self.n_states, self.root, value, self.tol, left,
-                self._allowed, self.depth, self._state, self._logs, self._position, best,
+                self._allowed, self.depth, self._path, best,
             )  # fmt: skip
             left -= visited
         return value, n_nodes - left

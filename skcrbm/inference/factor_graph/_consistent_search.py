@@ -1,4 +1,4 @@
-"""Branch and bound that keeps the tables consistent at each node; see `ConsistentSearch`."""
+"""Branch and bound with soft local consistency of the tables at each node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import heapq
 import numpy as np
 
 from skcrbm.inference.factor_graph._table_model import Component
-from skcrbm.kernels.consistent_search import search_consistent
+from skcrbm.kernels.consistent_search import (
+    DepthLimits,
+    SavedNodes,
+    SearchArrays,
+    search_consistent,
+)
 
 # The tables of all nodes on a path together have at most this many entries.
 _ALL_ENTRIES = 2**25
@@ -42,7 +47,7 @@ class ConsistentSearch:
         self.bound, self._root, self._tol = bound, bound, tol
         self._n_entries = len(self._graph.entries) + self._belief.size
         depth = int(max(2, min(len(self._belief), _ALL_ENTRIES // self._n_entries)))
-        self._saved = (
+        self._saved = SavedNodes(
             np.empty((depth, *self._belief.shape)),
             np.empty((depth, len(self._graph.entries))),
             np.empty(depth),
@@ -79,16 +84,25 @@ class ConsistentSearch:
                 self._path[length - 1, 2] = 0
             work[0] += self._n_entries
             depth, length, last, value = search_consistent(
-                self._model, self._graph, self._belief.copy(), self._graph.entries.copy(),
-                self._root, self._path, length, *self._saved, self._weight, value, self._tol,
-                self._n_entries, _SHARE, limit, self._failures, best, work,
+                self._model,
+                self._graph,
+                SearchArrays(
+                    self._belief.copy(), self._graph.entries.copy(), self._path, self._weight,
+                    best, work,
+                ),
+                self._saved,
+                DepthLimits(self._tol, self._n_entries, _SHARE, limit, self._failures),
+                self._root,
+                length,
+                value,
             )  # fmt: skip
-            longest = length if work[1] else int(self._saved[3][depth - 1]) + 1 if depth else 0
+            bounds, n_before = self._saved.bound[:depth], self._saved.n_before[:depth]
+            longest = length if work[1] else int(n_before[-1]) + 1 if depth else 0
             decisions = self._path[:longest].copy()
             if work[1]:
                 self._keep(min(last, bound), length, False, decisions)
-            for above, n_before in zip(self._saved[2][:depth], self._saved[3][:depth], strict=True):
-                self._keep(min(above, bound), int(n_before) + 1, True, decisions)
+            for above, n in zip(bounds, n_before, strict=True):
+                self._keep(min(above, bound), int(n) + 1, True, decisions)
             self._failures = min(_MOST_FAILURES, 2 * self._failures)
         top = -self._open[0][0] if self._open else value + self._tol
         self.bound = min(self.bound, max(top, value))

@@ -15,13 +15,14 @@ import numpy as np
 from skcrbm.inference.factor_graph._buckets import TreeSearch
 from skcrbm.inference.factor_graph._consistent_search import ConsistentSearch
 from skcrbm.inference.factor_graph._table_model import Component
+from skcrbm.kernels.forest_moves import fill_next, local_gaps, move_forests
 from skcrbm.kernels.frontiers import (
     MAX_FRONTIER,
     Frontier,
     sweep_frontier,
     take_better_parts,
 )
-from skcrbm.kernels.map_search import fill_next, local_gaps, move_forests, state_score
+from skcrbm.kernels.map_search import state_score
 from skcrbm.utils.limits import TIE
 
 # Amount of work in one call of the kernel. A call takes a few hundredths of a second, and the time

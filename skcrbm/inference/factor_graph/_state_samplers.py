@@ -63,7 +63,6 @@ class _StateChain(Chain):
         self.has_zeros = energy.has_zeros
         self.graph = StateGraph(energy)
         self.logs, self.weights = self.graph.kernel_graph(True), self.graph.kernel_graph(False)
-        self.exponentials = np.exp(self.logs.tables)
         self.fits = self.graph.reach <= MOST_REACH
         self.short = method.damping == 0 and _is_forest(self.graph)
 
@@ -118,7 +117,7 @@ class _StateChain(Chain):
         if lanes.in_logs:
             states = np.zeros((n, self.energy.n_variables), np.int64), np.zeros(n)
             pass_logs(
-                self.logs, self.exponentials, np.ones(len(self.logs.kind)), graph.variables,
+                self.logs, np.ones(len(self.logs.kind)), graph.variables,
                 lanes.models, start, options, answers, states, graph.work(),
             )  # fmt: skip
         else:
@@ -248,7 +247,7 @@ def solve_perturb_and_max_product(method, energy, query):
         states = np.zeros((n, energy.n_variables), np.int64)
         best, work = (states, np.full(n, -np.inf)), graph.work()
         pass_logs(
-            logs, logs.tables, rho, graph.variables, models, np.empty((0, 0)), options, found, best,
+            logs, rho, graph.variables, models, np.empty((0, 0)), options, found, best,
             work,
         )  # fmt: skip
         improve(logs, graph.variables, held, own, *best, CLIMB_ROUNDS, work)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.kernels.map_search import TableGraph
+from skcrbm.kernels.search_tables import SearchTables
 
 # A variable is eliminated only if the new table has at most this many entries.
 _SMALL_TABLE = 4096
@@ -27,7 +27,7 @@ class Component(NamedTuple):
     tables: list[np.ndarray]  # tables of log-weights, with an axis for each variable of the scope
     unary: list[np.ndarray]  # finite log-weights of the states of each variable
 
-    def graph(self) -> TableGraph:
+    def graph(self) -> SearchTables:
         """Return the component as the flat arrays that kernels take."""
         lengths = np.array([len(scope) for scope in self.scopes], np.int64)
         start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -39,7 +39,7 @@ class Component(NamedTuple):
         unary = np.zeros((len(self.variables), max(self.n_states)))
         for v, row in enumerate(self.unary):
             unary[v, : len(row)] = row
-        return TableGraph(
+        return SearchTables(
             np.array(self.n_states, np.int64), unary, start, scope,
             np.array(stride, np.int64), np.repeat(np.arange(len(lengths)), lengths), edge_start,
             np.argsort(scope, kind="stable"), np.cumsum(sizes) - sizes,

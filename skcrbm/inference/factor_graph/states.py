@@ -274,7 +274,7 @@ class _Run:
         if in_logs:
             best = tuple(kernel_array(array[some]) for array in states)
             pass_logs(
-                self.logs, np.exp(self.logs.tables), self.rho, self.variables, part, start, options,
+                self.logs, self.rho, self.variables, part, start, options,
                 out, best, work,
             )  # fmt: skip
             for whole, array in zip(states, best, strict=True):

@@ -36,8 +36,8 @@ class MessageNetwork(LayeredNetwork):
             pair, pair_table, pair_rho = connection.reweighting
             rho = connection.edge_appearance.astype(self.dtype)
             pair_rho = pair_rho.astype(self.dtype)
-            # If each table has a single rho, no list of pairs (table, rho) is needed: pair p has
-            # table p.
+            # If all edges of a table have the same rho, pair p has table p, so that the tables of
+            # the pairs need not be listed.
             if np.array_equal(pair_table, np.arange(connection.n_tables)):
                 pair_table, weights = None, weights / pair_rho[:, None, None]
             else:

@@ -17,8 +17,8 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Lower limits of the size of a chunk: the number of models times the number of edges, and the
-# number of rows if statistics are requested. Smaller chunks would be slow.
+# A chunk has at least _CHUNK_EDGES edges (models times edges of a model) and, if statistics are
+# requested, at least _ROWS_PER_SUM rows. Smaller chunks would be slow.
 _CHUNK_EDGES = 2**15
 _ROWS_PER_SUM = 4
 # The norms of a weight matrix with at most this many entries are computed in NumPy. NumPy is as

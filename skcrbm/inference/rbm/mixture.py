@@ -87,12 +87,12 @@ class LabelMixture:
         return np.maximum.reduceat(self._means, self._start[:-1])
 
     def inverse_of_fewest(self, share: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Average E[f_k(|y|) | h] (N, K) over the hidden states h at which it is largest.
+        """Return means (N, K) of E[f_k(|y|) | h] over the hidden states h with the largest values.
 
-        |y| is the number of positive labels. For each function f_k, states are taken in descending
-        order of the expectation until their total probability is `share` (N,). The final state
-        counts only with the probability that is needed to reach `share`. The functions are
-        ``f_k(m) = sum_q factors_kq x_q^m``, with `factors` (K, Q).
+        |y| is the number of positive labels, and ``f_k(m) = sum_q factors_kq x_q^m`` for `factors`
+        (K, Q). For each function f_k and each row, the mean is over states in descending order of
+        the value, until their total probability is `share` (N,); the last of them counts only with
+        the probability that is needed to reach `share`.
         """
         value = np.exp(self._log_rest[:, 1:]) @ factors.T
         result = np.empty((len(share), len(factors)))

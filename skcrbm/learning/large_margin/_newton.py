@@ -31,8 +31,8 @@ _SHORTER, _SHORTENINGS = 0.35, 8
 # less than `_SHORT` times its length.
 _RIDGE, _MIN_RIDGE, _MAX_RIDGE = 1e-3, 1e-6, 1e-2
 _RIDGE_FALL, _RIDGE_RISE, _SHORT = 0.33, 3.0, 0.2
-# Rough measured cost of a Newton step, per label and per 1000 multiplications. The unit is the cost
-# of a coordinate-descent step on one variable.
+# Cost of a Newton step for each label, and for each 1000 multiplications, as measured on one
+# machine. The unit is the cost of a coordinate-descent step on one variable.
 _PER_LABEL, _PER_THOUSAND = 3000, 1
 # With more pair weights than this number, it would be too slow to solve one system for all labels.
 # Then each label makes its step as if its pair weights did not depend on other labels.
@@ -41,9 +41,9 @@ _MAX_PAIRS = 1000
 # float64 values (32 MB). If there are more inputs, they are computed again in each step for labels
 # with more free variables than columns of X.
 _MAX_INPUTS = 4_000_000
-# If there are more than `_MAX_PAIRS` pair weights, the arrays `_Label.right` may together have this
-# number of float64 entries (160 MB), or as many entries as there are dual variables if that is
-# more. If they would be larger, no Newton step is made.
+# If there are more than `_MAX_PAIRS` pair weights, all arrays `_Label.right` together may have at
+# most this number of float64 entries (160 MB), or one entry per dual variable if that is more. If
+# they would be larger, no Newton step is made.
 _MAX_SIGNS = 20_000_000
 # Ridge of exact steps, as a multiple of the mean diagonal entry. The ridge is not 0, because equal
 # rows would make the system singular.
@@ -124,9 +124,9 @@ class _Label:
     def try_step(self, step):
         """Clip a step (n,) to the bounds.
 
-        Returns four results: the new value of `change`, the change of the fields that the inputs
-        cause, the increase of the objective if the pair weights stay fixed, and the change (L,) of
-        the pair weights that this label causes, times their penalty eta.
+        Returns four results: the new value of `change`; the change of the linear part of the
+        margins; the increase of the objective if the pair weights stay fixed; and the change (L,)
+        of the pair weights that follows from the step of this label, times their penalty eta.
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change

@@ -103,9 +103,9 @@ class CliqueFeatures:
         )
 
     def n_pairs(self):
-        """Count the pairs of outputs in the cliques that share each weight; return counts (T,).
+        """Return the number (T,) of pairs of outputs in the cliques of each weight.
 
-        The pairs of clique j are multiplied by ``abs(mixing[j, t])`` in the count of weight t.
+        Clique j counts ``abs(mixing[j, t])`` times for weight t.
         """
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         n = np.bincount(owner, self.is_output[self.members], minlength=len(self.start) - 1)
@@ -303,11 +303,11 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
 
 
 def _newton_step(problem, alpha, total, weight, input_weight):
-    """Move the free dual variables, in place, to their optimum if zero weights stay zero.
+    """Move the free dual variables, in place, to their optimum, as if zero weights stayed zero.
 
-    A dual variable is free if it is strictly between its bounds. If the dual objective would not
-    rise, because some zero weights do not stay zero, the variables are not changed. They are not
-    changed either if too many of them are free (see `_FEW_FREE` and `_MAX_FEATURES`).
+    A dual variable is free if it is strictly between its bounds. The variables are not changed if
+    the step would not raise the dual objective, because some zero weights do not stay zero, or if
+    too many variables are free (see `_FEW_FREE` and `_MAX_FEATURES`).
     """
     rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
     n_cliques = len(problem.features.start) - 1

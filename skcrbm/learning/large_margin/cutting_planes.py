@@ -23,8 +23,9 @@ from skcrbm.utils.parallel import linear_fields, one_blas_thread
 # Ridge of the linear system in `_face_maximum`, as a multiple of the mean squared slope of the
 # active planes. The ridge keeps the system regular if planes are linearly dependent.
 _RIDGE = 1e-13
-# The quadratic program is divided by a scale before it is solved. The scale is at least this
-# multiple of the largest offset, because planes with slope 0 would give a scale of 0.
+# The objective of the quadratic program is divided by a scale, which is computed from the slopes of
+# the planes. The scale is at least this number times the largest offset, because planes with slope
+# 0 would give a scale of 0.
 _LEAST_UNIT = 1e-30
 # Relative tolerance of the quadratic program. The program is solved if no derivative of its
 # objective exceeds the common derivative of the active variables by more than this tolerance.
@@ -32,7 +33,7 @@ _SLOPE = 1e-12
 # A plane is dropped if its dual variable was 0 in more than this number of successive iterations.
 _IDLE = 50
 # In every `_DRAFTS`-th iteration, the problem's own method finds the plane. In all other iterations
-# the fast method ICM tries first, and its plane is used if the current vector violates it.
+# the fast method ICM is tried first, and its plane is used if the current vector violates it.
 _DRAFTS = 10
 # Training ends if the violation is at most _ROUNDING times the objective, because such a small
 # violation comes from rounding.

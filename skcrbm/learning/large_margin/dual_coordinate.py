@@ -106,10 +106,10 @@ class LargeMarginProblem:
         return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))
 
     def reaches(self, dual, margins, rows=slice(None)):
-        """Return the ends (2, L) of the range of the projected gradients of each label in rows.
+        """Return the range (2, L) of the projected gradients of each label over the given rows.
 
-        Row 0 holds the largest projected gradient of each label, and row 1 the negated smallest
-        projected gradient. Entries are at least 0.
+        Row 0 holds the largest projected gradient of each label, and row 1 minus the smallest
+        projected gradient; negative entries are set to 0.
         """
         slope, limit = margins - self.margin, self.limits(rows)
         slope = np.where(dual == 0, np.minimum(slope, 0.0), slope)

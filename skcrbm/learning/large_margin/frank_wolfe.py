@@ -42,7 +42,7 @@ _ROUNDING = 1e-12
 
 
 class Visited(NamedTuple):
-    """Means over all examples of a pass, each computed when the pass visits the example."""
+    """Means over the examples of a pass, with the parameters at the visit of each example."""
 
     loss: float  # mean hinge loss of an example
     # Estimate of the duality gap: mean difference between the largest violation of an example and
@@ -98,9 +98,10 @@ class DualBlocks(ABC):
 
     @abstractmethod
     def labels(self) -> Any:
-        """Yield triples (part of the batch, labels of the part, dual variables of these labels).
+        """Yield triples (part of the batch, labels (T,) of the part, dual variables (n,)).
 
-        The labels have the shape (T,). The dual variables (n,) have an entry for each example.
+        Entry i of the dual variables belongs to the labels of example i in the part. All triples
+        together contain each labelling with a positive dual variable once.
         """
 
     @abstractmethod

@@ -50,7 +50,7 @@ class HingeObjective(StructuredObjective):
 
     @abstractmethod
     def log_weights(self, energies: Any, piece: Any, path: np.ndarray) -> np.ndarray:
-        """Return the log-weight (n,) of labels `path` (T,) for each example."""
+        """Return the log-weight (n,) of the labels `path` (T,) of each example."""
 
     def scores_of(self, energies: Any, one: Any, labels: np.ndarray) -> np.ndarray:
         """Return the log-weights (m,) of m label vectors `labels` (m, T) for a single example."""

@@ -1,4 +1,4 @@
-"""Choose the learning rule of a fit of CRBMClassifier, and estimate the flip rates of labels."""
+"""Estimate the flip rates of labels, for a fit of CRBMClassifier with `NoisyLikelihood`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 from skcrbm.estimators._base import Rows
 from skcrbm.inference import infer
 from skcrbm.learning.label_noise import LEAST_RATE, MOST_RATE, LabelNoise, NoisyLikelihood
-from skcrbm.learning.rules import LearningRule, resolve_rule
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
-from skcrbm.utils.label_weights import label_weights, split_rows
-from skcrbm.utils.labels import ONE_VALUE, require_complete
+from skcrbm.utils.fitting import split_rows
+from skcrbm.utils.label_weights import label_weights
+from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 
 # The search for a common flip rate starts at _RATES[_FIRST], and moves while the score improves.
@@ -26,32 +26,13 @@ _FIRST = 3
 _N_FOLDS = 4
 
 
-def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRule:
-    """Return the learning rule of a fit; estimate its flip rates (V, 2) if they are not given.
+def with_flip_rates(
+    estimator: Any, rule: NoisyLikelihood, rows: Rows, rng, partial: bool
+) -> NoisyLikelihood:
+    """Return the rule with flip rates (V, 2), which are estimated if the rule only names them.
 
-    A ValueError is raised if the rule cannot be used on these rows. `partial` is True in
-    `partial_fit`.
+    `partial` is True in `partial_fit`, where a ValueError is raised if they must be estimated.
     """
-    rule = resolve_rule(estimator.learning, "conditional")
-    one_hot = estimator._targets.one_hot
-    if partial and rule.keeps_chains:
-        raise ValueError(
-            f"learning={rule.name!r} keeps a chain for each training row, but partial_fit "
-            "cannot recognise rows of earlier calls; use fit, or learning='cd'"
-        )
-    if rule.needs_complete:
-        require_complete(
-            rows.visible,
-            f"learning={rule.name!r} needs complete labels, and equal weights of the labels of a "
-            "row, because other weights leave labels out of copies of the row; 'mle' does not",
-        )
-    if (rule.draws or isinstance(rule, NoisyLikelihood)) and one_hot:
-        raise ValueError(
-            f"learning={rule.name!r} needs two classes in a 1-D y, got "
-            f"{len(estimator.classes_)}; learning='mle' supports any number of classes"
-        )
-    if not isinstance(rule, NoisyLikelihood):
-        return rule
     if not rule.is_estimated:
         noise = rule.noise(rows.visible.shape[1])
     elif partial:

@@ -1,0 +1,95 @@
+"""Tables of a factor graph as flat arrays, for searches, and the shifts of their log-weights."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+
+
+class SearchTables(NamedTuple):
+    """Tables of two or more variables, and a row of log-weights for each variable.
+
+    The next state of the variable of edge e lies stride[e] entries further in the table. Tables may
+    contain -inf. The log-weights of single variables are finite. If a variable has fewer than K
+    states, the other entries of its row are 0.
+    """
+
+    n_states: np.ndarray  # (n,) int64
+    unary: np.ndarray  # (n, K) float64
+    scope_start: np.ndarray  # (F + 1,) int64, first edge of each factor
+    scope: np.ndarray  # (E,) int64, variable of each edge
+    stride: np.ndarray  # (E,) int64
+    edge_factor: np.ndarray  # (E,) int64
+    variable_start: np.ndarray  # (n + 1,) int64
+    variable_edge: np.ndarray  # (E,) int64, edges sorted by variable
+    first: np.ndarray  # (F,) int64, position of each table in `entries`
+    entries: np.ndarray  # float64
+
+
+@jit(inline=True)
+def _next_entry(graph, low, m, digit):
+    """Move `digit` (m,) to the states of the next entry of a table; `low` is its first edge."""
+    j = m - 1
+    while j >= 0:
+        digit[j] += 1
+        if digit[j] < graph.n_states[graph.scope[low + j]]:
+            break
+        digit[j] = 0
+        j -= 1
+
+
+@jit(inline=True)
+def table_size(graph, f):
+    """Return the number of entries of table f."""
+    size = 1
+    for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
+        size *= graph.n_states[graph.scope[e]]
+    return size
+
+
+@jit(inline=True)
+def add_beliefs(graph, f, belief, entries, best, digit):
+    """Add the beliefs (n, K) of its variables to table f, and return its largest entry.
+
+    `best` (m, K) receives the max-marginals of the table: the largest entry for each state of each
+    of its m variables. `digit` (m,) is scratch space.
+    """
+    low, m = graph.scope_start[f], graph.scope_start[f + 1] - graph.scope_start[f]
+    for j in range(m):
+        digit[j] = 0
+    best[:m] = -np.inf
+    top = -np.inf
+    for i in range(graph.first[f], graph.first[f] + table_size(graph, f)):
+        x = entries[i]
+        if x > -np.inf:
+            for j in range(m):
+                x += belief[graph.scope[low + j], digit[j]]
+            for j in range(m):
+                best[j, digit[j]] = max(best[j, digit[j]], x)
+            entries[i] = x
+            top = max(top, x)
+        _next_entry(graph, low, m, digit)
+    return top
+
+
+@jit(inline=True)
+def subtract_shares(graph, f, share, top, least, entries, digit):
+    """Subtract `top` and the shares (m, K) of its variables from the entries of table f.
+
+    Entries that are at most `least` without `top` become -inf. `digit` (m,) is scratch space.
+    """
+    low, m = graph.scope_start[f], graph.scope_start[f + 1] - graph.scope_start[f]
+    for j in range(m):
+        digit[j] = 0
+    for i in range(graph.first[f], graph.first[f] + table_size(graph, f)):
+        x = entries[i]
+        if x > -np.inf:
+            x -= top
+            if x > least:
+                for j in range(m):
+                    x -= share[j, digit[j]]
+                entries[i] = x
+            else:
+                entries[i] = -np.inf
+        _next_entry(graph, low, m, digit)

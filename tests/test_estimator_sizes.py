@@ -1,0 +1,62 @@
+"""Estimators have few parameters and few base classes: options are in objects."""
+
+import importlib
+import inspect
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import skcrbm
+
+# The numbers may fall and must not rise.
+PARAMETERS = {
+    "CRBMClassifier": 14,
+    "ChainCRF": 16,
+    "GraphCRF": 15,
+    "IsingModel": 14,
+    "LMBMClassifier": 13,
+    "LargeMarginMarkovNetwork": 14,
+    "LayeredGMClassifier": 15,
+    "MSSVMCRBM": 14,
+    "MarkovRandomField": 14,
+    "RBM": 14,
+}
+MOST_PARAMETERS = 12  # of the other estimators that define their own constructor
+MOST_CLASSES = 5  # classes of this package among an estimator and its base classes
+
+
+def public_estimators():
+    """The estimators of all packages, by name."""
+    found = {}
+    for name in ("skcrbm", *(f"skcrbm.{part}" for part in skcrbm.__dir__())):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:  # a name that is not a module
+            continue
+        for public in getattr(module, "__all__", ()):
+            value = getattr(module, public)
+            if (
+                inspect.isclass(value)
+                and issubclass(value, BaseEstimator)
+                and hasattr(value, "fit")
+            ):
+                found[public] = value
+    return found
+
+
+ESTIMATORS = public_estimators()
+
+
+def test_the_estimators_are_found():
+    assert set(PARAMETERS) <= set(ESTIMATORS)
+    assert len(ESTIMATORS) > 20
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_few_parameters_and_base_classes(name):
+    estimator = ESTIMATORS[name]
+    ours = [cls for cls in estimator.__mro__ if cls.__module__.startswith("skcrbm")]
+    assert len(ours) <= MOST_CLASSES, ours
+    if estimator.__init__.__module__.startswith("skcrbm"):  # else the constructor of scikit-learn
+        names = list(inspect.signature(estimator).parameters)
+        assert len(names) <= PARAMETERS.get(name, MOST_PARAMETERS), names
