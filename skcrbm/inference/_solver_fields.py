@@ -58,7 +58,8 @@ def _shapes(energy, query):
     """Map the names of fields that are arrays to the shapes that they must have."""
     n = energy.n_models
     per_model = ("map_bound", "gap", "log_partition", "n_iter", "converged")
-    shapes = dict.fromkeys((*per_model, "standard_error", "effective_sample_size"), (n,))
+    names = (*per_model, "standard_error", "effective_sample_size")
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(names, (n,))
     shapes["log_odds"] = energy.belief_shape
     shapes["assignment"] = (n, energy.n_variables)
     shapes["samples"] = (n, query.n_samples, energy.n_variables)

@@ -76,11 +76,11 @@ def available_methods(
 class _MethodNames(Sequence[str]):
     """Names of the methods that answer a query, read from the registry whenever they are used."""
 
-    def __init__(self, energy_type, queries):
+    def __init__(self, energy_type: type[BaseEnergy], queries: Iterable[Iterable[str]]):
         self.energy_type = energy_type
         self.queries = [frozenset(asked) for asked in queries]
 
-    def _serves(self, name, method):
+    def _serves(self, name: str, method: type[InferenceMethod]) -> bool:
         possible = answers_of(name, self.energy_type, method.answers) & self.energy_type.queries
         return any(asked <= possible for asked in self.queries)
 
