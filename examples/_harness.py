@@ -4,7 +4,8 @@ A program yields its cells in the order in which they run: pairs of a key and a 
 arguments that does the work. `run_missing` runs the cells that are not in the store yet. The store
 is a CSV file with a row for each cell (`Rows`) or a folder with a file of arrays for each cell
 (`Arrays`). A store is written to a file beside it that then takes its place, so a program can be
-stopped at any time and restarted: a cell is either finished or missing.
+stopped at any time and restarted: a cell is either finished or missing. Cells of a quick run are
+marked, and never mix with cells of a full run in a store.
 
 ``--jobs N`` runs N cells at a time, each in a process with a single thread. ``--seconds S`` stops
 the program after S seconds: cells that run at that time stay missing.
@@ -48,16 +49,28 @@ def replacing(path, mode="w"):
         raise
 
 
+def _refuse_mixture(path, quick):
+    """Exit, because a store of quick runs was given to a full run, or the other way round."""
+    kinds = ("a quick run", "a full run") if quick else ("a full run", "a quick run")
+    raise SystemExit(
+        f"--results {path} holds cells of {kinds[1]}; {kinds[0]} needs another file or folder"
+    )
+
+
 class Rows:
     """Finished cells in a CSV file, a row each; the column "key" names the cell.
 
     Parameters
     ----------
     path : Path
+    quick : bool, default=False
+        Whether the cells belong to a quick run. The column "quick_run" of the file marks them;
+        `read` leaves it out. Reading cells of the other kind exits the program.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, quick=False):
         self.path = Path(path)
+        self.quick = quick
 
     def __contains__(self, key):
         return key in self.read()
@@ -75,13 +88,19 @@ class Rows:
         if lines and not lines[-1].endswith("\n"):
             lines.pop()
         rows = csv.DictReader(lines)
-        return {row["key"]: row for row in rows if None not in row and None not in row.values()}
+        rows = [row for row in rows if None not in row and None not in row.values()]
+        for row in rows:
+            if bool(row.pop("quick_run", "")) != self.quick:
+                _refuse_mixture(self.path, self.quick)
+        return {row["key"]: row for row in rows}
 
     def add(self, key, row):
         """Add the row of a finished cell; columns that only some rows have are empty in others."""
         # Read again: another process may have finished other cells in the meantime.
         rows = self.read()
         rows[key] = {"key": key, **row}
+        if self.quick:
+            rows = {key: {**row, "quick_run": "yes"} for key, row in rows.items()}
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
         with replacing(self.path) as file:
             writer = csv.DictWriter(file, columns, restval="")
@@ -95,10 +114,17 @@ class Arrays:
     Parameters
     ----------
     folder : Path
+    quick : bool, default=False
+        Whether the cells belong to a quick run. An empty file "quick_run" in the folder marks them.
+        If the folder holds cells of the other kind, the program exits.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, quick=False):
         self.folder = Path(folder)
+        self.quick = quick
+        mark = self.folder / "quick_run"
+        if any(self.folder.glob("*.npz")) and mark.exists() != quick:
+            _refuse_mixture(self.folder, quick)
 
     def __contains__(self, key):
         return self.path(key).exists()
@@ -109,8 +135,34 @@ class Arrays:
 
     def add(self, key, arrays):
         """Write the arrays of a finished cell."""
+        if self.quick:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "quick_run").touch()
         with replacing(self.path(key), "wb") as file:
             np.savez_compressed(file, **arrays)
+
+
+def chosen_cells(cells, only=(), order=None):
+    """Return the cells that `only` and `order` choose, as pairs in a list; see `run_missing`.
+
+    The program exits if they choose no cell.
+    """
+    known = dict(cells)
+    if order is not None:
+        unknown = [key for key in order if key not in known]
+        if unknown:
+            raise SystemExit(f"--cells: no cell has the keys {unknown}; --list prints all keys")
+        known = {key: known[key] for key in order}
+    if only and all(word in known for word in only):
+        return [(key, work) for key, work in known.items() if key in only]
+    chosen = [(key, work) for key, work in known.items() if all(word in key for word in only)]
+    if only and not chosen:
+        words = " ".join(f'"{word}"' for word in only)
+        raise SystemExit(
+            f"--only {words}: no cell has a key with all of these words; the keys are\n  "
+            + "\n  ".join(known)
+        )
+    return chosen
 
 
 def run_missing(cells, store, only=(), listed=False, jobs=1, seconds=None, order=None):
@@ -122,7 +174,8 @@ def run_missing(cells, store, only=(), listed=False, jobs=1, seconds=None, order
         Key of each cell, and a function that returns its result for the store.
     store : Rows or Arrays
     only : sequence of str
-        Skip cells whose key does not contain all of these.
+        Skip cells whose key does not contain all of these words. If all words are whole keys, run
+        the cells with these keys alone.
     listed : bool
         Print the keys and their states, and run nothing.
     jobs : int
@@ -135,21 +188,13 @@ def run_missing(cells, store, only=(), listed=False, jobs=1, seconds=None, order
 
     Raises
     ------
-    ValueError
-        If `order` has a key that no cell has.
+    SystemExit
+        If `order` has a key that no cell has, or if `only` matches no cell.
     RuntimeError
         If `jobs` or `seconds` is given and cells have failed; the other cells are finished.
     """
-    if order is not None:
-        known = dict(cells)
-        unknown = [key for key in order if key not in known]
-        if unknown:
-            raise ValueError(f"no cell has the keys {unknown}; --list prints all keys")
-        cells = [(key, known[key]) for key in order]
     missing = []
-    for key, work in cells:
-        if not all(word in key for word in only):
-            continue
+    for key, work in chosen_cells(cells, only, order):
         finished = key in store
         if listed:
             print(f"{'finished' if finished else 'missing'}: {key}")
@@ -242,6 +287,22 @@ def _send_result(work, sender):
     sender.close()
 
 
+def _positive(text):
+    """Return the number in a text; the parser shows an error unless it is above 0."""
+    number = float(text)
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
+    return number
+
+
+def _positive_int(text):
+    """Return the integer in a text; the parser shows an error unless it is at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return number
+
+
 def make_parser(doc, name, quick):
     """Return a parser with the options that all long programs have.
 
@@ -264,7 +325,12 @@ def make_parser(doc, name, quick):
         help=f"where finished cells are kept; default: {name} in examples/output, "
         f"and {name}_quick of a quick run",
     )
-    parser.add_argument("--only", nargs="*", default=[], help="words that a cell's key contains")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[],
+        help="words that a cell's key contains, or whole keys of cells",
+    )
     parser.add_argument(
         "--cells", type=Path, help="file with the keys of the cells to run, in this order"
     )
@@ -272,10 +338,13 @@ def make_parser(doc, name, quick):
     parser.add_argument("--no-run", action="store_true", help="only report what is finished")
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument(
-        "--jobs", type=int, default=1, help="number of cells that run at a time, in processes"
+        "--jobs",
+        type=_positive_int,
+        default=1,
+        help="number of cells that run at a time, in processes",
     )
     parser.add_argument(
-        "--seconds", type=float, help="stop after this time; unfinished cells stay missing"
+        "--seconds", type=_positive, help="stop after this time; unfinished cells stay missing"
     )
     return parser
 
@@ -292,6 +361,11 @@ def results_path(arguments, suffix=""):
     """
     name = arguments.name + ("_quick" if arguments.quick else "")
     return arguments.results or OUTPUT / f"{name}{suffix}"
+
+
+def rows_of(arguments):
+    """Return the store of a program whose results are rows."""
+    return Rows(results_path(arguments, ".csv"), arguments.quick)
 
 
 def run_tables(arguments, cells, report, first=()):
@@ -313,8 +387,28 @@ def run_tables(arguments, cells, report, first=()):
     -------
     dict
         The finished rows by key.
+
+    Raises
+    ------
+    SystemExit
+        If the results belong to a quick run and this run is full, or the other way round; if
+        ``--only`` matches no cell; or if nothing is to be run and the results hold no cell of this
+        program. No file is written then.
     """
-    rows = Rows(results_path(arguments, ".csv"))
+    rows = rows_of(arguments)
+    order = arguments.cells
+    if order is not None:
+        if not order.is_file():
+            raise SystemExit(f"--cells {order}: there is no such file")
+        order = order.read_text(encoding="utf-8").splitlines()
+    cells = list(cells)
+    chosen = chosen_cells(cells, arguments.only, order)
+    done = rows.read()
+    if arguments.no_run and not any(key in done for key, _ in cells):
+        raise SystemExit(
+            f"--no-run: {rows.path} holds no cell of this program with these options; no page is "
+            "written"
+        )
     if not arguments.no_run:
         began = time.monotonic()
         if arguments.jobs > 1 and not arguments.list:
@@ -326,11 +420,8 @@ def run_tables(arguments, cells, report, first=()):
         left = arguments.seconds
         if left is not None:
             left = max(0.0, left - (time.monotonic() - began))
-        order = arguments.cells
-        if order is not None:
-            order = order.read_text(encoding="utf-8").splitlines()
-        run_missing(cells, rows, arguments.only, arguments.list, arguments.jobs, left, order)
-    done = rows.read()
+        run_missing(chosen, rows, (), arguments.list, arguments.jobs, left)
+        done = rows.read()
     if not arguments.list:
         text = report(done)
         with replacing(rows.path.with_suffix(".md")) as file:

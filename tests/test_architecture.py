@@ -256,10 +256,12 @@ def test_registries_were_found():
     assert {"decoding", "inference", "learning"} <= found
 
 
-def test_the_worked_example_is_the_one_that_is_tested():
+@pytest.mark.parametrize("name", ["outside", "outside_marginals"])
+def test_the_worked_examples_are_those_that_are_tested(name):
     tests = Path(__file__).parent
-    page = (tests.parent / "doc" / "architecture.md").read_text(encoding="utf-8")
-    assert (tests / "reference" / "outside.py").read_text(encoding="utf-8") in page
+    page = (tests.parent / "doc" / "extending.md").read_text(encoding="utf-8")
+    code = (tests / "reference" / f"{name}.py").read_text(encoding="utf-8")
+    assert f"\n```python\n{code}```\n" in page
 
 
 @pytest.mark.parametrize(

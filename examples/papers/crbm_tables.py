@@ -31,7 +31,7 @@ import joblib
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from examples._harness import OUTPUT, Rows, make_parser, replacing, results_path, run_tables
+from examples._harness import OUTPUT, make_parser, replacing, rows_of, run_tables
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.datasets import (
     flip_pixels,
@@ -404,7 +404,7 @@ def main():
     parser.add_argument("--n-jobs", type=int, default=1)
     arguments = parser.parse_args()
     size = "quick" if arguments.quick else "full" if arguments.full else "reduced"
-    store = Rows(results_path(arguments, ".csv"))
+    store = rows_of(arguments)
     run_tables(arguments, cells(size, arguments.n_jobs, store), markdown)
 
 

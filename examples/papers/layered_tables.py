@@ -22,7 +22,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-from examples._harness import Rows, make_parser, results_path, run_tables
+from examples._harness import make_parser, rows_of, run_tables
 from examples.papers.layered_cd import LayerwiseCD
 from skcrbm import LayeredGMClassifier
 from skcrbm.datasets import load_fashion_mnist, load_mnist
@@ -375,7 +375,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.n_train, arguments.max_iter = 500, 1
-    store = Rows(results_path(arguments, ".csv"))
+    store = rows_of(arguments)
     every = runs(arguments.n_train, arguments.max_iter, arguments.quick, store)
     run_tables(arguments, every, markdown)
 

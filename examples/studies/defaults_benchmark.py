@@ -64,7 +64,7 @@ def main():
     arguments = parser.parse_args()
     folder = results_path(arguments)
     methods = RIVALS if arguments.rivals else METHODS
-    fits = Arrays(folder / "fits")
+    fits = Arrays(folder / "fits", arguments.quick)
     if not arguments.no_run:
         warnings.filterwarnings("ignore")  # rare labels, and searches that reach limits
         with threadpool_limits(1):

@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--part", choices=PARTS, help="run the fits of one part alone")
     arguments = parser.parse_args()
     folder = results_path(arguments)
-    fits = {part: Arrays(folder / part) for part in PARTS}
+    fits = {part: Arrays(folder / part, arguments.quick) for part in PARTS}
     if not arguments.no_run:
         warnings.filterwarnings("ignore")  # rare labels, and searches that reach limits
         with threadpool_limits(1):

@@ -20,8 +20,8 @@ from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.energies.states import independent_states
 from skcrbm.inference import BPChain, Gibbs, InferenceMethod, PerturbAndMaxProduct, infer
-from skcrbm.inference.base import methods_for, resolve_method
-from skcrbm.inference.choice import method_constraint
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.learning.data import ArraySource, Design
 from skcrbm.learning.fit import (

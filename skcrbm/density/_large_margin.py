@@ -19,8 +19,7 @@ from skcrbm.density._scopes import checked_inputs, checked_ties, clique_scopes
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy
 from skcrbm.energies.cliques import clique_energy
 from skcrbm.inference import BranchAndBound, InferenceMethod, infer
-from skcrbm.inference.base import methods_for
-from skcrbm.inference.choice import method_constraint
+from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.label_search import find_clique_states, find_labels
 from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, fit_cliques
 from skcrbm.utils.fitting import (

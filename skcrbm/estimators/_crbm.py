@@ -37,8 +37,8 @@ from skcrbm.estimators._rbm import (
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import marginal_method, methods_for, resolve_method
-from skcrbm.inference.choice import method_constraint
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import marginal_method, method_constraint, methods_for
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
 from skcrbm.learning.label_noise import NoisyLikelihood

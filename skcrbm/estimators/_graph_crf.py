@@ -26,8 +26,7 @@ from skcrbm.estimators._structured import (
     structured_solver,
 )
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import methods_for
-from skcrbm.inference.choice import method_constraint
+from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.chain_model import columns_for
 from skcrbm.learning.fit import Plan, resumed_generator, warn_of_convergence
 from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams

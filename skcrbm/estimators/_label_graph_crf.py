@@ -19,8 +19,8 @@ from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.estimators._base import JointClassifier, Rows, training_rows
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import methods_for, resolve_method
-from skcrbm.inference.choice import method_constraint
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.fit import Plan, fit, warn_of_convergence
 from skcrbm.learning.output_graphs import (
     MISSING,

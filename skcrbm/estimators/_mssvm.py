@@ -32,8 +32,13 @@ from skcrbm.estimators._rbm import (
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import marginal_method, methods_for, resolve_method
-from skcrbm.inference.choice import first_that_answers, method_constraint
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import (
+    first_that_answers,
+    marginal_method,
+    method_constraint,
+    methods_for,
+)
 from skcrbm.learning.data import (
     ArraySource,
     Design,

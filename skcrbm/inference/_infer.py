@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
 from skcrbm.energies.contradictions import contradicted_models
+from skcrbm.inference._solver_fields import check_fields
 from skcrbm.inference.base import (
     Chains,
     InferenceMethod,
@@ -23,7 +24,7 @@ from skcrbm.inference.base import (
     resolve_method,
 )
 from skcrbm.inference.choice import available_methods, check_answers, quoted
-from skcrbm.inference.registry import METHODS
+from skcrbm.inference.registry import METHODS, is_built_in, solver_location
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
 from skcrbm.utils.validation import as_float_array, check_count
 from skcrbm.utils.warnings import warn_user
@@ -195,7 +196,7 @@ def infer(
     if clamp is not None:
         energy = energy.condition(clamp)
     energy, decided, log_odds = _clamp_large_fields(energy, largest)
-    fields = _complete(method.solve(energy, query), energy, query)
+    fields = _solved(method, energy, query)
     if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
     _warn_of_zero_weights(energy, query, fields)
@@ -312,6 +313,16 @@ def _clamp_large_fields(energy, largest):
     if not decided.any():
         return energy, None, None
     return energy.condition(np.where(decided, log_odds > 0, np.nan)), decided, log_odds
+
+
+def _solved(method, energy, query):
+    """Solve a query; check the answers of a solver that another package has registered."""
+    fields = method.solve(energy, query)
+    by_table = type(method).solve is InferenceMethod.solve
+    source = solver_location(method.name, type(energy)) if by_table else type(method).__module__
+    if not is_built_in(source):
+        check_fields(fields, method, energy, query)
+    return _complete(fields, energy, query)
 
 
 def _complete(fields, energy, query):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,11 +15,16 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.energies import BaseEnergy, RBMEnergy
+from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
-from skcrbm.inference.registry import METHODS, answers_of, solver_for
-from skcrbm.utils.limits import AUTO_EXACT_UNITS, ESTIMATOR_TOL, INFER_TOL, MAX_ITER
-from skcrbm.utils.options import is_auto
+from skcrbm.inference.registry import (
+    METHODS,
+    answers_of,
+    check_method_class,
+    is_built_in,
+    solver_for,
+)
+from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.pickling import Versioned
 
@@ -223,10 +228,35 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     """Base class of all inference methods.
 
     A method object holds options and no state, so that `sklearn.base.clone` and parameter grids
-    work. Subclasses take their options as keyword arguments of ``__init__``, describe them in
-    ``_parameter_constraints``, and define the class attributes below. A solver for each class of
-    energies is registered by `skcrbm.inference.register_solver`. A method that wraps another
-    method has no solvers; it overrides `supports` and `solve` instead.
+    work. A subclass takes its options as keyword arguments of ``__init__`` with defaults, stores
+    each of them under its name, and describes them in ``_parameter_constraints``. It defines at
+    least the class attributes `name` and `answers`. A solver for each class of energies is
+    registered by `skcrbm.inference.register_solver`. A method that wraps another method has no
+    solvers; it overrides `supports` and `solve` instead.
+
+    Attributes
+    ----------
+    name : str
+        Name of the method in `infer`, which is also the name that `register_method` takes.
+    answers : frozenset of str
+        Answers that the method can give: values that the argument `returns` of `infer` may contain,
+        for example ``frozenset({"marginals", "statistics", "log_partition"})``.
+    default_returns : tuple of str, default=("marginals",)
+        Default of the argument `returns` of `infer`. A method that gives no marginals needs another
+        default, such as ``("map",)``.
+    estimated_from_samples : frozenset of str, default=frozenset()
+        Answers, other than the samples themselves, that the method estimates from `n_samples`
+        samples. The argument `n_samples` of `infer` is then valid for these answers.
+    accepts : frozenset of str, default=frozenset()
+        Optional arguments of `infer` that the method takes: "init", "return_trace" and
+        "return_state". The item "state" means that `init` may be a result with a state but without
+        beliefs.
+    restriction : str, default=""
+        Reason why the method refuses some energies of a class for which it has a solver, for error
+        messages. Only methods that override `supports` need it.
+    hints : dict of str to str, default={}
+        For answers that the method gives only with an option: the answer, and the advice about this
+        option in the error message.
     """
 
     _warns_of_version = False
@@ -383,10 +413,24 @@ def _check_number(name, value, constraints):
 # ------------------------------------------------------------------- checks of arguments
 
 
+def method_class(
+    name: str, argument: str | None = None, valid_names: Callable[[], Sequence[str]] | None = None
+) -> type[InferenceMethod]:
+    """Import the class of a registered method, and check it if another package registered it.
+
+    A ValueError is raised for an unknown name, as by `Registry.get`. An ImportError, a TypeError or
+    a ValueError names the location of a registered method that cannot be used.
+    """
+    found = METHODS.get(name, argument, valid_names)
+    if not is_built_in(METHODS.locations[name]):
+        check_method_class(found, InferenceMethod, name)
+    return found
+
+
 def resolve_method(
     method: str | InferenceMethod,
     name: str = "inference",
-    valid_names: Callable[[], list[str]] = METHODS.names,
+    valid_names: Callable[[], Sequence[str]] = METHODS.names,
 ) -> InferenceMethod:
     """Turn a method name or a configured object into an `InferenceMethod`, and check its options.
 
@@ -394,7 +438,7 @@ def resolve_method(
     returns.
     """
     if isinstance(method, str):
-        resolved = METHODS.get(method, name, valid_names)()
+        resolved = method_class(method, name, valid_names)()
     elif isinstance(method, InferenceMethod):
         resolved = method
     else:
@@ -407,49 +451,7 @@ def resolve_method(
     return resolved
 
 
-def methods_for(energy_type: type[BaseEnergy], *returns: Iterable[str]) -> list[str]:
-    """List the methods that can answer at least one of several queries for a class of energies.
-
-    Each item of `returns` is a query, that is, a set of answers. A method can answer a query if it
-    gives all of its answers.
-    """
-    names = []
-    for name in METHODS:
-        answers = answers_of(name, energy_type, METHODS.get(name).answers) & energy_type.queries
-        if any(answers >= set(asked) for asked in returns):
-            names.append(name)
-    return names
-
-
-def marginal_method(
-    inference: str | InferenceMethod,
-    n_visible: int,
-    n_hidden: int,
-    needs: Iterable[str] = ("marginals",),
-) -> InferenceMethod:
-    """Resolve a method for an `RBMEnergy`; "auto" chooses "exact" if one layer is small.
-
-    `needs` are the answers that the method must give. A ValueError is raised if the method does not
-    exist, or does not give these answers for an `RBMEnergy`.
-    """
-    if is_auto(inference):
-        small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
-        inference = "exact" if small else "sum_product"
-    valid_names = partial(methods_for, RBMEnergy, needs)
-    method = resolve_method(inference, valid_names=valid_names)
-    # Skip this check for a method that overrides `solve`. It is not in the table of solvers, and
-    # its answers are known only for an energy object.
-    has_table = type(method).solve is InferenceMethod.solve
-    lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
-    if has_table and lacking:
-        raise ValueError(
-            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}; methods that "
-            f"do: {', '.join(map(repr, valid_names()))}"
-        )
-    return method
-
-
-def example_of(names: list[str]) -> str:
+def example_of(names: Sequence[str]) -> str:
     """Return code such as "ICM(n_restarts=10)" for one of the named methods, for error messages."""
     if "sum_product" in names:
         return "SumProduct(max_iter=30)"

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import HasMethods
 
-from skcrbm.energies import BaseEnergy
+from skcrbm.energies import BaseEnergy, RBMEnergy
 from skcrbm.energies.base import QUERIES
 from skcrbm.inference.base import (
     InferenceMethod,
     check_energy,
     check_returns,
     example_of,
+    method_class,
     resolve_method,
 )
-from skcrbm.inference.registry import METHODS, has_solver
+from skcrbm.inference.registry import METHODS, answers_of, energies_of, has_solver, is_built_in
+from skcrbm.utils.limits import AUTO_EXACT_UNITS
+from skcrbm.utils.options import is_auto
 
 
 def available_methods(
@@ -34,7 +38,8 @@ def available_methods(
     Returns
     -------
     list of str
-        Names for the argument `method` of `infer`.
+        Names for the argument `method` of `infer`. A method of another package is left out if its
+        registered location cannot be imported.
 
     Raises
     ------
@@ -60,12 +65,95 @@ def available_methods(
             f"{_with_article(type(energy).__name__)}; possible answers: {quoted(sorted(queries))}"
         )
     names = []
-    for name in METHODS:
-        method = METHODS.get(name)()
+    for name, kind in _importable_methods():
+        method = kind()
         answers = method.answers if energy is None else method.supports(energy)
         if answers and asked <= answers:
             names.append(name)
     return names
+
+
+class _MethodNames(Sequence[str]):
+    """Names of the methods that answer a query, read from the registry whenever they are used."""
+
+    def __init__(self, energy_type: type[BaseEnergy], queries: Iterable[Iterable[str]]):
+        self.energy_type = energy_type
+        self.queries = [frozenset(asked) for asked in queries]
+
+    def _serves(self, name: str, method: type[InferenceMethod]) -> bool:
+        possible = answers_of(name, self.energy_type, method.answers) & self.energy_type.queries
+        return any(asked <= possible for asked in self.queries)
+
+    def _read(self):
+        return [name for name, method in _importable_methods() if self._serves(name, method)]
+
+    def __contains__(self, name):
+        return name in METHODS and self._serves(name, method_class(name))
+
+    def __iter__(self):
+        return iter(self._read())
+
+    def __getitem__(self, index):
+        return self._read()[index]
+
+    def __len__(self):
+        return len(self._read())
+
+    def __repr__(self):
+        return repr(self._read())
+
+
+def methods_for(energy_type: type[BaseEnergy], *returns: Iterable[str]) -> Sequence[str]:
+    """List the methods that can answer at least one of several queries for a class of energies.
+
+    Each item of `returns` is a query, that is, a set of answers. A method can answer a query if it
+    gives all of its answers. The list also contains methods that are registered after this call.
+    """
+    return _MethodNames(energy_type, returns)
+
+
+def _importable_methods():
+    """Yield the names and classes of all registered methods.
+
+    Methods of other packages that cannot be imported are left out, because a list of alternatives
+    must not fail. The error is raised when such a method is requested by its name.
+    """
+    for name in METHODS:
+        try:
+            method = method_class(name)
+        except (ImportError, TypeError, ValueError):
+            if is_built_in(METHODS.locations[name]):
+                raise
+            continue
+        yield name, method
+
+
+def marginal_method(
+    inference: str | InferenceMethod,
+    n_visible: int,
+    n_hidden: int,
+    needs: Iterable[str] = ("marginals",),
+) -> InferenceMethod:
+    """Resolve a method for an `RBMEnergy`; "auto" chooses "exact" if one layer is small.
+
+    `needs` are the answers that the method must give. A ValueError is raised if the method does not
+    exist, or does not give these answers for an `RBMEnergy`.
+    """
+    if is_auto(inference):
+        small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
+        inference = "exact" if small else "sum_product"
+    valid_names = partial(methods_for, RBMEnergy, needs)
+    method = resolve_method(inference, valid_names=valid_names)
+    # Skip this check for a method that overrides `solve`. It is not in the table of solvers, and
+    # its answers are known only for an energy object.
+    has_table = type(method).solve is InferenceMethod.solve
+    lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
+    if has_table and lacking:
+        raise ValueError(
+            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}; methods that "
+            f"do: {', '.join(map(repr, valid_names()))}"
+        )
+    return method
 
 
 def check_answers(
@@ -77,7 +165,7 @@ def check_answers(
         raise ValueError(
             f"inference method {method.display_name!r} does not work on "
             f"{_described(method, energy)}; methods that do: "
-            f"{quoted(available_methods(energy, returns))}"
+            f"{quoted(available_methods(energy, returns))}{_registered_for(method)}"
         )
     missing = sorted(returns - answers)
     hints = [method.hints[name] for name in missing if name in method.hints]
@@ -95,25 +183,37 @@ class _MethodObject(HasMethods):
 
     def __init__(self, names):
         super().__init__(["at_epoch"])
-        self.example = example_of(names)
+        self.names = names
 
     def is_satisfied_by(self, val):
         """Return whether `val` is a method instance (a class is not accepted)."""
         return isinstance(val, InferenceMethod)
 
     def __str__(self):
-        return f"a configured object such as {self.example}"
+        return f"a configured object such as {example_of(self.names)}"
 
 
-class _Names(StrOptions):
-    """Constraint of a parameter that takes a name; error messages do not list all valid names."""
+class _Names(HasMethods):
+    """Constraint of a parameter that takes the name of a method.
 
-    def __init__(self, names, unlisted):
-        super().__init__({*names, *unlisted})
-        self.listed = names
+    The names are read when a value is checked, so that methods may be registered at any time.
+    Error messages do not list the names in `unlisted`.
+    """
+
+    def __init__(self, names, unlisted, auto):
+        super().__init__(["lower"])
+        self.names, self.unlisted, self.auto = names, unlisted, ["auto"] if auto else []
+
+    def is_satisfied_by(self, val):
+        """Return True if `val` is a valid name.
+
+        An ImportError is raised if this name is registered with a location that is not importable.
+        """
+        valid = (self.auto, self.names, self.unlisted)
+        return isinstance(val, str) and any(val in names for names in valid)
 
     def __str__(self):
-        return f"one of {', '.join(map(repr, self.listed))}"
+        return f"one of {', '.join(map(repr, [*self.auto, *self.names]))}"
 
 
 class _MethodList(HasMethods):
@@ -121,14 +221,15 @@ class _MethodList(HasMethods):
 
     def __init__(self, names):
         super().__init__(["append"])
-        self.example = f"[{example_of(names)}, SumProduct()]"
+        self.names = names
 
     def is_satisfied_by(self, val):
         """Return True if `val` is a list."""
         return isinstance(val, list)
 
     def __str__(self):
-        return f"a list of such methods and methods that give marginals, such as {self.example}"
+        example = f"[{example_of(self.names)}, SumProduct()]"
+        return f"a list of such methods and methods that give marginals, such as {example}"
 
 
 def method_constraint(
@@ -139,10 +240,10 @@ def method_constraint(
     Parameters
     ----------
     names : sequence of str
-        Names of the methods that are valid.
+        Names of the methods that are valid, which are read when a value is checked.
     auto : bool, default=False
         Whether "auto" is valid, too.
-    also : iterable of str
+    also : sequence of str
         Names of methods that only some settings of the estimator can use. They are accepted, but
         not listed in the error message.
     several : bool, default=False
@@ -153,7 +254,7 @@ def method_constraint(
     list
         Value for scikit-learn's ``_parameter_constraints``.
     """
-    one = [_Names([*(["auto"] if auto else []), *names], also), _MethodObject(names)]
+    one = [_Names(names, also, auto), _MethodObject(names)]
     return [*one, _MethodList(names)] if several else one
 
 
@@ -193,6 +294,17 @@ def convergence_advice(method: InferenceMethod) -> str:
 def quoted(names: Iterable[str]) -> str:
     """Return a text such as "'icm', 'gibbs'" with the names, for error messages."""
     return ", ".join(map(repr, names)) or "none"
+
+
+def _registered_for(method):
+    """Return a sentence with the energies for which an outside method has solvers, or ""."""
+    if (
+        is_built_in(type(method).__module__)
+        or type(method).supports is not InferenceMethod.supports
+    ):
+        return ""
+    names = quoted(energies_of(method.name))
+    return f". Solvers of {method.display_name!r} are registered for: {names}"
 
 
 def _with_article(noun):

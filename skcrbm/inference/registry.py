@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
-from importlib import import_module
+from inspect import signature
+from typing import Any
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
-from skcrbm.utils.options import Registry
+from skcrbm.utils.options import Registry, import_location
 
 METHODS = Registry(
     "inference",
@@ -187,10 +188,22 @@ def _sweep_class(energy_type: type[BaseEnergy]) -> str:
 
 
 @cache
-def _imported(location: str) -> Callable:
-    """Import the function whose location is ``"module:function"``."""
-    module, _, function = location.partition(":")
-    return getattr(import_module(module), function)
+def _imported(location: str, registered: str = "a function of skcrbm") -> Callable:
+    """Import the function whose location is ``"module:function"``.
+
+    `registered` describes the function in the error message.
+    """
+    return import_location(location, registered)
+
+
+def is_built_in(location: str) -> bool:
+    """Return True if a location or the name of a module is a part of skcrbm."""
+    return location.startswith("skcrbm.")
+
+
+def energies_of(method: str) -> list[str]:
+    """List the names of the classes of energies for which a method has solvers in the table."""
+    return [energy for name, energy in SOLVERS if name == method]
 
 
 def has_solver(method: str, energy_type: type[BaseEnergy]) -> bool:
@@ -200,7 +213,13 @@ def has_solver(method: str, energy_type: type[BaseEnergy]) -> bool:
 
 def solver_for(method: str, energy_type: type[BaseEnergy]) -> Callable:
     """Return the solver of the method with this name for a class of energies that it supports."""
-    return _imported(SOLVERS[method, _solver_class(method, energy_type)])
+    key = method, _solver_class(method, energy_type)
+    return _imported(SOLVERS[key], f"the solver of {method!r} for {key[1]}")
+
+
+def solver_location(method: str, energy_type: type[BaseEnergy]) -> str:
+    """Return the location of the solver of a method for a class of energies, "" if it has none."""
+    return SOLVERS.get((method, _solver_class(method, energy_type)), "")
 
 
 def sweep_for(energy_type: type[BaseEnergy]) -> Callable:
@@ -214,9 +233,43 @@ def answers_of(method: str, energy_type: type[BaseEnergy], answers: frozenset) -
     return answers & ANSWERS.get((method, name), answers) if name else frozenset()
 
 
+def _energy_names():
+    """Return the names of all classes of energies that are defined at this time."""
+    names, classes = {energy for _, energy in SOLVERS}, [BaseEnergy]
+    while classes:
+        kind = classes.pop()
+        names.add(kind.__name__)
+        classes += kind.__subclasses__()
+    return sorted(name for name in names if not name.startswith("_"))
+
+
 def _check_location(location):
     if not isinstance(location, str) or location.count(":") != 1:
         raise ValueError(f"location must be a string 'module:attribute', got {location!r}")
+
+
+@lru_cache(maxsize=1024)
+def check_method_class(found: Any, base: type, name: str) -> None:
+    """Check the object that is registered as the method `name`.
+
+    It must be a valid subclass of `base`, the class `InferenceMethod`. A TypeError or a ValueError
+    names its location.
+    """
+    text = f"inference={name!r} is registered as {METHODS.locations[name]!r}, "
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise TypeError(f"{text}which must be a subclass of InferenceMethod; got {found!r}")
+    kind: Any = found
+    if kind.name != name:
+        raise ValueError(f"{text}whose attribute name must be {name!r}; got {kind.name!r}")
+    answers = kind.answers
+    if not isinstance(answers, (frozenset, set)) or not answers <= QUERIES:
+        raise ValueError(
+            f"{text}whose attribute answers must be a frozenset of values from {sorted(QUERIES)}; "
+            f"got {answers!r}"
+        )
+    required = [p.name for p in signature(kind).parameters.values() if p.default is p.empty]
+    if required:
+        raise TypeError(f"{text}whose options need defaults; {required[0]!r} has no default")
 
 
 def register_method(name: str, location: str) -> None:
@@ -227,12 +280,14 @@ def register_method(name: str, location: str) -> None:
     name : str
         Name of the method in `infer`.
     location : str
-        Location ``"module:Class"`` of the `InferenceMethod`, which is imported on first use.
+        Location ``"module:Class"`` of the `InferenceMethod`, which is imported on first use. The
+        options of the class need defaults, and its attribute `name` must be this name.
 
     Raises
     ------
     ValueError
-        If a method with this name exists, or if the location is invalid.
+        If a method with this name exists, or if the location has another form. A location that
+        cannot be imported is an ImportError when the method is first used by its name.
     """
     _check_location(location)
     METHODS.register(name, location)
@@ -248,25 +303,33 @@ def register_solver(
     method : str
         Name of the method, which must be registered.
     energy_type : str
-        Name of the class of energies. The solver is also used for subclasses, unless they override
-        the score or have another solver. "BaseEnergy" stands for every energy without another
-        solver.
+        Name of the class of energies, which must be defined before this call. The solver is also
+        used for subclasses, unless they override the score or have another solver. "BaseEnergy"
+        stands for every energy without another solver.
     location : str
-        Location ``"module:function"`` of the solver, which is imported on first use.
+        Location ``"module:function"`` of the solver, which is imported on first use. `infer`
+        checks the names, the shapes and NaN of the answers that the function returns.
     answers : iterable of str, default=None
         Answers of this solver. None: all answers of the method.
 
     Raises
     ------
     ValueError
-        If the method is unknown, if it already has another solver for this class of energies, or
-        if an argument is invalid.
+        If the method or the class of energies is unknown, if the method already has another solver
+        for this class, or if an argument is invalid.
     """
     _check_location(location)
     if method not in METHODS or not isinstance(energy_type, str):
         raise ValueError(
             "register_solver takes the name of a registered method and the name of a class of "
             f"energies; got {method!r} and {energy_type!r}"
+        )
+    known = _energy_names()
+    if energy_type not in known:
+        raise ValueError(
+            f"energy_type must be the name of a class of energies, one of "
+            f"{', '.join(map(repr, known))}; got {energy_type!r}. Define or import a class of "
+            "energies before you register a solver for it"
         )
     if answers is not None and (isinstance(answers, str) or not set(answers) <= QUERIES):
         raise ValueError(
@@ -279,3 +342,4 @@ def register_solver(
     if answers is not None:
         ANSWERS[key] = frozenset(answers)
     _solver_class.cache_clear()
+    _imported.cache_clear()  # a notebook registers the same location after a new definition

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import InferenceMethod, infer
-from skcrbm.inference.base import methods_for, resolve_method
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import methods_for
 from skcrbm.learning.data import Batch
 from skcrbm.learning.objectives import Contrast, share_of_errors
 from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row
@@ -35,7 +37,7 @@ def state_query(method: InferenceMethod, preferred: str) -> str:
     )
 
 
-def state_methods() -> list[str]:
+def state_methods() -> Sequence[str]:
     """Return the names of the methods that find a best state of an RBM."""
     return methods_for(RBMEnergy, {"map"}, {"marginal_map"})
 

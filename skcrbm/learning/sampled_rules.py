@@ -9,8 +9,8 @@ from sklearn.base import clone
 
 from skcrbm.energies import BaseEnergy, RBMEnergy
 from skcrbm.inference import InferenceMethod, PerturbAndMaxProduct, available_methods
-from skcrbm.inference.base import methods_for, resolve_method
-from skcrbm.inference.choice import method_constraint, quoted
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import method_constraint, methods_for, quoted
 from skcrbm.inference.registry import METHODS
 from skcrbm.learning.objectives import Contrast, Objective
 from skcrbm.learning.phases import Independent, Observed, PerturbedMaxima, Sampled

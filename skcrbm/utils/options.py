@@ -28,6 +28,22 @@ from sklearn.utils._param_validation import (
 from skcrbm.utils.pickling import Versioned
 
 
+def import_location(location: str, registered: str) -> Any:
+    """Import the object at ``"module:attribute"``.
+
+    If this fails, an ImportError with the cause names the location. `registered` describes the
+    object in this message, such as "inference='tap'".
+    """
+    module, _, attribute = location.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except Exception as error:
+        raise ImportError(
+            f"{registered} is registered as {location!r}, which cannot be imported: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
 class Registry:
     """Names mapped to ``"module:attribute"`` locations that are imported on first use.
 
@@ -67,7 +83,8 @@ class Registry:
 
         If the name is unknown, a ValueError about the argument lists the valid names. `argument` is
         the name of the user's argument, `kind` by default. `usable` is a function that returns the
-        valid names; by default all registered names are listed.
+        valid names; by default all registered names are listed. If the location cannot be imported,
+        an ImportError names it.
         """
         if not isinstance(name, str) or name not in self.locations:
             names = self.names() if usable is None else usable()
@@ -77,8 +94,7 @@ class Registry:
                 f"{argument or self.kind} must be one of {', '.join(map(repr, names))}; "
                 f"got {name!r}.{hint}"
             )
-        module, _, attribute = self.locations[name].partition(":")
-        return getattr(import_module(module), attribute)
+        return import_location(self.locations[name], f"{self.kind}={name!r}")
 
 
 class Integer(Interval):

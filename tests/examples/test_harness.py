@@ -33,7 +33,7 @@ def cells(ran, names=("b", "a", "c"), fails=()):
         ran.append(name)
         if name in fails:
             raise KeyboardInterrupt
-        return {"name": name, "value": f"{ord(name)}"}
+        return {"name": name, "value": f"{ord(name[0])}"}
 
     for name in names:
         yield f"cell {name}", partial(work, name)
@@ -169,6 +169,81 @@ def test_only_takes_cells_with_all_the_words(tmp_path, capsys):
     assert ran == ["b"]
 
 
+def test_only_takes_whole_keys_alone(tmp_path):
+    rows, ran = Rows(tmp_path / "rows.csv"), []
+    run_missing(cells(ran, ("b", "bc", "c")), rows, only=["cell bc"])
+    run_missing(cells(ran, ("b", "bc", "c")), rows, only=["cell c", "cell b"])
+    assert ran == ["bc", "b", "c"]
+
+
+def run(tmp_path, ran, *options, report=lambda rows: f"{list(rows)}"):
+    """Run a program whose results are in the folder."""
+    parser = make_parser("What it does.", "name", "less")
+    arguments = parser.parse_args(["--results", str(tmp_path / "new" / "rows.csv"), *options])
+    return run_tables(arguments, cells(ran), report)
+
+
+def test_only_that_matches_no_cell_lists_the_keys(tmp_path):
+    ran = []
+    for options in (["--only", "nosuch"], ["--only", "a", "c,"], ["--list", "--only", "x"]):
+        with pytest.raises(SystemExit, match="no cell has a key with all of these words") as error:
+            run(tmp_path, ran, *options)
+        assert all(f"\n  cell {name}" in str(error.value) for name in "bac")
+    assert ran == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_quick_and_full_runs_do_not_share_results(tmp_path):
+    for first, second in ((["--quick"], []), ([], ["--quick"])):
+        folder, ran = tmp_path / f"first{len(first)}", []
+        done = run(folder, ran, *first, "--only", "b")
+        assert done == {"cell b": {"key": "cell b", "name": "b", "value": "98"}}
+        files = {path: path.read_bytes() for path in (folder / "new").iterdir()}
+        for more in ([], ["--no-run"], ["--list"]):
+            with pytest.raises(SystemExit, match=r"rows.csv holds cells of a (quick|full) run; a"):
+                run(folder, ran, *second, *more)
+        assert files == {path: path.read_bytes() for path in (folder / "new").iterdir()}
+        assert ran == ["b"]
+        run(folder, ran, *first)
+        assert ran == ["b", "a", "c"]
+
+
+def test_the_file_of_a_full_run_has_no_mark(tmp_path):
+    rows = Rows(tmp_path / "rows.csv")
+    rows.add("cell", {"a": 1})
+    assert rows.path.read_text() == "key,a\ncell,1\n"
+
+
+def test_quick_and_full_arrays_do_not_share_a_folder(tmp_path):
+    for quick in (False, True):
+        folder = tmp_path / str(quick)
+        Arrays(folder, quick).add("cell", {"a": np.zeros(1)})
+        assert "cell" in Arrays(folder, quick)
+        with pytest.raises(SystemExit, match="holds cells of a"):
+            Arrays(folder, not quick)
+
+
+def test_no_run_does_not_overwrite_the_page_of_another_program(tmp_path):
+    ran = []
+    with pytest.raises(SystemExit, match=r"rows\.csv holds no cell of this program"):
+        run(tmp_path, ran, "--no-run")
+    assert not list(tmp_path.iterdir())
+    rows = Rows(tmp_path / "new" / "rows.csv")
+    rows.add("of another program", {"b": 2})
+    page = rows.path.with_suffix(".md")
+    page.write_text("another page")
+    with pytest.raises(SystemExit, match=r"rows\.csv holds no cell of this program"):
+        run(tmp_path, ran, "--no-run")
+    assert page.read_text() == "another page"
+
+
+@pytest.mark.parametrize("options", [["--jobs", "0"], ["--seconds", "-5"], ["--seconds", "nan"]])
+def test_wrong_numbers_are_refused(options, capsys):
+    with pytest.raises(SystemExit):
+        make_parser("What it does.", "name", "less").parse_args(options)
+    assert f"argument {options[0]}: must be" in capsys.readouterr().err
+
+
 def test_options(tmp_path, capsys):
     parser = make_parser("What it does.", "name", "less")
     arguments = parser.parse_args(["--results", str(tmp_path / "rows.csv"), "--only", "b"])
@@ -280,8 +355,11 @@ def test_cells_of_a_file_run_in_its_order(tmp_path):
     arguments = ["--results", str(rows.path), "--cells", str(tmp_path / "cells")]
     run_tables(parser.parse_args(arguments), cells(ran), lambda rows: "")
     assert ran == ["c", "b"]
-    with pytest.raises(ValueError, match="cell x"):
+    with pytest.raises(SystemExit, match="cell x"):
         run_missing(cells(ran), rows, order=["cell a", "cell x"])
+    arguments[-1] += "_nowhere"
+    with pytest.raises(SystemExit, match="cells_nowhere: there is no such file"):
+        run_tables(parser.parse_args(arguments), cells(ran), lambda rows: "")
     assert ran == ["c", "b"]
 
 
