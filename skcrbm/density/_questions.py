@@ -20,7 +20,7 @@ from skcrbm.inference import (
 )
 from skcrbm.inference.base import resolve_method
 from skcrbm.utils.options import check_parameters, is_auto
-from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_count, checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
@@ -28,7 +28,7 @@ from skcrbm.utils.warnings import warn_user
 _ANSWERS = {"score_samples": "log_partition", "impute": "map"}
 
 
-class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta):
+class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMeta):
     """Base class of all densities: answers questions about p(x) with the fitted `energy_`.
 
     A subclass trains the energy, and has the hyperparameters `inference`, `binarize` and `n_jobs`.

@@ -23,12 +23,12 @@ from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, final_mo
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.labels import require_complete, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
-from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_same_length, note_features
 from skcrbm.utils.warnings import warn_user
 
 
-class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
+class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEstimator):
     """Transform X into log-odds of the labels, predicted by another classifier.
 
     The log-odds are meant as inputs of a model that adds the dependence between labels, such as

@@ -38,6 +38,7 @@ from skcrbm.targets.sequences import (
 )
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
+from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_count
 
 
@@ -48,7 +49,7 @@ class TopPaths(NamedTuple):
     log_proba: np.ndarray  # (k,) log-probabilities of the label sequences or label vectors
 
 
-class ChainAnswers(BaseEstimator):
+class ChainAnswers(SavedModel, BaseEstimator):
     """Base class of `ChainCRF` with all methods of a fitted model.
 
     A subclass sets `classes_`, `_model` and `_rows` in `fit`, and has the parameters `decode` and

@@ -39,7 +39,14 @@ from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import marginal_method, method_constraint, methods_for
-from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
+from skcrbm.learning.data import (
+    ArraySource,
+    Design,
+    crbm_first_rates,
+    crbm_params,
+    crbm_rate_factors,
+    mean_square,
+)
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
 from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.penalties import crbm_penalty
@@ -403,8 +410,7 @@ class CRBMClassifier(RBMClassifier):
         plan = self._plan(rows, rng, resume)
         callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
         attributes = bind(self._model_attributes, plan=plan)
-        progress = self._progress if resume else None
-        fitted = fit(plan.training, rng, progress, callbacks, attributes)
+        fitted = fit(plan.training, rng, self._progress if resume else None, callbacks, attributes)
         vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
         vars(self).update(
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
@@ -448,9 +454,7 @@ class CRBMClassifier(RBMClassifier):
         -----
         A call in which no row of positive weight has an observed label does nothing. At first, a
         new label depends only on its share of the rows. Labels without a column count as missing.
-
-        The automatic learning rate depends on the number of rows of the first call. If `alpha` and
-        `solver` are "auto", it also depends on the scale of the columns.
+        Automatic learning rates depend on the rows of the first call.
         """
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -522,8 +526,8 @@ class CRBMClassifier(RBMClassifier):
         # Search the penalty, unless it is a number or an earlier fit has found it.
         adapted = partial and is_auto(self.alpha) and is_auto(self.solver)
         scale = partial_scale(design.X, rows.weight) if adapted else 1.0
-        alpha: Any = self.alpha
-        alpha = getattr(self, "alpha_", PLAIN_ALPHA * scale**2) if is_auto(alpha) else alpha
+        alpha: Any = getattr(self, "alpha_", PLAIN_ALPHA * scale**2)
+        alpha = alpha if is_auto(self.alpha) else self.alpha
         search = columns is not None and not (partial or (resume and self._columns is not None))
         settings = PenaltySettings(
             self.alpha_hidden, self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
@@ -555,6 +559,7 @@ class CRBMClassifier(RBMClassifier):
                 "batch_size": solver.rows_per_step(n_rows, batch_size),
                 "average": solver.keeps_average(False),
                 "rate_factors": crbm_rate_factors(solver, scale),
+                "first_rates": crbm_first_rates(design.X, rows.weight) if adapted else (),
                 "stratify": not self._targets.multilabel,
                 "mean_square": mean_square(design.X, rows.weight) if averaged else 0.0,
             }

@@ -14,7 +14,7 @@ import numpy as np
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
+from skcrbm.learning.data import Batch, mean_square, n_used_columns, smoothed_log_odds
 from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.lbfgs import fit_rows, n_states
 from skcrbm.learning.objectives import Objective, row_scores
@@ -77,11 +77,12 @@ _TOLERATED, _OF_GAIN = 0.01, 0.1
 def partial_scale(X: Any, weight: np.ndarray) -> float:
     """Return the scale of the columns in the first call of `partial_fit`.
 
-    The scale is the root mean square of all entries of X, but at least `_LEAST_SCALE` and at most
-    1. Sparse columns, such as words, have a small scale and large coefficients. A penalty and a
-    step size for standardised columns would keep these coefficients near 0.
+    The scale is the root mean square of the entries of X, without columns of zeros, but at least
+    `_LEAST_SCALE` and at most 1. Sparse columns, such as words, have a small scale and large
+    coefficients. A penalty and a step size for standardised columns would keep these coefficients
+    near 0.
     """
-    scale = np.sqrt(mean_square(X, weight) / max(1, X.shape[1]))
+    scale = np.sqrt(mean_square(X, weight) / max(1, n_used_columns(X)))
     return float(np.clip(scale, _LEAST_SCALE, 1.0)) if scale > 0 else 1.0
 
 

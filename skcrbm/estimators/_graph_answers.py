@@ -28,13 +28,14 @@ from skcrbm.targets.graphs import GraphRows
 from skcrbm.targets.sequences import GRAPH, MISSING, codes_of, flat_labels, split_rows
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
+from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_count
 
 # Largest number of nodes that `predict_with_gap` visits in the search for the labels of a graph.
 _SEARCH_NODES = 1_000_000
 
 
-class GraphAnswers(BaseEstimator):
+class GraphAnswers(SavedModel, BaseEstimator):
     """Base class of `GraphCRF` with all methods of a fitted model.
 
     A subclass sets `classes_`, `_model` and `_rows` in `fit`, and has the parameters `decode`,

@@ -53,6 +53,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.options import Integer, check_parameters, is_auto
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
+from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import NothingToLearnError, check_sample_weight
 
 # Number of images in a mini-batch of a stochastic solver, if its batch size is automatic.
@@ -62,7 +63,7 @@ _BATCH_IMAGES = 4
 _ADAM_RATE = 0.03
 
 
-class GridCRF(CallbackSupportMixin, BaseEstimator):
+class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     """Conditional random field over the pixels of images, with weights that all positions share.
 
     The class of a pixel depends on the window of X around the pixel, on the classes of its

@@ -44,6 +44,9 @@ _LEAST_SHARE = 0.005
 # Factor of the learning rate of the weights W if the solver is Adam. With the same rate as for the
 # other parameters, the hidden units would stay unused.
 _ADAM_WEIGHTS_RATE = 5.0
+# Mean change of the log-odds in the first step of a stream. Rows count as at least _LEAST_LENGTH
+# long, so that rates stay finite if X holds zeros only.
+_FIRST_CHANGE, _LEAST_LENGTH = 3.0, 0.1
 
 
 # ---------------------------------------------------------------------------------------- batches
@@ -397,6 +400,11 @@ def mean_square(X, weight):
     return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
 
 
+def n_used_columns(X: Any) -> int:
+    """Return the number of columns of X, dense or sparse, that are not 0 in all rows."""
+    return np.count_nonzero(np.asarray(abs(X).sum(axis=0)))
+
+
 def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
     """Return the relative learning rates of the parameters of a conditional RBM.
 
@@ -407,6 +415,22 @@ def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
         return CRBMParams(1.0, 1.0, 1.0, 1.0, 1.0)
     inputs = 1.0 / column_scale if isinstance(solver.learning_rate, str) else 1.0
     return CRBMParams(_ADAM_WEIGHTS_RATE, inputs, inputs, 1.0, 1.0)
+
+
+def crbm_first_rates(X: Any, weight: np.ndarray) -> CRBMParams:
+    """Return rates of the first steps in a stream of rows, for the coefficients of the columns.
+
+    A step of Adam changes each coefficient by at most about its rate, so that the log-odds of a row
+    change by its rate times the sum of the absolute values of the row. The mean change of the first
+    step is `_FIRST_CHANGE` for sparse columns, whatever their scale and number are. It is a third
+    of this for dense columns, because every step moves all of their coefficients.
+    """
+    lengths = np.asarray(np.abs(X).sum(axis=1), np.float64).ravel()
+    length = float(weight @ lengths / weight.sum())
+    entries = X.count_nonzero() if issparse(X) else np.count_nonzero(X)
+    density = entries / max(1, X.shape[0] * n_used_columns(X))
+    rate = _FIRST_CHANGE / (1 + 2 * density) / max(length, _LEAST_LENGTH)
+    return CRBMParams(0.0, rate, rate, 0.0, 0.0)
 
 
 def crbm_params(

@@ -26,7 +26,7 @@ from skcrbm.learning.data import Batch, Design, Epoch, History, Source
 from skcrbm.learning.lbfgs import descend, relative_tolerance
 from skcrbm.learning.loop import run_epochs
 from skcrbm.learning.objectives import Objective
-from skcrbm.learning.optimizers import Optimizer
+from skcrbm.learning.optimizers import AdamSteps, Optimizer
 from skcrbm.learning.penalties import Penalty
 from skcrbm.learning.solvers import (
     LBFGS,
@@ -62,6 +62,7 @@ class Plan:
     average: bool = False  # True keeps the average of the iterates instead of the last iterate
     # Named tuple like `model.params`, with one float per array: its relative learning rate.
     rate_factors: Any = None
+    first_rates: Any = ()  # rates of the first steps of Adam, one per array; see `AdamSteps`
     stratify: bool = False  # True holds out the same share of each class (1-D y)
     mean_square: float = 0.0  # mean squared length of a row of X, for the step size of "asgd"
     max_speedup: int = 50  # limit of the factor by which Adam's automatic step size is raised
@@ -349,7 +350,10 @@ class _EpochsRun:
         )
         rate = plan.solver.step_size(scale)
         rates = type(plan.rate_factors)(*(rate * factor for factor in plan.rate_factors))
-        return plan.solver.optimizer(rates, plan.average)
+        optimizer = plan.solver.optimizer(rates, plan.average)
+        if isinstance(optimizer, AdamSteps):
+            optimizer.first_rates = plan.first_rates
+        return optimizer
 
     def _first_state(self):
         """Return a copy of the earlier state if rows and objective match it, else a new state."""

@@ -25,6 +25,8 @@ _LONGEST = 400
 # Number of steps after which Adam's bias correction is 1 up to rounding, because beta2^40000 is
 # only 1e-17.
 _SETTLED = 40000
+# Number of steps after which first rates of Adam begin to decline, see `AdamSteps`.
+_FIRST_STEPS = 10
 
 
 class PolynomialAverage:
@@ -154,9 +156,15 @@ class GradientSteps(Optimizer):
 
 
 class AdamSteps(Optimizer):
-    """Adam (Kingma and Ba 2015) with its usual constants."""
+    """Adam (Kingma and Ba 2015) with its usual constants.
+
+    `first_rates` has a rate per parameter array, which declines as the inverse root of the number
+    of steps until it meets the learning rate of the array. The empty tuple stands for no first
+    rates. They apply to dense gradients only.
+    """
 
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+    first_rates: Any = ()
 
     def __init__(self, learning_rates, average=None):
         super().__init__(learning_rates, average)
@@ -201,8 +209,12 @@ class AdamSteps(Optimizer):
             self.second = [np.zeros_like(p) for p in params]
         self.n_steps += 1
         correction = step_length(self.n_steps, self.beta1, self.beta2)
+        rates = self.learning_rates
+        if len(self.first_rates):
+            decline = 1 / np.sqrt(1 + (self.n_steps - 1) / _FIRST_STEPS)
+            rates = [max(rate, decline * r) for rate, r in zip(rates, self.first_rates)]
         new = []
-        for k, (p, g, rate) in enumerate(zip(params, gradient, self.learning_rates)):
+        for k, (p, g, rate) in enumerate(zip(params, gradient, rates)):
             moments = self.first[k], self.second[k]
             if isinstance(g, RowSparse):
                 new.append(self._late_rows(k, g.shape).step(p, moments, self.n_steps, g))

@@ -33,7 +33,7 @@ from skcrbm.utils.labels import (
     with_dimensions,
     without_known,
 )
-from skcrbm.utils.pickling import Versioned, checked_state, state_with_version
+from skcrbm.utils.pickling import SavedModel, Versioned
 from skcrbm.utils.validation import check_same_length
 
 # For a 1-D y these methods always return arrays, because scikit-learn indexes them by position.
@@ -477,20 +477,11 @@ class MulticlassTargets(ClassTargets):
 # ------------------------------------------------------------------------- classifiers
 
 
-class TargetsMixin(ClassifierMixin):
+class TargetsMixin(SavedModel, ClassifierMixin):
     """Mixin of all classifiers: label names, label containers, `score` and versions in pickles.
 
     A class must list it before `BaseEstimator`, and must have an attribute `_targets`.
     """
-
-    #: Attributes of every fitted object. Loading a pickle that lacks them raises an error.
-    _saved: ClassVar[tuple] = ()
-
-    def __getstate__(self):
-        return state_with_version(super().__getstate__())
-
-    def __setstate__(self, state):
-        super().__setstate__(checked_state(type(self), state))
 
     @property
     def label_names_(self) -> np.ndarray:

@@ -38,6 +38,10 @@ AUTO_EXACT_LABELS = 14
 #: 2^14 states some hundred rows take tenths of a second.
 EXACT_VALIDATION_UNITS = 14
 
+#: Largest number of labels whose 2^6 states are all visited in NumPy to find the best ones of many
+#: rows. This takes as long as branch and bound in a compiled kernel, and needs no compiler.
+FEW_LABELS = 6
+
 #: A single model is solved in NumPy, in a millisecond at most, if the table of all its states has
 #: at most this number of entries. So a new process that predicts a single row need not wait for
 #: Numba to compile.

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from skcrbm._version import __version__
 from skcrbm.exceptions import InconsistentVersionWarning
+from skcrbm.utils.model_parts import built, plain
 from skcrbm.utils.warnings import warn_user
 
 _KEY = "_skcrbm_version"
@@ -35,6 +36,24 @@ class Versioned:
             super().__setstate__(state)
         else:
             self.__dict__.update(state)
+
+
+class SavedModel(Versioned):
+    """Base class of estimators, which save their parts as dictionaries.
+
+    Readers of files such as skops then need to trust the class of the estimator only.
+    """
+
+    def __getstate__(self):
+        return plain(super().__getstate__())
+
+    def __setstate__(self, state):
+        super().__setstate__(built(state))
+
+    def __copy__(self):
+        new = type(self).__new__(type(self))
+        vars(new).update(vars(self))
+        return new
 
 
 def state_with_version(state: dict | None) -> dict[str, Any]:

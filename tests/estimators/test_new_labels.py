@@ -36,7 +36,7 @@ def test_new_label_is_learned_and_known_labels_do_not_change_at_first(data):
     assert model.predict_proba(X).shape == (120, 3)  # a failed call changes nothing
     model.partial_fit(X, Y, classes=range(4))
     assert model._progress.optimizer.n_steps > steps
-    assert np.abs(model.visible_coef_[:3] - before["visible_coef_"]).max() < 0.2
+    assert np.abs(model.visible_coef_[:3] - before["visible_coef_"]).max() < 0.4
     assert model.visible_coef_.shape == (4, 5)
     assert model.weights_.shape == (4, 2)
     assert model.hidden_coef_.shape == before["hidden_coef_"].shape

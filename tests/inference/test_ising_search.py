@@ -43,6 +43,15 @@ def assert_proven(energy, result):
     assert result.converged.all()
 
 
+@pytest.fixture(params=["kernel", "numpy"])
+def solver(request, monkeypatch):
+    """Few labels are enumerated in NumPy unless the limit forbids it."""
+    monkeypatch.setattr(
+        "skcrbm.inference.ising._search.FEW_LABELS", 0 if request.param == "kernel" else 6
+    )
+
+
+@pytest.mark.usefixtures("solver")
 def test_enumeration():
     n_better = 0
     for seed in range(N_MODELS):
@@ -56,6 +65,7 @@ def test_enumeration():
     assert n_better > N_MODELS / 2  # the search does more than its start
 
 
+@pytest.mark.usefixtures("solver")
 def test_evidence():
     for seed in range(0, N_MODELS, 2):
         energy = make(seed)
@@ -183,6 +193,7 @@ def test_rows_and_threads(method):
     assert infer(energy.rows(slice(0, 0)), method).assignment.shape == (0, 9)
 
 
+@pytest.mark.usefixtures("solver")
 @pytest.mark.parametrize("margin", [None, 1.0])
 def test_one_row_among_others_and_alone(margin):
     """Alone, all its labels are visited; small integers make for many ties."""

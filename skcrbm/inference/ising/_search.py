@@ -6,7 +6,7 @@ methods to search for the lowest hinge loss.
 
 import numpy as np
 
-from skcrbm.inference.label_search import FoundLabels, hinge_losses_and_scores
+from skcrbm.inference.label_search import FoundLabels
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.ising_search import (
     HINGE,
@@ -19,9 +19,18 @@ from skcrbm.kernels.ising_search import (
     branch_and_bound,
     icm,
 )
-from skcrbm.utils.limits import MAX_TIE_LABELS, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK, TIE
+from skcrbm.utils.limits import (
+    FEW_LABELS,
+    MAX_TIE_LABELS,
+    ONE_MODEL_ENTRIES,
+    ROWS_PER_CHUNK,
+    TIE,
+)
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
+
+# Target size of a chunk of rows that are enumerated: number of rows times number of states.
+_STATES_PER_CHUNK = 2**14
 
 
 def solve(method, energy, query):
@@ -106,10 +115,11 @@ def _branch_and_bound(problem, method, start, n_jobs):
     found = problem.empty()
     n_rows, n_labels = found.labels.shape
     n_states = 1 << n_labels
-    if n_rows == 1 and n_states <= min(ONE_MODEL_ENTRIES // n_labels, method.node_limit):
-        with one_blas_thread():
-            _visit_all(problem, found)
-        return found._replace(converged=np.ones(1, bool))
+    in_numpy = n_labels <= FEW_LABELS if n_rows > 1 else n_states * n_labels <= ONE_MODEL_ENTRIES
+    if in_numpy and n_states <= method.node_limit:
+        for rows in row_chunks(n_rows, max(1, _STATES_PER_CHUNK // n_states)):
+            _visit_all(problem, rows, found)
+        return found._replace(converged=np.ones(n_rows, bool))
     ties = n_labels <= MAX_TIE_LABELS
     plain = min(method.node_limit, PLAIN_NODES * n_labels)
 
@@ -141,27 +151,40 @@ def _branch_and_bound(problem, method, start, n_jobs):
     return found._replace(converged=found.gap == 0)
 
 
-def _visit_all(problem, found):
-    """Solve a problem with a single row by enumeration in NumPy, which needs no compiled kernel.
+def _visit_all(problem, rows, found):
+    """Solve the problem for some rows by enumeration in NumPy, which needs no compiled kernel.
 
     The results are written to `found`, and equal the results of the kernel even if there are ties.
+    Each row is computed in the same way, whatever the other rows are.
     """
-    fields, held = problem.fields[0], problem.held[0]
-    free = np.flatnonzero(held == 0)
+    fields, held, coupling = problem.fields[rows], problem.held[rows], problem.coupling
+    n_labels = len(coupling)
     # All states in lexicographic order.
-    bits = (np.arange(2 ** len(free))[:, None] >> np.arange(len(free))[::-1]) & 1
-    signs = np.tile(held.astype(np.float64), (len(bits), 1))
-    signs[:, free] = 2 * bits - 1
+    bits = (np.arange(2**n_labels)[:, None] >> np.arange(n_labels)[::-1]) & 1
+    signs = 2.0 * bits - 1.0
+    with one_blas_thread():
+        pull = signs @ coupling
     margin = 0.0 if problem.margin is None else problem.margin
-    losses, scores = hinge_losses_and_scores(signs, fields, problem.coupling, margin)
-    scale = margin + np.abs(problem.coupling).sum(axis=0).max() + np.abs(fields).max()
-    best = np.arange(len(signs))
-    for values in (-scores,) if problem.margin is None else (losses, -scores):
-        best = best[values[best] <= values[best].min() + TIE_SHARE * scale]
-    found.labels[0] = signs[best[0]] > 0
-    found.value[0] = -scores[best[0]] if problem.margin is None else losses[best[0]]
-    found.lower[0] = found.value[0]
-    found.n_iter[0] = len(signs)
+    score = np.zeros((len(fields), len(signs)))
+    loss = np.zeros_like(score) if problem.margin is not None else None
+    for i in range(n_labels):
+        own = signs[:, i] * fields[:, i, None]
+        drawn = signs[:, i] * pull[:, i]
+        score += own + 0.5 * drawn
+        if loss is not None:
+            loss += np.maximum(margin - (own + drawn), 0.0)
+    open_ = np.ones(score.shape, bool)  # states that agree with the clamped labels
+    for i in np.flatnonzero(held.any(axis=0)):
+        open_ &= (held[:, i, None] == 0) | (held[:, i, None] == signs[:, i])
+    found.n_iter[rows] = open_.sum(axis=1)
+    slack = margin + np.abs(coupling).sum(axis=0).max() + np.abs(fields).max(axis=1)
+    for value in (-score,) if loss is None else (loss, -score):
+        least = np.where(open_, value, np.inf)
+        open_ &= least <= (least.min(axis=1) + TIE_SHARE * slack)[:, None]
+    best = open_.argmax(axis=1)
+    found.labels[rows] = bits[best]
+    value = -score if loss is None else loss
+    found.value[rows] = found.lower[rows] = value[np.arange(len(best)), best]
 
 
 def _icm(problem, method, start, n_jobs):
