@@ -5,24 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import logit, logsumexp
+from scipy.special import logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions
 
-from skcrbm.constraints._rules import (
-    Hierarchy,
-    LabelNumbers,
-    Rule,
-    Tables,
-    enumerate_allowed,
-    satisfies,
-)
-from skcrbm.energies import FactorGraphEnergy, TableFactors
-from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
-from skcrbm.inference import infer, sample
-from skcrbm.inference.base import ContradictionError
-from skcrbm.inference.factor_graph.k_best import k_best_states
+from skcrbm.constraints._conditions import Conditions
+from skcrbm.constraints._counted_trees import counted_trees
+from skcrbm.constraints._distributions import Counted, Eliminated, Listed, is_possible
+from skcrbm.constraints._rules import LabelNumbers, Rule
 from skcrbm.targets.kinds import label_output
 from skcrbm.targets.known import KnownLabelsMixin
 from skcrbm.targets.multioutput import make_wrapped_targets
@@ -186,12 +177,13 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         check_same_length(X, y, sample_weight)
         numbers = LabelNumbers(targets.n_visible, targets.names)
         self._targets = targets
-        self._tables = _compiled(self.rules, numbers)
-        _require_consistent(self.rules, numbers, self._tables)
+        self._conditions = _conditions_of(self.rules, numbers)
+        self._trees = counted_trees(self._conditions)
+        _require_consistent(self.rules, numbers, self._conditions)
         y = targets.for_classifier(y)
         visible = targets.encode(y)
         complete = visible[~np.isnan(visible).any(axis=1)]
-        n_violations = int((~satisfies(self._tables, complete)).sum())
+        n_violations = int((~self._conditions.satisfied(complete)).sum())
         if n_violations:
             warn_user(
                 f"{n_violations} of {len(complete)} complete rows of y violate the rules; their "
@@ -315,12 +307,12 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         check_same_length(X, labels)
         parts = self._parts(X, None)
         found = [part.log_proba(labels[part.rows]) for part in parts]
-        return np.where(satisfies(self._tables, labels), np.concatenate(found), -np.inf)
+        return np.where(self._conditions.satisfied(labels), np.concatenate(found), -np.inf)
 
     def satisfies(self, y):
         """Return True (n_samples,) for the rows of complete 0/1 labels that satisfy the rules."""
         check_outer_fitted(self)
-        return satisfies(self._tables, self._complete(y))
+        return self._conditions.satisfied(self._complete(y))
 
     def _complete(self, y):
         """Validate y, and return it as 0/1 labels (N, L) without missing labels."""
@@ -343,7 +335,7 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         found = [best]
         for k in range(1, min(n_labels, _MOST_TOP) + 1):
             labels = (rank < k).astype(np.int64)
-            found.append(np.where(satisfies(self._tables, labels)[:, None], labels, best))
+            found.append(np.where(self._conditions.satisfied(labels)[:, None], labels, best))
         return np.stack(found, axis=1)
 
     def _known(self, X, y_known):
@@ -355,11 +347,11 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("X has no rows; at least one row is needed")
         distribution = LabelDistribution(self.estimator_, self._targets.n_visible)
         if self.is_joint_:
-            allowed = enumerate_allowed(self._tables)
+            allowed = self._conditions.enumerate()
             number = allowed @ (1 << np.arange(self._targets.n_visible)[::-1])
             for rows, log_p in distribution.tables(X, known):
                 held = None if known is None else known[rows]
-                yield _Listed(rows, log_p[:, number], allowed, held)
+                yield Listed(rows, log_p[:, number], allowed, held)
             return
         proba = distribution.marginals(X)
         if proba.shape[1] != self._targets.n_visible:
@@ -369,133 +361,16 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
             )
         for rows in row_chunks(len(proba), _ROWS):
             held = None if known is None else known[rows]
-            log_odds = _fields(proba[rows], self._tables.parent)
-            yield _Eliminated(rows, self._energy(log_odds), log_odds, held)
+            log_odds = _fields(proba[rows], self._conditions.parent)
+            if self._trees is not None:
+                yield Counted(rows, self._trees, log_odds, held)
+            else:
+                yield Eliminated(rows, self._conditions, log_odds, held)
 
     def _draw(self, X, known, n_samples, seed):
         rng = np.random.RandomState(seed)
         parts = self._parts(X, known)
         return np.concatenate([part.draw(n_samples, rng) for part in parts])
-
-    def _energy(self, log_odds):
-        """Return the factor graph of the rules, with the log-odds (n, L) of the labels."""
-        n_states = np.array(self._tables.n_states)
-        by_shape: dict[tuple, list] = {}
-        for scope, table in self._tables.tables:
-            by_shape.setdefault(table.shape, []).append((scope, table))
-        factors = [
-            TableFactors([scope for scope, _ in group], np.stack([table for _, table in group]))
-            for group in by_shape.values()
-        ]
-        if (n_states == 2).all():
-            factors = [
-                TableFactors(f.variables, f.log_potentials.reshape(len(f.variables), -1))
-                for f in factors
-            ]
-            counters = np.zeros((len(log_odds), len(n_states) - log_odds.shape[1]))
-            return FactorGraphEnergy(factors, np.hstack([log_odds, counters]))
-        field = np.zeros((len(log_odds), len(n_states), int(n_states.max())))
-        field[:, : log_odds.shape[1], 1] = log_odds
-        return CategoricalGraphEnergy(factors, field, n_states=n_states)
-
-
-class _Listed:
-    """Distribution of a block of rows over a list of label vectors that satisfy the rules."""
-
-    def __init__(self, rows, log_p, vectors, known):
-        self.rows, self.vectors = rows, vectors
-        if known is not None:
-            agrees = (np.isnan(known[:, None]) | (known[:, None] == vectors)).all(axis=2)
-            if not agrees.any(axis=1).all():
-                raise _impossible(rows, int(np.flatnonzero(~agrees.any(axis=1))[0]))
-            log_p = np.where(agrees, log_p, -np.inf)
-        lost = np.flatnonzero(~(log_p > -np.inf).any(axis=1))
-        if len(lost):
-            raise ValueError(
-                f"row {rows.start + lost[0]}: the classifier gives probability 0 to all label "
-                "vectors that satisfy the rules"
-            )
-        self.log_p = log_p - logsumexp(log_p, axis=1, keepdims=True)
-
-    def best(self):
-        return self.vectors[self.log_p.argmax(axis=1)].astype(np.int64)
-
-    def marginals(self):
-        return np.exp(self.log_p) @ self.vectors
-
-    def top(self, k):
-        order = np.argsort(-self.log_p, axis=1, kind="stable")[:, :k]
-        log_p = np.take_along_axis(self.log_p, order, axis=1)
-        labels = np.where((log_p > -np.inf)[:, :, None], self.vectors[order], -1)
-        return _padded(labels, log_p, k)
-
-    def draw(self, n_samples, rng):
-        cumulative = np.exp(self.log_p).cumsum(axis=1)
-        u = rng.random_sample((len(cumulative), n_samples)) * cumulative[:, -1:]
-        index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
-        return self.vectors[np.minimum(index, len(self.vectors) - 1)]
-
-    def log_proba(self, labels):
-        same = (labels[:, None] == self.vectors).all(axis=2)
-        found = np.where(same, self.log_p, -np.inf)
-        return found.max(axis=1, initial=-np.inf)
-
-
-class _Eliminated:
-    """Distribution of a block of rows as a factor graph, for exact variable elimination."""
-
-    def __init__(self, rows, energy, log_odds, known):
-        self.rows, self.energy, self.log_odds = rows, energy, log_odds
-        self.n_labels = log_odds.shape[1]
-        self.clamp = None
-        if known is not None:
-            free = np.full((len(known), energy.n_variables - self.n_labels), np.nan)
-            self.clamp = np.hstack([known, free])
-
-    def _ask(self, returns):
-        try:
-            return infer(self.energy, "exact", returns=returns, clamp=self.clamp)
-        except ContradictionError as error:
-            raise _impossible(self.rows, error.model) from None
-
-    def best(self):
-        found = self._ask("map").assignment
-        return found[:, : self.n_labels].astype(np.int64)
-
-    def marginals(self):
-        found = self._ask("marginals").marginals
-        found = found[..., 1] if found.ndim == 3 else found
-        return found[:, : self.n_labels].astype(np.float64)
-
-    def top(self, k):
-        log_z = self._ask("log_partition").log_partition
-        energy = self.energy if self.clamp is None else self.energy.condition(self.clamp)
-        rows = []
-        for i in range(energy.n_models):
-            states, scores = k_best_states(energy.rows(slice(i, i + 1)), k)
-            rows.append(_padded(states[None, :, : self.n_labels], scores[None] - log_z[i], k))
-        labels, log_p = map(np.concatenate, zip(*rows))
-        return labels, log_p
-
-    def draw(self, n_samples, rng):
-        seed = rng.randint(np.iinfo(np.int32).max)
-        options = {"n_samples": n_samples, "clamp": self.clamp, "random_state": seed}
-        try:
-            drawn = sample(self.energy, "exact", **options)
-        except ContradictionError as error:
-            raise _impossible(self.rows, error.model) from None
-        return drawn[:, :, : self.n_labels].astype(np.int8)
-
-    def log_proba(self, labels):
-        own = (labels * self.log_odds).sum(axis=1)
-        return own - self._ask("log_partition").log_partition
-
-
-def _padded(labels, log_p, k):
-    """Append vectors of -1 to `labels` (n, m, L) and -inf to `log_p` (n, m) until m is k."""
-    missing = k - log_p.shape[1]
-    labels = np.pad(labels.astype(np.int64), ((0, 0), (0, missing), (0, 0)), constant_values=-1)
-    return labels, np.pad(log_p, ((0, 0), (0, missing)), constant_values=-np.inf)
 
 
 def _fields(proba, parent):
@@ -514,24 +389,23 @@ def _fields(proba, parent):
     return fields
 
 
-def _compiled(rules, numbers) -> Tables:
-    """Return the tables of the rules, or raise a ValueError if a rule is invalid."""
-    tables = Tables(numbers.n_labels)
-    # The order in which labels are counted depends on the hierarchies, which are added first.
-    for rule in sorted(rules, key=lambda rule: not isinstance(rule, Hierarchy)):
+def _conditions_of(rules, numbers) -> Conditions:
+    """Return the conditions of the rules, or raise a ValueError if a rule is invalid."""
+    conditions = Conditions(numbers.n_labels)
+    for rule in rules:
         if not isinstance(rule, Rule):
             raise ValueError(
                 f"rules should hold rules of skcrbm.constraints, such as Implies('a', 'b'); got "
                 f"{rule!r}"
             )
-        rule.add_to(tables, numbers)
-    return tables
+        rule.add_to(conditions, numbers)
+    return conditions
 
 
-def _require_consistent(rules, numbers, tables) -> None:
+def _require_consistent(rules, numbers, conditions) -> None:
     """Raise a ValueError if the rules overlap too much for elimination, or if they contradict."""
     try:
-        if _is_possible(tables):
+        if is_possible(conditions):
             return
     except ValueError as error:
         raise ValueError(
@@ -541,25 +415,10 @@ def _require_consistent(rules, numbers, tables) -> None:
     kept = list(rules)
     for rule in list(rules):  # leave out each rule that the contradiction does not need
         fewer = [r for r in kept if r is not rule]
-        if not _is_possible(_compiled(fewer, numbers)):
+        if not is_possible(_conditions_of(fewer, numbers)):
             kept = fewer
     named = "; ".join(map(repr, kept))
     raise ValueError(f"rules contradict each other: no label vector satisfies {named}")
-
-
-def _is_possible(tables):
-    probe = Constrained(None, [])
-    probe._tables = tables
-    try:
-        infer(probe._energy(np.zeros((1, tables.n_labels))), "exact", returns="log_partition")
-    except ContradictionError:
-        return False
-    return True
-
-
-def _impossible(rows, index):
-    """Return an error about known labels that contradict the rules, in row `index` of a block."""
-    return ValueError(f"y_known contradicts the rules in row {rows.start + index}")
 
 
 def _best_of_samples(drawn, others, metric):
