@@ -9,6 +9,7 @@ further fits. "On top" is `make_stacked([booster], cv=3)`: a CRBM on the out-of-
 booster. The two packages are not installed with skcrbm: `pip install lightgbm catboost`.
 
     python -m examples.studies.boosters [--sets emotions birds yeast]
+    python -m examples.studies.boosters --sets yeast scene --trees 100 --on-top LightGBM
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 import warnings
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
@@ -38,7 +40,7 @@ METRICS = {
 TITLES = ("log loss", "log-lik.", *METRICS, "LRAP", "s")
 
 
-def boosters(seed):
+def boosters(seed, n_trees):
     """Return the boosters of the installed packages by name."""
     found = {}
     try:
@@ -53,7 +55,7 @@ def boosters(seed):
 
         options = {"verbose": False, "thread_count": 1, "random_seed": seed}
         found["CatBoost"] = CatBoostClassifier(
-            iterations=300, loss_function="MultiLogloss", allow_writing_files=False, **options
+            iterations=n_trees, loss_function="MultiLogloss", allow_writing_files=False, **options
         )
     except ImportError:
         warnings.warn("CatBoost is not installed", stacklevel=2)
@@ -120,24 +122,30 @@ def main():
     parser.add_argument("--data-home", default=None, help="folder of the .npz files")
     parser.add_argument("--sets", nargs="*", default=["emotions", "birds", "yeast"])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--trees", type=int, default=300, help="trees of CatBoost and of each forest of the stack"
+    )
+    parser.add_argument(
+        "--on-top", nargs="*", default=["LightGBM", "CatBoost"], help="boosters below a CRBM"
+    )
     arguments = parser.parse_args()
-    seed = arguments.seed
+    seed, n_trees = arguments.seed, arguments.trees
     for name in arguments.sets:
         found = load(name, arguments.data_home)
         seen = found.y_train.any(axis=0) & ~found.y_train.all(axis=0)
         Y, Y_test = found.y_train[:, seen], found.y_test[:, seen]
         data = found.X_train, Y, found.X_test, Y_test
         print(f"\n| {name} | " + " | ".join(TITLES) + " |\n|---|" + "---|" * len(TITLES))
-        for title, booster in boosters(seed).items():
+        for title, booster in boosters(seed, n_trees).items():
             rows_of(title, booster, data, True)
-            rows_of(
-                f"{title}, on top", make_stacked([booster], cv=3, random_state=seed), data, False
-            )
+            if title in arguments.on_top:
+                on_top = make_stacked([booster], cv=3, random_state=seed)
+                rows_of(f"{title}, on top", on_top, data, False)
         plain = make_pipeline(StandardScaler(), CRBMClassifier(random_state=seed))
         rows_of("CRBMClassifier()", plain, data, False)
-        rows_of("make_stacked()", make_stacked(compare=False, random_state=seed), data, False)
-        blend = BlendedLabelSets(make_stacked(compare=False, random_state=seed))
-        rows_of("BlendedLabelSets()", blend, data, False)
+        stack = make_stacked(n_estimators=n_trees, compare=False, random_state=seed)
+        rows_of("make_stacked()", stack, data, False)
+        rows_of("BlendedLabelSets()", BlendedLabelSets(clone(stack)), data, False)
 
 
 if __name__ == "__main__":

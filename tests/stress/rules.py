@@ -2,8 +2,8 @@
 
 Each case draws up to four rules of up to 14 labels. In every fourth case the rules are trees of
 labels with counts, which have a method of their own. The program compares probabilities, best
-vectors, the k best vectors, samples and scores of `Constrained` with sums over all label vectors, with
-and without known labels. Contradictions must be found.
+vectors, the k best vectors, samples and scores of `Constrained` with sums over all label vectors,
+with and without known labels. Contradictions must be found.
 """
 
 import sys
