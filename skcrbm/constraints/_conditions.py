@@ -79,7 +79,9 @@ class Conditions:
         vectors = np.array(list(product((0, 1), repeat=self.n_labels)), np.int8)
         return vectors[self.satisfied(vectors)]
 
-    def factor_tables(self) -> tuple[np.ndarray, list[tuple[tuple[int, ...], np.ndarray]]]:
+    def factor_tables(
+        self, forbidden: float = -np.inf
+    ) -> tuple[np.ndarray, list[tuple[tuple[int, ...], np.ndarray]]]:
         """Return the conditions as tables of a factor graph.
 
         Returns
@@ -87,7 +89,7 @@ class Conditions:
         n_states : ndarray of int (n_variables,)
             Numbers of states of the variables: the labels, followed by counters of labels.
         tables : list of (scope, log_potentials)
-            Log-potentials 0 for allowed combinations of the variables of a scope, else -inf.
+            Log-potentials 0 for allowed combinations of the variables of a scope, else `forbidden`.
         """
         n_states = [2] * self.n_labels
         found = list(self.tables)
@@ -96,7 +98,7 @@ class Conditions:
         rank = self._depth_first()
         for count in self.counts:
             found += _tables_of(count, rank, n_states)
-        tables = [(scope, np.where(allowed, 0.0, -np.inf)) for scope, allowed in found]
+        tables = [(scope, np.where(allowed, 0.0, forbidden)) for scope, allowed in found]
         return np.array(n_states), tables
 
     def _depth_first(self) -> np.ndarray:

@@ -25,7 +25,7 @@ def counted_trees(conditions: Conditions) -> CountedTrees | None:
     The edges must form trees, and each tree may take part in a single count. Trees that share a
     count are a block.
     """
-    edges, counts = _edges_and_counts(conditions)
+    edges, counts = edges_and_counts(conditions)
     parent = _parents(edges, conditions.n_labels)
     if conditions.tables or parent is None:
         return None
@@ -41,7 +41,7 @@ def counted_trees(conditions: Conditions) -> CountedTrees | None:
     return CountedTrees(order, _walks(parent, block, dict(zip(names, counts)), order))
 
 
-def _edges_and_counts(conditions):
+def edges_and_counts(conditions):
     """Return the set of edges, and the counts that are neither edges nor always true.
 
     The clause "if a is on, b is on" is the edge (b, a).

@@ -35,6 +35,11 @@ class Listed:
     def best(self):
         return self.vectors[self.log_p.argmax(axis=1)].astype(np.int64)
 
+    def heaviest(self, weights):
+        """Return the possible vectors (n, L) with the largest sums of weights of their labels."""
+        total = np.where(self.log_p > -np.inf, weights @ self.vectors.T, -np.inf)
+        return self.vectors[total.argmax(axis=1)].astype(np.int64)
+
     def marginals(self):
         return np.exp(self.log_p) @ self.vectors
 
@@ -55,12 +60,19 @@ class Listed:
         found = np.where(same, self.log_p, -np.inf)
         return found.max(axis=1, initial=-np.inf)
 
+    def log_proba_of_sets(self, label_sets):
+        bits = 1 << np.arange(self.vectors.shape[1])
+        found = np.full((len(self.log_p), 2 ** len(bits)), -np.inf)
+        found[:, self.vectors @ bits] = self.log_p
+        return found[:, label_sets @ bits]
+
 
 class Eliminated:
     """Distribution of a block of rows as a factor graph, for exact variable elimination."""
 
     def __init__(self, rows, conditions, log_odds, known):
-        self.rows, self.log_odds = rows, log_odds
+        self.rows, self.log_odds, self.known = rows, log_odds, known
+        self.conditions = conditions
         self.energy = energy = factor_graph(conditions, log_odds)
         self.n_labels = log_odds.shape[1]
         self.clamp = None
@@ -77,6 +89,9 @@ class Eliminated:
     def best(self):
         found = self._ask("map").assignment
         return found[:, : self.n_labels].astype(np.int64)
+
+    def heaviest(self, weights):
+        return Eliminated(self.rows, self.conditions, weights, self.known).best()
 
     def marginals(self):
         found = self._ask("marginals").marginals
@@ -106,12 +121,16 @@ class Eliminated:
         own = (labels * self.log_odds).sum(axis=1)
         return own - self._ask("log_partition").log_partition
 
+    def log_proba_of_sets(self, label_sets):
+        log_z = self._ask("log_partition").log_partition
+        return _only_known(self.log_odds @ label_sets.T - log_z[:, None], label_sets, self.known)
+
 
 class Counted:
     """Distribution of a block of rows over trees of labels with counts, by a table for each row."""
 
     def __init__(self, rows, trees: CountedTrees, log_odds, known):
-        self.rows, self.trees, self.log_odds = rows, trees, log_odds
+        self.rows, self.trees, self.log_odds, self.known = rows, trees, log_odds, known
         scores = np.ascontiguousarray(log_odds[:, trees.order])
         may_on, may_off = np.ones(scores.shape, bool), np.ones(scores.shape, bool)
         if known is not None:
@@ -152,8 +171,20 @@ class Counted:
         if len(impossible):
             raise _impossible(self.rows, int(impossible[0]))
 
+    def possible(self):
+        """Return True (n,) for the rows whose known labels do not contradict the conditions."""
+        from skcrbm.kernels.counted_trees import sum_walks
+
+        shape = self.log_odds.shape
+        log_z = np.empty(shape[0])
+        sum_walks(*self.model, log_z, np.empty((0, shape[1])))
+        return log_z > -np.inf
+
     def best(self):
         return self._best(1)[0][:, 0]
+
+    def heaviest(self, weights):
+        return Counted(self.rows, self.trees, weights, self.known).best()
 
     def marginals(self):
         return self._sums(True)[1]
@@ -177,10 +208,17 @@ class Counted:
     def log_proba(self, labels):
         return (labels * self.log_odds).sum(axis=1) - self._sums(False)[0]
 
+    def log_proba_of_sets(self, label_sets):
+        log_p = self.log_odds @ label_sets.T - self._sums(False)[0][:, None]
+        return _only_known(log_p, label_sets, self.known)
 
-def factor_graph(conditions: Conditions, log_odds):
-    """Return the factor graph of the conditions, with the log-odds (n, L) of the labels."""
-    n_states, tables = conditions.factor_tables()
+
+def factor_graph(conditions: Conditions, log_odds, forbidden: float = -np.inf):
+    """Return the factor graph of the conditions, with the log-odds (n, L) of the labels.
+
+    `forbidden` is the log-potential of combinations that violate a condition.
+    """
+    n_states, tables = conditions.factor_tables(forbidden)
     by_shape: dict[tuple, list] = {}
     for scope, table in tables:
         by_shape.setdefault(table.shape, []).append((scope, table))
@@ -218,6 +256,14 @@ def is_possible(conditions: Conditions) -> bool:
     except (ContradictionError, Impossible):
         return False
     return True
+
+
+def _only_known(log_p, label_sets, known):
+    """Return `log_p` (n, M), with -inf for label sets (M, L) that differ from known labels."""
+    if known is None:
+        return log_p
+    agrees = ((known == 1) @ (1 - label_sets.T) + (known == 0) @ label_sets.T) == 0
+    return np.where(agrees, log_p, -np.inf)
 
 
 def _padded(labels, log_p, k):

@@ -9,11 +9,14 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from skcrbm.constraints._conditions import Conditions
 
 # Largest number of labels of `Allowed`: its table has 2^16 entries.
 _MAX_ALLOWED = 16
+# Largest number of characters of a rule in a message.
+_SHOWN = 120
 
 
 class Rule(ABC):
@@ -29,12 +32,18 @@ class Rule(ABC):
     def add_to(self, conditions: Conditions, number_of: LabelNumbers) -> None:
         """Add the rule to `conditions`; `number_of` finds the index of a label."""
 
+    def __str__(self):
+        """Return the rule in at most 120 characters, for messages."""
+        text = " ".join(repr(self).split())
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 4] + " ..."
+
 
 class LabelNumbers:
     """Finds the indices of labels that are given by name or by index."""
 
     def __init__(self, n_labels: int, names: Sequence | None):
         self.n_labels = n_labels
+        self.names = list(range(n_labels)) if names is None else list(names)
         self.by_name = {} if names is None else {name: i for i, name in enumerate(names)}
 
     def __call__(self, label: Any, rule: Rule) -> int:
@@ -171,7 +180,7 @@ class Between(Rule):
         conditions.add_count(labels, np.ones(len(labels), int), int(self.low), high)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Excludes(Rule):
     """At most one of the labels is on.
 
@@ -188,6 +197,15 @@ class Excludes(Rule):
 
     labels: Any
 
+    def __init__(self, labels: Any, *others: Any):
+        if others:
+            raise TypeError(
+                f"Excludes takes one list of labels, as in Excludes({[labels, *others]!r}); got "
+                f"{1 + len(others)} arguments"
+            )
+        object.__setattr__(self, "labels", labels)
+        self.__post_init__()
+
     def add_to(self, conditions, number_of):
         """Require that at most one of the labels is on."""
         labels = number_of.some_of(self.labels, self)
@@ -200,29 +218,26 @@ class Hierarchy(Rule):
 
     Parameters
     ----------
-    edges : list of pairs (parent, child), or dict {child: parent}
-        Labels, by name or index. A label may have several parents, all of which must be on.
+    edges : list of pairs (parent, child), dict {child: parent or parents}, or sparse matrix
+        Labels, by name or index. A label may have several parents, all of which must be on. Note
+        the order: the parent comes first in a pair, and the child comes first in a dict. In a
+        sparse adjacency matrix (n_outputs, n_outputs), such as networkx writes, a nonzero entry in
+        row p and column c stands for the pair (p, c).
 
     Examples
     --------
     >>> from skcrbm.constraints import Hierarchy
     >>> rule = Hierarchy({"dog": "mammal", "cat": "mammal", "mammal": "animal"})
+    >>> rule = Hierarchy([("mammal", "dog"), ("mammal", "cat"), ("animal", "mammal")])
+    >>> rule = Hierarchy({"bat": ["mammal", "flying animal"]})
     """
 
     edges: Any
 
     def add_to(self, conditions, number_of):
         """Add an edge for each pair of a parent and a child."""
-        edges = self.edges
-        if isinstance(edges, Mapping):
-            edges = [(parent, child) for child, parent in edges.items()]
-        if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
-            raise ValueError(
-                "rules holds a Hierarchy that is neither a list of pairs (parent, child) nor a "
-                f"dict {{child: parent}}: {edges!r}"
-            )
         pairs = []
-        for edge in edges:
+        for edge in self._pairs(number_of):
             sized = isinstance(edge, (list, tuple, np.ndarray))
             if not sized or len(edge) != 2 or any(isinstance(e, (list, tuple)) for e in edge):
                 raise ValueError(
@@ -237,11 +252,36 @@ class Hierarchy(Rule):
         try:
             TopologicalSorter(_children(pairs)).prepare()
         except CycleError as error:
+            cycle = [number_of.names[label] for label in error.args[1]]
             raise ValueError(
-                f"rules holds a Hierarchy with a cycle of the labels {error.args[1]}"
+                f"rules holds a Hierarchy with a cycle of the labels {cycle}"
             ) from None
         for parent, child in pairs:
             conditions.add_edge(parent, child)
+
+    def _pairs(self, number_of):
+        """Return the edges as an iterable of pairs (parent, child)."""
+        edges = self.edges
+        if issparse(edges):
+            n = number_of.n_labels
+            if edges.shape != (n, n):
+                raise ValueError(
+                    "rules holds a Hierarchy with a sparse adjacency matrix, whose shape should be "
+                    f"({n}, {n}), a row and a column for each label; got {edges.shape}"
+                )
+            return np.transpose(edges.nonzero()).tolist()
+        if isinstance(edges, Mapping):
+            return [
+                (parent, child)
+                for child, parents in edges.items()
+                for parent in _listed(parents, number_of)
+            ]
+        if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
+            raise ValueError(
+                "rules holds a Hierarchy that is neither a list of pairs (parent, child) nor a "
+                f"dict {{child: parent}}: {edges!r}"
+            )
+        return edges
 
 
 @dataclass(frozen=True, eq=False)

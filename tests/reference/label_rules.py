@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from skcrbm.constraints import (
     Allowed,
@@ -161,7 +161,7 @@ def check_rules(rng, rules, n):
         rule.add_to(conditions, LabelNumbers(n, None))
     np.testing.assert_array_equal(conditions.satisfied(vectors), allowed)
     P = rng.random((3, n))
-    model = Constrained(Given(), rules, n_samples=300, random_state=0)
+    model = Constrained(Given(), rules, decode="map", random_state=0)
     if not allowed.any():
         with pytest.raises(ValueError, match="rules contradict each other"):
             model.fit(P, np.ones((3, n), int))
@@ -194,5 +194,17 @@ def check_rules(rng, rules, n):
         assert (
             len({tuple(labels) for labels in top[r][top_proba[r] > 0]}) == (top_proba[r] > 0).sum()
         )
+    partial = np.where(rng.random((6, n)) < 0.6, vectors[rng.integers(2**n, size=6)], np.nan)
+    agree = (np.isnan(partial[:, None]) | (partial[:, None] == vectors)).all(axis=2)
+    np.testing.assert_array_equal(model.satisfies(partial), (agree & allowed).any(axis=1))
+    log_p = model.score_label_sets(P, vectors, known)
+    closest = clone(model).set_params(decode="marginal").fit(P, Y).predict(P, known)
+    for r in range(3):
+        agrees = (np.isnan(known[r]) | (vectors == known[r])).all(axis=1)
+        weight = base_weights(P[r], conditions.parent, vectors) * allowed * agrees
+        np.testing.assert_allclose(np.exp(log_p[r]), weight / weight.sum(), atol=1e-8)
+        n_right = vectors @ (2 * given[r] - 1)
+        assert (allowed & agrees)[(vectors == closest[r]).all(axis=1)][0]
+        assert closest[r] @ (2 * given[r] - 1) == pytest.approx(n_right[weight > 0].max())
     if not allowed.all():
         assert model.score_samples(P[:1], vectors[~allowed][:1])[0] == -np.inf
