@@ -83,14 +83,16 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     probabilities that agree with a tree of labels do not change, and a small probability of a child
     is not counted twice. If a label has several parents, the first parent counts.
 
-    The rules become tables of a factor graph, with counters for rules about numbers of labels, and
-    variable elimination answers all questions exactly. The time depends on how the rules overlap.
-    For trees and for counts, the time is linear in the number of labels. For counts, it is also
-    quadratic in the count. A tree of 1000 labels takes less than a millisecond per row, and "at
-    most 5 of 1000" takes some 15 milliseconds. The time grows exponentially with the width of the
-    graph. A tree together with a count of its labels is as wide as the tree is deep, because labels
-    are counted in depth-first order: a tree of 1000 labels and depth 6 with a count takes some 20
-    milliseconds per row, and very deep trees with counts are refused.
+    If the rules are trees of labels and counts, and no two counts share a label or a tree, all
+    answers come from a table of the labels and their counts, in a time proportional to the number
+    of labels times the count. With 1000 labels, a tree, "at most 5", or both together take some
+    tenths of a millisecond per row.
+
+    Other rules become tables of a factor graph, with counters for rules about numbers of labels,
+    and variable elimination answers all questions exactly. The time is linear in the number of
+    labels and quadratic in the counts, and grows exponentially with the width of the graph: rules
+    that overlap too much are refused. A graph of labels with several parents and a count of its
+    labels is as wide as the graph is deep, because labels are counted in depth-first order.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
     contradict each other. It warns if labels of y violate the rules.
