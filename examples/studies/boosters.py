@@ -9,7 +9,7 @@ further fits. "On top" is `make_stacked([booster], cv=3)`: a CRBM on the out-of-
 booster. The two packages are not installed with skcrbm: `pip install lightgbm catboost`.
 
     python -m examples.studies.boosters [--sets emotions birds yeast]
-    python -m examples.studies.boosters --sets yeast scene --trees 100 --on-top LightGBM
+    python -m examples.studies.boosters --sets yeast --trees 100 --only LightGBM CatBoost
 """
 
 import argparse
@@ -37,6 +37,8 @@ METRICS = {
     "micro-F1": ("f1_micro", "expected_jaccard"),
     "macro-F1": ("f1_macro", Threshold("f1_macro", cv=3)),
 }
+ROWS = ["LightGBM", "LightGBM, on top", "CatBoost", "CatBoost, on top"]
+ROWS += ["CRBMClassifier()", "make_stacked()", "BlendedLabelSets()"]
 TITLES = ("log loss", "log-lik.", *METRICS, "LRAP", "s")
 
 
@@ -125,9 +127,7 @@ def main():
     parser.add_argument(
         "--trees", type=int, default=300, help="trees of CatBoost and of each forest of the stack"
     )
-    parser.add_argument(
-        "--on-top", nargs="*", default=["LightGBM", "CatBoost"], help="boosters below a CRBM"
-    )
+    parser.add_argument("--only", nargs="*", default=ROWS, help=f"rows, of {', '.join(ROWS)}")
     arguments = parser.parse_args()
     seed, n_trees = arguments.seed, arguments.trees
     for name in arguments.sets:
@@ -137,15 +137,20 @@ def main():
         data = found.X_train, Y, found.X_test, Y_test
         print(f"\n| {name} | " + " | ".join(TITLES) + " |\n|---|" + "---|" * len(TITLES))
         for title, booster in boosters(seed, n_trees).items():
-            rows_of(title, booster, data, True)
-            if title in arguments.on_top:
+            if title in arguments.only:
+                rows_of(title, booster, data, True)
+            if f"{title}, on top" in arguments.only:
                 on_top = make_stacked([booster], cv=3, random_state=seed)
                 rows_of(f"{title}, on top", on_top, data, False)
-        plain = make_pipeline(StandardScaler(), CRBMClassifier(random_state=seed))
-        rows_of("CRBMClassifier()", plain, data, False)
         stack = make_stacked(n_estimators=n_trees, compare=False, random_state=seed)
-        rows_of("make_stacked()", stack, data, False)
-        rows_of("BlendedLabelSets()", BlendedLabelSets(clone(stack)), data, False)
+        ours = {
+            "CRBMClassifier()": make_pipeline(StandardScaler(), CRBMClassifier(random_state=seed)),
+            "make_stacked()": stack,
+            "BlendedLabelSets()": BlendedLabelSets(clone(stack)),
+        }
+        for title, model in ours.items():
+            if title in arguments.only:
+                rows_of(title, model, data, False)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ METRICS = {
 
 
 def scores_of(name, seed):
-    """Return the scores (rules, metrics) on the test rows of a data set, and the number of labels."""
+    """Return the scores (rules, metrics) on the test rows, and the number of labels."""
     X, Y, train, test = split(name, seed)
     scaler = StandardScaler().fit(X[train])
     model = CRBMClassifier(random_state=0).fit(scaler.transform(X[train]), Y[train])

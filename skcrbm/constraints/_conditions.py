@@ -28,8 +28,8 @@ class Count(NamedTuple):
 class Conditions:
     """The conditions of a list of rules for L labels.
 
-    A rule adds edges (a child is on only if its parent is on), counts (clauses are counts, too) and
-    tables of allowed combinations.
+    A rule adds edges (a child is on only if its parent is on), counts (other clauses are counts,
+    too) and tables of allowed combinations.
     """
 
     def __init__(self, n_labels: int):
@@ -37,7 +37,7 @@ class Conditions:
         self.edges: list[tuple[int, int]] = []
         self.counts: list[Count] = []
         self.tables: list[tuple[tuple[int, ...], np.ndarray]] = []
-        #: First parent (L,) of each label in a `Hierarchy`, -1 without a parent.
+        #: First parent (L,) of each label, -1 without a parent.
         self.parent = np.full(n_labels, -1)
 
     def add_table(self, scope: Iterable[int], allowed: np.ndarray) -> None:
@@ -45,8 +45,16 @@ class Conditions:
         self.tables.append((tuple(scope), allowed))
 
     def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:
-        """Require that between `low` and `high` of the literals are true; see `Count`."""
-        self.counts.append(Count(np.array(labels), np.array(values, np.int64), low, high))
+        """Require that between `low` and `high` of the literals are true; see `Count`.
+
+        The clause "if a is on, b is on" becomes the edge (b, a).
+        """
+        labels, values = np.array(labels), np.array(values, np.int64)
+        if (len(labels), low, high, values.sum()) == (2, 1, 2, 1):
+            given, then = labels[np.argsort(values)].tolist()
+            self.add_edge(then, given)
+        else:
+            self.counts.append(Count(labels, values, low, high))
 
     def add_edge(self, parent: int, child: int) -> None:
         """Require that `child` is on only if `parent` is on.

@@ -104,9 +104,8 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     exception: a label with a parent in a `Hierarchy` has the probability
     ``P(label | parent on) = p_label / p_parent`` (at most 1) from the predicted probabilities p. So
     probabilities that agree with a tree of labels do not change, and a small probability of a child
-    is not counted twice. If a label has several parents, the first parent counts. So write "a child
-    needs its parent" as a `Hierarchy` if the classifier was trained on labels that agree with it:
-    ``Implies(child, parent)`` allows the same vectors, but changes such probabilities once more.
+    is not counted twice. If a label has several parents, the first parent counts. A rule with the
+    same meaning, such as ``Implies(child, parent)``, has the same effect as a `Hierarchy`.
 
     Known labels, `y_known`, always act through the rules: a child that is known to be on turns its
     parents on. They also act through the classifier if its `predict_proba` takes `y_known`, as
@@ -117,16 +116,18 @@ class Constrained(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     classifiers assume that labels are independent given x. `DecodedClassifier` without rules
     refuses known labels of such classifiers, which would change nothing.
 
-    The rules become tables of a factor graph, with counters for rules about numbers of labels, and
-    variable elimination answers all questions exactly. The time depends on how the rules overlap.
-    For trees and for counts, the time is linear in the number of labels. For counts, it is also
-    quadratic in the count. A tree of 1000 labels takes less than a millisecond per row, and "at
-    most 5 of 1000" takes some 15 milliseconds. The time grows exponentially with the width of the
-    graph. A tree together with a count of its labels is as wide as the tree is deep, because labels
-    are counted in depth-first order: a tree of 1000 labels and depth 6 with a count takes some 20
-    milliseconds per row, and very deep trees with counts are refused. A graph in which many labels
-    have several parents may be too wide: of a gene ontology with 4125 labels, `fit` refuses all
-    labels, but takes the 1500 most frequent labels, at 70 milliseconds per row.
+    If the rules are trees of labels and counts, and no two counts share a label or a tree, all
+    answers come from a table of the labels and their counts, in a time proportional to the number
+    of labels times the count. With 1000 labels, a tree, "at most 5", or both together take some
+    tenths of a millisecond per row.
+
+    Other rules become tables of a factor graph, with counters for rules about numbers of labels,
+    and variable elimination answers all questions exactly. The time is linear in the number of
+    labels and quadratic in the counts, and grows exponentially with the width of the graph: rules
+    that overlap too much are refused. A graph of labels with several parents and a count of its
+    labels is as wide as the graph is deep, because labels are counted in depth-first order. A graph
+    without counts may be too wide, too, if many labels have several parents: `fit` refuses all 4125
+    labels of a gene ontology, but takes its 1500 most frequent labels, at 70 milliseconds per row.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
     contradict each other. It warns if labels of y violate the rules, also in rows with missing

@@ -1,22 +1,20 @@
-"""Find rules that are trees of labels with counts, as arrays for `kernels.counted_trees`."""
+"""Find rules that are trees of labels with counts, as arrays over the labels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skcrbm.constraints._conditions import Conditions, Count, depth_first
-
-if TYPE_CHECKING:
-    from skcrbm.kernels.counted_trees import Walks
+from skcrbm.inference.counted_trees import make_walks
 
 
 class CountedTrees(NamedTuple):
     """Conditions as trees in depth-first order, with a count for each block of trees."""
 
     order: np.ndarray  # (L,) int64, label at each position
-    walks: Walks
+    walks: Any  # `skcrbm.kernels.counted_trees.Walks`
 
 
 def counted_trees(conditions: Conditions) -> CountedTrees | None:
@@ -42,19 +40,9 @@ def counted_trees(conditions: Conditions) -> CountedTrees | None:
 
 
 def edges_and_counts(conditions):
-    """Return the set of edges, and the counts that are neither edges nor always true.
-
-    The clause "if a is on, b is on" is the edge (b, a).
-    """
-    edges, counts = set(conditions.edges), []
-    for count in conditions.counts:
-        n = len(count.labels)
-        if (n, count.low, count.high, count.values.sum()) == (2, 1, 2, 1):
-            given, then = count.labels[np.argsort(count.values)].tolist()
-            edges.add((then, given))
-        elif count.low > 0 or count.high < n:
-            counts.append(count)
-    return edges, counts
+    """Return the set of edges, and the counts that are not always true."""
+    counts = [c for c in conditions.counts if c.low > 0 or c.high < len(c.labels)]
+    return set(conditions.edges), counts
 
 
 def _parents(edges, n_labels):
@@ -78,8 +66,6 @@ def _roots(parent):
 
 def _walks(parent, block, count_of, order):
     """Return the arrays over positions, given the count of each block that has a count."""
-    from skcrbm.kernels.counted_trees import Walks
-
     n = len(order)
     position = np.empty(n, np.int64)
     position[order] = np.arange(n)
@@ -102,8 +88,7 @@ def _walks(parent, block, count_of, order):
     begins = np.ones(n + 1, bool)
     begins[1:n] = np.diff(block[order]) != 0
     off_step = total[after] - total[:-1]
-    arrays = after, true_on[order], off_step, low[order], top[order], stops[order], begins
-    return Walks(*(np.ascontiguousarray(array) for array in arrays))
+    return make_walks(after, true_on[order], off_step, low[order], top[order], stops[order], begins)
 
 
 def _with_fewer_states(count):

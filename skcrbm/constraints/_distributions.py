@@ -11,6 +11,7 @@ from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
+from skcrbm.inference.counted_trees import CountedTreeModels
 from skcrbm.inference.factor_graph.k_best import k_best_states
 
 
@@ -131,34 +132,11 @@ class Counted:
 
     def __init__(self, rows, trees: CountedTrees, log_odds, known):
         self.rows, self.trees, self.log_odds, self.known = rows, trees, log_odds, known
-        scores = np.ascontiguousarray(log_odds[:, trees.order])
-        may_on, may_off = np.ones(scores.shape, bool), np.ones(scores.shape, bool)
-        if known is not None:
-            known = known[:, trees.order]
-            may_on = known != 0
-            # A label with a descendant that is known to be on is on.
-            n_on = np.zeros((len(known), known.shape[1] + 1), np.int64)
-            np.cumsum(known == 1, axis=1, out=n_on[:, 1:])
-            may_off = n_on[:, trees.walks.after] == n_on[:, :-1]
-        self.model = trees.walks, scores, may_on, may_off
+        held = None if known is None else known[:, trees.order]
+        self.models = CountedTreeModels(trees.walks, log_odds[:, trees.order], held)
 
-    def _sums(self, with_marginals):
-        from skcrbm.kernels.counted_trees import sum_walks
-
-        shape = self.log_odds.shape
-        log_z, proba = np.empty(shape[0]), np.empty(shape if with_marginals else (0, shape[1]))
-        sum_walks(*self.model, log_z, proba)
-        self._require_possible(log_z)
-        return log_z, self._by_label(proba)
-
-    def _best(self, k):
-        from skcrbm.kernels.counted_trees import best_walks
-
-        shape = self.log_odds.shape
-        labels, scores = np.empty((shape[0], k, shape[1]), np.int64), np.empty((shape[0], k))
-        best_walks(*self.model, labels, scores)
-        self._require_possible(scores[:, 0])
-        return self._by_label(labels), scores
+    def _log_z(self):
+        return self._require_possible(self.models.sums(False)[0])
 
     def _by_label(self, values):
         """Return values (..., L) in the order of the labels, given the order of the positions."""
@@ -167,49 +145,43 @@ class Counted:
         return found
 
     def _require_possible(self, log_z):
+        """Return `log_z`, or raise an error if no label vector of a row is possible."""
         impossible = np.flatnonzero(log_z == -np.inf)
         if len(impossible):
             raise _impossible(self.rows, int(impossible[0]))
+        return log_z
 
     def possible(self):
         """Return True (n,) for the rows whose known labels do not contradict the conditions."""
-        from skcrbm.kernels.counted_trees import sum_walks
-
-        shape = self.log_odds.shape
-        log_z = np.empty(shape[0])
-        sum_walks(*self.model, log_z, np.empty((0, shape[1])))
-        return log_z > -np.inf
+        return self.models.sums(False)[0] > -np.inf
 
     def best(self):
-        return self._best(1)[0][:, 0]
+        return self.top(1, normalised=False)[0][:, 0]
 
     def heaviest(self, weights):
         return Counted(self.rows, self.trees, weights, self.known).best()
 
     def marginals(self):
-        return self._sums(True)[1]
+        log_z, proba = self.models.sums(True)
+        self._require_possible(log_z)
+        return self._by_label(proba)
 
-    def top(self, k):
-        labels, scores = self._best(k)
-        return labels, scores - self._sums(False)[0][:, None]
+    def top(self, k, normalised=True):
+        labels, scores = self.models.best(k)
+        self._require_possible(scores[:, 0])
+        log_z = self._log_z()[:, None] if normalised else 0.0
+        return self._by_label(labels), scores - log_z
 
     def draw(self, n_samples, rng):
-        from skcrbm.kernels.counted_trees import draw_walks
-
-        n, n_labels = self.log_odds.shape
-        drawn, log_z = np.empty((n, n_samples, n_labels), np.int8), np.empty(n)
-        walks, *model = self.model
-        for i in range(n):
-            uniform = rng.random_sample((n_samples, n_labels))
-            log_z[i] = draw_walks(walks, *(a[i] for a in model), uniform, drawn[i])
+        log_z, drawn = self.models.draw(n_samples, rng)
         self._require_possible(log_z)
         return self._by_label(drawn)
 
     def log_proba(self, labels):
-        return (labels * self.log_odds).sum(axis=1) - self._sums(False)[0]
+        return (labels * self.log_odds).sum(axis=1) - self._log_z()
 
     def log_proba_of_sets(self, label_sets):
-        log_p = self.log_odds @ label_sets.T - self._sums(False)[0][:, None]
+        log_p = self.log_odds @ label_sets.T - self._log_z()[:, None]
         return _only_known(log_p, label_sets, self.known)
 
 

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from reference.label_rules import Given, check_random_rules, holds
+from reference.label_rules import Given, base_weights, check_random_rules, holds
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -105,7 +105,7 @@ def test_expected_metrics(metric):
     whole = sizes / 2 if metric == "expected_f1" else sizes - both
     value = np.divide(both, whole, out=np.zeros(both.shape), where=whole > 0)
     for p, v in zip(P, labels):
-        weight = np.where(allowed == 1, p, 1 - p).prod(axis=1)
+        weight = base_weights(p, [-1, -1, -1, 4, -1], allowed)
         expected = value @ weight / weight.sum()
         mine = expected[(allowed == v).all(axis=1)][0]
         assert mine > expected.max() - 0.02
@@ -305,6 +305,14 @@ def test_forms_of_a_hierarchy():
         np.testing.assert_array_equal(model.satisfies(vectors), holds(by_index, vectors.T))
     with pytest.raises(ValueError, match=r"with a cycle of the labels \['"):
         Constrained(Given(), [Hierarchy({"a": "b", "b": "a"})]).fit(np.ones((4, 4)), Y)
+
+
+def test_rules_of_the_same_meaning_have_the_same_answers():
+    P = np.random.default_rng(0).random((5, 3))
+    rules = [Hierarchy({0: 1}), Implies(0, 1), Forbidden({0: 1, 1: 0}), Clause(on=[1], off=[0])]
+    answers = [Constrained(Given(), [r]).fit(P, np.ones((5, 3))).predict_proba(P) for r in rules]
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer, answers[0])
 
 
 def test_excludes_takes_a_list():
