@@ -67,7 +67,8 @@ def main():
         if arguments.elimination:
             rules = [*rules, Allowed([0], [[0], [1]])]
         try:
-            model = Constrained(Given(), rules).fit(P[:1], np.zeros((1, N_LABELS), int))
+            model = Constrained(Given(), rules, decode="map")
+            model.fit(P[:1], np.zeros((1, N_LABELS), int))
         except ValueError:
             print(f"| {name} | refused |" + " |" * (len(QUESTIONS) - 1))
             continue
