@@ -49,12 +49,12 @@ class Conditions:
 
         The clause "if a is on, b is on" becomes the edge (b, a).
         """
-        labels, values = np.array(labels), np.array(values, np.int64)
-        if (len(labels), low, high, values.sum()) == (2, 1, 2, 1):
-            given, then = labels[np.argsort(values)].tolist()
+        count = Count(np.array(labels), np.array(values, np.int64), low, high)
+        if (len(count.labels), low, high, count.values.sum()) == (2, 1, 2, 1):
+            given, then = count.labels[np.argsort(count.values)].tolist()
             self.add_edge(then, given)
         else:
-            self.counts.append(Count(labels, values, low, high))
+            self.counts.append(count)
 
     def add_edge(self, parent: int, child: int) -> None:
         """Require that `child` is on only if `parent` is on.
