@@ -9,6 +9,7 @@ further fits. "On top" is `make_stacked([booster], cv=3)`: a CRBM on the out-of-
 booster. The two packages are not installed with skcrbm: `pip install lightgbm catboost`.
 
     python -m examples.studies.boosters [--sets emotions birds yeast]
+    python -m examples.studies.boosters --sets yeast --trees 100 --only LightGBM CatBoost
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 import warnings
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
@@ -35,10 +37,12 @@ METRICS = {
     "micro-F1": ("f1_micro", "expected_jaccard"),
     "macro-F1": ("f1_macro", Threshold("f1_macro", cv=3)),
 }
+ROWS = ["LightGBM", "LightGBM, on top", "CatBoost", "CatBoost, on top"]
+ROWS += ["CRBMClassifier()", "make_stacked()", "BlendedLabelSets()"]
 TITLES = ("log loss", "log-lik.", *METRICS, "LRAP", "s")
 
 
-def boosters(seed):
+def boosters(seed, n_trees):
     """Return the boosters of the installed packages by name."""
     found = {}
     try:
@@ -53,7 +57,7 @@ def boosters(seed):
 
         options = {"verbose": False, "thread_count": 1, "random_seed": seed}
         found["CatBoost"] = CatBoostClassifier(
-            iterations=300, loss_function="MultiLogloss", allow_writing_files=False, **options
+            iterations=n_trees, loss_function="MultiLogloss", allow_writing_files=False, **options
         )
     except ImportError:
         warnings.warn("CatBoost is not installed", stacklevel=2)
@@ -120,24 +124,33 @@ def main():
     parser.add_argument("--data-home", default=None, help="folder of the .npz files")
     parser.add_argument("--sets", nargs="*", default=["emotions", "birds", "yeast"])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--trees", type=int, default=300, help="trees of CatBoost and of each forest of the stack"
+    )
+    parser.add_argument("--only", nargs="*", default=ROWS, help=f"rows, of {', '.join(ROWS)}")
     arguments = parser.parse_args()
-    seed = arguments.seed
+    seed, n_trees = arguments.seed, arguments.trees
     for name in arguments.sets:
         found = load(name, arguments.data_home)
         seen = found.y_train.any(axis=0) & ~found.y_train.all(axis=0)
         Y, Y_test = found.y_train[:, seen], found.y_test[:, seen]
         data = found.X_train, Y, found.X_test, Y_test
         print(f"\n| {name} | " + " | ".join(TITLES) + " |\n|---|" + "---|" * len(TITLES))
-        for title, booster in boosters(seed).items():
-            rows_of(title, booster, data, True)
-            rows_of(
-                f"{title}, on top", make_stacked([booster], cv=3, random_state=seed), data, False
-            )
-        plain = make_pipeline(StandardScaler(), CRBMClassifier(random_state=seed))
-        rows_of("CRBMClassifier()", plain, data, False)
-        rows_of("make_stacked()", make_stacked(compare=False, random_state=seed), data, False)
-        blend = BlendedLabelSets(make_stacked(compare=False, random_state=seed))
-        rows_of("BlendedLabelSets()", blend, data, False)
+        for title, booster in boosters(seed, n_trees).items():
+            if title in arguments.only:
+                rows_of(title, booster, data, True)
+            if f"{title}, on top" in arguments.only:
+                on_top = make_stacked([booster], cv=3, random_state=seed)
+                rows_of(f"{title}, on top", on_top, data, False)
+        stack = make_stacked(n_estimators=n_trees, compare=False, random_state=seed)
+        ours = {
+            "CRBMClassifier()": make_pipeline(StandardScaler(), CRBMClassifier(random_state=seed)),
+            "make_stacked()": stack,
+            "BlendedLabelSets()": BlendedLabelSets(clone(stack)),
+        }
+        for title, model in ours.items():
+            if title in arguments.only:
+                rows_of(title, model, data, False)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def main(arguments=None):
             f1 = {"decode": "expected_f1", "random_state": 0}
             ways = {
                 f"{base}, decoded for F1": DecodedClassifier(fixed, decode="expected_f1"),
-                f'{base} with rules, "map"': Constrained(fixed, rule),
+                f'{base} with rules, "map"': Constrained(fixed, rule, decode="map"),
                 f'{base} with rules, "expected_f1"': Constrained(fixed, rule, **f1),
             }
             for way, model in ways.items():

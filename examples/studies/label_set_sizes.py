@@ -3,10 +3,12 @@
 Calibrates `ConformalLabelSets` on the training rows of each data set by five folds, for a
 CRBMClassifier with default settings, ten classifier chains of logistic regressions, and two models
 of independent labels: the marginals of the same CRBMClassifier, and a logistic regression for each
-label. Prints a Markdown table with the share of the test rows whose set holds the true labels, and
-the mean and the median number of label vectors in a set.
+label. With ``--stack``, a stack of forests of 100 trees and a CRBM is a further joint model. Prints
+a Markdown table with the share of the test rows whose set holds the true labels, and the mean and
+the median number of label vectors in a set.
 
     python -m examples.studies.label_set_sizes [--sets yeast emotions scene] [--confidence 0.9]
+    python -m examples.studies.label_set_sizes --sets yeast --stack
 """
 
 import argparse
@@ -22,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from skcrbm import CRBMClassifier
 from skcrbm.calibration import ConformalLabelSets
 from skcrbm.datasets import load_mulan, load_scene, load_yeast
+from skcrbm.ensemble import make_stacked
 
 
 class Chains(ClassifierMixin, BaseEstimator):
@@ -87,16 +90,20 @@ class MarginalsOf(ClassifierMixin, BaseEstimator):
         return self.classifier_.predict_proba(X)
 
 
-def models(seed):
+def models(seed, stack=False):
     """Return the compared classifiers by name."""
     joint = CRBMClassifier(random_state=seed)
     logistic = MultiOutputClassifier(LogisticRegression(C=0.1, max_iter=500))
-    return {
+    found = {
         "CRBMClassifier()": joint,
         "ten classifier chains": Chains(),
         "marginals of CRBMClassifier(), independent": MarginalsOf(joint),
         "a logistic regression for each label": logistic,
     }
+    if stack:
+        stacked = make_stacked(n_estimators=100, compare=False, random_state=seed)
+        found["make_stacked(n_estimators=100)"] = stacked
+    return found
 
 
 def load(name, data_home):
@@ -113,13 +120,14 @@ def main():
     parser.add_argument("--sets", nargs="*", default=["yeast", "emotions", "scene"])
     parser.add_argument("--confidence", type=float, default=0.9)
     parser.add_argument("--rule", default="mass", choices=["mass", "probability"])
+    parser.add_argument("--stack", action="store_true", help="a stack as well, some minutes")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for name in arguments.sets:
         data = load(name, arguments.data_home)
         print(f"\n{name}, of {2 ** data.y_train.shape[1]} label vectors, rule={arguments.rule!r}\n")
         print("| model | covered | mean size | median size |\n|---|---|---|---|")
-        for title, model in models(arguments.seed).items():
+        for title, model in models(arguments.seed, arguments.stack).items():
             sets = ConformalLabelSets(
                 make_pipeline(StandardScaler(), model),
                 confidence=arguments.confidence,

@@ -4,9 +4,11 @@ Flips 2, 5 and 10 % of the entries of y at random and prints the area under the 
 scores of `find_label_issues`, by which wrong entries should come before right entries. The rows of
 the tables are a CRBMClassifier with default settings that judges an entry given x and the other
 labels of its row, the same model given x alone, and a logistic regression and a random forest for
-each label. Three folds.
+each label. Three folds. If the package cleanlab is installed (`pip install cleanlab`, for this
+program only), it scores the entries by the same out-of-fold probabilities of the regressions and of
+the forests: the self-confidence, adjusted by the mean confidence of each class.
 
-    python -m examples.studies.wrong_labels [--sets groups pairs emotions scene yeast]
+    python -m examples.studies.wrong_labels [--sets groups pairs emotions scene yeast birds]
 """
 
 import argparse
@@ -48,6 +50,20 @@ def judges(seed):
     }
 
 
+def cleanlab_scores(y, proba):
+    """Return the scores (N, L) of entries by cleanlab, which are high for wrong entries.
+
+    `proba` (N, L) are out-of-fold probabilities. Return None if cleanlab is not installed.
+    """
+    try:
+        from cleanlab.internal.multilabel_scorer import ClassLabelScorer, MultilabelScorer
+    except ImportError:
+        return None
+    scorer = MultilabelScorer(base_scorer=ClassLabelScorer.SELF_CONFIDENCE)
+    adjusted = {"adjust_pred_probs": True}
+    return 1 - scorer.get_class_label_quality_scores(y.astype(int), proba, adjusted)
+
+
 def main():
     """Print a table for each data set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -60,19 +76,21 @@ def main():
         print(f"\n| {name} | " + " | ".join(f"{rate:.0%}" for rate in RATES) + " |")
         print("|---|" + "---|" * len(RATES))
         for title, (model, given) in judges(arguments.seed).items():
-            cells = []
+            rows = {title: []}
             for rate in RATES:
                 wrong = np.random.RandomState(arguments.seed).random_sample(y.shape) < rate
-                issues = find_label_issues(
-                    make_pipeline(StandardScaler(), model),
-                    X,
-                    np.where(wrong, 1 - y, y),
-                    given=given,
-                    cv=3,
-                )
-                auc = roc_auc_score(wrong.ravel(), issues.entry_scores.ravel())
-                cells.append(f"{auc:.3f}")
-            print(f"| {title} | " + " | ".join(cells) + " |", flush=True)
+                noisy = np.where(wrong, 1 - y, y)
+                judge = make_pipeline(StandardScaler(), model)
+                found = find_label_issues(judge, X, noisy, given=given, cv=3).entry_scores
+                rows[title].append(roc_auc_score(wrong.ravel(), found.ravel()))
+                if "each label" in title:
+                    proba = np.where(noisy == 1, 1 - found, found)
+                    scores = cleanlab_scores(noisy, proba)
+                    if scores is not None:
+                        auc = roc_auc_score(wrong.ravel(), scores.ravel())
+                        rows.setdefault(f"cleanlab, {title}", []).append(auc)
+            for name, cells in rows.items():
+                print(f"| {name} | " + " | ".join(f"{v:.3f}" for v in cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.utils.classifiers import call_given, final_model, inner_method, label_marginals
+from skcrbm.utils.classifiers import call_given, final_model, label_marginals, takes_known
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_count, check_same_length, check_sample_weight
@@ -151,6 +150,11 @@ def find_label_issues(
     The other labels of a row may be wrong, too. With few wrong labels this costs little: the joint
     model compares the whole row with x.
 
+    If the estimator is `Constrained` and a row of y contradicts its rules, one of the entries whose
+    change repairs the row is probably wrong. These entries have scores of at least 1/2; the other
+    half is divided among them in proportion to the odds against them given x. The other entries of
+    the row are judged by x alone. Missing entries may hide the contradiction of a row.
+
     Examples
     --------
     >>> import numpy as np
@@ -210,29 +214,43 @@ def find_label_issues(
     )
 
 
-def takes_known(model: Any) -> bool:
-    """Return True if `predict_proba` of a classifier conditions on known labels, `y_known`."""
-    function = inner_method(model, "predict_proba")
-    if function is None or "y_known" not in inspect.signature(function).parameters:
-        return False
-    # Wrappers such as `DecodedClassifier` pass known labels on to the estimator inside.
-    inner = getattr(final_model(model)[0], "estimator", None)
-    return inner is None or takes_known(inner)
-
-
 def _marginals(model, X, visible):
     """Return P(y_i = 1 | x) (n, L)."""
     return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))
 
 
 def _conditionals(model, X, visible):
-    """Return P(y_i = 1 | x, other labels of the row) (n, L)."""
-    proba = np.empty(visible.shape)
+    """Return P(y_i = 1 | x, other labels of the row) (n, L).
+
+    If the other labels contradict the rules of `Constrained`, the result is P(y_i = 1 | x).
+    """
+    satisfies = getattr(final_model(model)[0], "satisfies", None)
+    proba, repairs = np.empty(visible.shape), np.zeros(visible.shape, bool)
     for i in range(visible.shape[1]):
         known = visible.copy()
         known[:, i] = np.nan
+        if satisfies is not None:
+            repairs[:, i] = satisfies(known) & ~np.isnan(visible[:, i])
+            known[~repairs[:, i]] = np.nan
         proba[:, i] = call_given(model, "predict_proba", X, known)[:, i]
-    return proba
+    if satisfies is None:
+        return proba
+    repairs[satisfies(visible)] = False
+    return np.where(repairs, _by_repairs(_marginals(model, X, visible), visible, repairs), proba)
+
+
+def _by_repairs(proba, visible, repairs):
+    """Return P(y_i = 1) (n, L) for entries whose change makes a row satisfy the rules.
+
+    One of these entries is probably wrong. Their scores are at least 1/2, and the other half is
+    divided among the entries of a row in proportion to the odds against them given x (`proba`).
+    """
+    proba = np.clip(proba, 1e-9, 1 - 1e-9)
+    odds = np.where(visible == 1, 1 - proba, proba) / np.where(visible == 1, proba, 1 - proba)
+    odds = np.where(repairs, odds, 0)
+    total = odds.sum(axis=1, keepdims=True)
+    scores = 0.5 + 0.5 * np.divide(odds, total, out=np.zeros_like(odds), where=total > 0)
+    return np.where(visible == 1, 1 - scores, scores)
 
 
 def _row_names(X, y):

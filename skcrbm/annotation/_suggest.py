@@ -10,8 +10,7 @@ from scipy.special import xlogy
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.annotation._issues import takes_known
-from skcrbm.utils.classifiers import call_given, final_model, label_marginals
+from skcrbm.utils.classifiers import call_given, final_model, label_marginals, takes_known
 from skcrbm.utils.label_distribution import LabelDistribution, is_joint
 from skcrbm.utils.labels import in_rows_of, indicator_by_name, refuse_sparse_known
 from skcrbm.utils.limits import MAX_ALL_LABEL_SETS
@@ -89,8 +88,8 @@ def suggest_labels(
     ----------
     estimator : classifier
         Fitted multi-label classifier. "mutual_information" needs a joint model with the method
-        `score_label_sets`, such as `CRBMClassifier` or `LMBMClassifier`, itself or as the last step
-        of a pipeline.
+        `score_label_sets`, such as `CRBMClassifier`, `LMBMClassifier` or, with rules between
+        labels, `skcrbm.constraints.Constrained`, itself or as the last step of a pipeline.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Inputs of the rows.
     y_known : array-like of shape (n_samples, n_outputs), default=None
@@ -224,16 +223,16 @@ def _entropies(proba):
 def _information(estimator, X, known):
     """Return the information (n, L) of each label about all other labels, in nats."""
     n_labels = known.shape[1]
+    if n_labels > MAX_ALL_LABEL_SETS:
+        raise ValueError(
+            f'strategy="mutual_information" enumerates all vectors of up to {MAX_ALL_LABEL_SETS} '
+            f'labels, got {n_labels}; use strategy="entropy"'
+        )
     if not is_joint(estimator):
         raise ValueError(
             'strategy="mutual_information" needs a joint model with score_label_sets, such as '
             f"CRBMClassifier or LMBMClassifier; {type(final_model(estimator)[0]).__name__} has no "
             'joint distribution. Use strategy="entropy"'
-        )
-    if n_labels > MAX_ALL_LABEL_SETS:
-        raise ValueError(
-            f'strategy="mutual_information" enumerates all vectors of up to {MAX_ALL_LABEL_SETS} '
-            f'labels, got {n_labels}; use strategy="entropy"'
         )
     gains = np.empty(known.shape)
     given = None if np.isnan(known).all() else known

@@ -6,32 +6,30 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logit, logsumexp
+from scipy.special import logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils.metaestimators import available_if
 
-from skcrbm.constraints._rules import (
-    Hierarchy,
-    LabelNumbers,
-    Rule,
-    Tables,
-    enumerate_allowed,
-    satisfies,
+from skcrbm.constraints._contradictions import (
+    conditions_of,
+    contradiction,
+    possible_rows,
+    require_consistent,
+    violations_message,
 )
-from skcrbm.energies import FactorGraphEnergy, TableFactors
-from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
-from skcrbm.inference import infer, sample
-from skcrbm.inference.base import ContradictionError
-from skcrbm.inference.factor_graph.k_best import k_best_states
+from skcrbm.constraints._counted_trees import counted_trees
+from skcrbm.constraints._distributions import Counted, Eliminated, Impossible, Listed
+from skcrbm.constraints._rules import LabelNumbers
 from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
+from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, takes_known
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_distribution import LabelDistribution
 from skcrbm.utils.labels import in_rows_of, indicator_by_name
-from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
+from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import check_count, check_same_length, count_rows
@@ -45,6 +43,12 @@ _ROWS = 1000
 # The k most probable labels are a candidate of `predict` for each k up to this number.
 _MOST_TOP = 32
 _METRICS = {"expected_f1": "f1", "expected_jaccard": "jaccard"}
+
+
+def _has_few_labels(model):
+    """Return True if all label vectors of a fitted model can be enumerated."""
+    targets = vars(model).get("_targets")
+    return targets is not None and targets.n_visible <= MAX_ALL_LABEL_SETS
 
 
 class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
@@ -61,11 +65,21 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         ``sklearn.frozen.FrozenEstimator`` is not fitted again.
     rules : list of rules
         Rules from `skcrbm.constraints`, such as ``Implies("beach", "sea")``.
-    decode : {"map", "expected_f1", "expected_jaccard"}, default="map"
-        Choice of the predicted label vector among the allowed vectors: "map" is the most probable
-        vector. The other rules choose the vector with the largest expected F1 or Jaccard index
-        over `n_samples` samples under the rules. The candidates are these samples, the most
-        probable vector, and, if they satisfy the rules, the k most probable labels for k up to 32.
+    decode : {"expected_f1", "expected_jaccard", "map", "marginal"}, default="expected_f1"
+        Choice of the predicted label vector among the allowed vectors. Choose it by your metric:
+
+        - "expected_f1" and "expected_jaccard": the vector with the largest expected F1 or Jaccard
+          index over `n_samples` samples under the rules. The candidates are these samples, the
+          most probable vector, and, if they satisfy the rules, the k most probable labels for k up
+          to 32.
+        - "map": the most probable vector, for the subset accuracy.
+        - "marginal": the vector with the largest expected number of correct labels, for the Hamming
+          loss. If the labels with a probability above one half satisfy the rules, as in a
+          hierarchy, the vector consists of these labels.
+
+        The default is the default of `DecodedClassifier`. With many rare labels, "map" and
+        "marginal" leave most rows without a label, because hardly any label is more probable than
+        one half.
     n_samples : int, default=200
         Number of samples of each row for the expected metrics.
     random_state : int, RandomState or None, default=None
@@ -91,19 +105,34 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     exception: a label with a parent in a `Hierarchy` has the probability
     ``P(label | parent on) = p_label / p_parent`` (at most 1) from the predicted probabilities p. So
     probabilities that agree with a tree of labels do not change, and a small probability of a child
-    is not counted twice. If a label has several parents, the first parent counts.
+    is not counted twice. If a label has several parents, the first parent counts. A rule with the
+    same meaning, such as ``Implies(child, parent)``, has the same effect as a `Hierarchy`.
 
-    The rules become tables of a factor graph, with counters for rules about numbers of labels, and
-    variable elimination answers all questions exactly. The time depends on how the rules overlap.
-    For trees and for counts, the time is linear in the number of labels. For counts, it is also
-    quadratic in the count. A tree of 1000 labels takes less than a millisecond per row, and "at
-    most 5 of 1000" takes some 15 milliseconds. The time grows exponentially with the width of the
-    graph. A tree together with a count of its labels is as wide as the tree is deep, because labels
-    are counted in depth-first order: a tree of 1000 labels and depth 6 with a count takes some 20
-    milliseconds per row, and very deep trees with counts are refused.
+    Known labels, `y_known`, always act through the rules: a child that is known to be on turns its
+    parents on. They also act through the classifier if its `predict_proba` takes `y_known`, as
+    `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier` do. If the joint distribution is used, the
+    answers are exact. Otherwise the rules restrict the product of the conditional probabilities
+    P(label | x, y_known), as if the unknown labels were independent given x and the known labels.
+    For other classifiers, such as forests, known labels act through the rules alone, because these
+    classifiers assume that labels are independent given x. `DecodedClassifier` without rules
+    refuses known labels of such classifiers, which would change nothing.
+
+    If the rules are trees of labels and counts, and no two counts share a label or a tree, all
+    answers come from a table of the labels and their counts, in a time proportional to the number
+    of labels times the count. With 1000 labels, a tree, "at most 5", or both together take some
+    tenths of a millisecond per row.
+
+    Other rules become tables of a factor graph, with counters for rules about numbers of labels,
+    and variable elimination answers all questions exactly. The time is linear in the number of
+    labels and quadratic in the counts, and grows exponentially with the width of the graph: rules
+    that overlap too much are refused. A graph of labels with several parents and a count of its
+    labels is as wide as the graph is deep, because labels are counted in depth-first order. A graph
+    without counts may be too wide, too, if many labels have several parents: `fit` refuses all 4125
+    labels of a gene ontology, but takes its 1500 most frequent labels, at 70 milliseconds per row.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
-    contradict each other. It warns if labels of y violate the rules.
+    contradict each other. It warns if labels of y violate the rules, also in rows with missing
+    labels: a known child is enough if its parent is known to be off.
 
     Examples
     --------
@@ -124,7 +153,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict_proba"])],
         "rules": [list, tuple],
-        "decode": [StrOptions({"map", *_METRICS})],
+        "decode": [StrOptions({"map", "marginal", *_METRICS})],
         "n_samples": [Integer(1)],
         "random_state": ["random_state"],
     }
@@ -138,7 +167,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         estimator: Any,
         rules: Any,
         *,
-        decode: str = "map",
+        decode: str = "expected_f1",
         n_samples: int = 200,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -187,17 +216,16 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         check_same_length(X, y, sample_weight)
         numbers = LabelNumbers(targets.n_visible, targets.names)
         self._targets = targets
-        self._tables = _compiled(self.rules, numbers)
-        _require_consistent(self.rules, numbers, self._tables)
+        self._numbers = numbers
+        self._fitted_rules = list(self.rules)
+        self._conditions = conditions_of(self.rules, numbers)
+        self._trees = counted_trees(self._conditions)
         y = targets.for_classifier(y)
         visible = targets.encode(y)
-        complete = visible[~np.isnan(visible).any(axis=1)]
-        n_violations = int((~satisfies(self._tables, complete)).sum())
-        if n_violations:
-            warn_user(
-                f"{n_violations} of {len(complete)} complete rows of y violate the rules; their "
-                "labels have probability 0 under the fitted model"
-            )
+        require_consistent(self.rules, numbers, self._conditions, visible)
+        possible = possible_rows(self._conditions, visible)
+        if not possible.all():
+            warn_user(violations_message(self.rules, numbers, visible, possible))
         if sample_weight is not None:
             fit_params = {**fit_params, "sample_weight": sample_weight}
         with explained_fit(self.estimator, X, y):
@@ -232,16 +260,20 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If the known labels of a row contradict the rules.
+            If the known labels of a row contradict the rules. The message names the labels and the
+            rule; ``satisfies(y_known)`` tells which rows are possible.
         """
         check_outer_fitted(self)
         self._validate_params()
         known = self._known(X, y_known)
-        parts = list(self._parts(X, known))
-        best = np.concatenate([part.best() for part in parts])
         if self.decode == "map":
-            return best
-        proba = np.concatenate([part.marginals() for part in parts])
+            return np.concatenate(self._answers(X, known, lambda part: part.best()))
+        if self.decode == "marginal":
+            return np.concatenate(
+                self._answers(X, known, lambda part: part.heaviest(2 * part.marginals() - 1))
+            )
+        answers = self._answers(X, known, lambda part: (part.best(), part.marginals()))
+        best, proba = map(np.concatenate, zip(*answers))
         drawn = self._draw(X, known, self.n_samples, self._seed)
         top = self._allowed_top(proba, best)
         return _best_of_samples(drawn, top, _METRICS[self.decode])
@@ -259,7 +291,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_outer_fitted(self)
         known = self._known(X, y_known)
-        return np.concatenate([part.marginals() for part in self._parts(X, known)])
+        return np.concatenate(self._answers(X, known, lambda part: part.marginals()))
 
     def sample(self, X, n_samples=1, y_known=None, random_state=None):
         """Draw label vectors (n_samples_of_X, n_samples, n_outputs) that satisfy the rules.
@@ -298,8 +330,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_outer_fitted(self)
         k = check_count("k", k)
-        parts = [part.top(k) for part in self._parts(X, self._known(X, y_known))]
-        labels, log_proba = map(np.concatenate, zip(*parts))
+        answers = self._answers(X, self._known(X, y_known), lambda part: part.top(k))
+        labels, log_proba = map(np.concatenate, zip(*answers))
         return labels, np.exp(log_proba)
 
     def score_samples(self, X, y):
@@ -316,23 +348,58 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         check_outer_fitted(self)
         labels = self._complete(y)
         check_same_length(X, labels)
-        parts = self._parts(X, None)
-        found = [part.log_proba(labels[part.rows]) for part in parts]
-        return np.where(satisfies(self._tables, labels), np.concatenate(found), -np.inf)
+        found = self._answers(X, None, lambda part: part.log_proba(labels[part.rows]))
+        return np.where(self._conditions.satisfied(labels), np.concatenate(found), -np.inf)
+
+    @available_if(_has_few_labels)
+    def score_label_sets(self, X, label_sets, y_known=None):
+        """Return the log-probabilities of several label vectors in each row.
+
+        The log-probability of a vector that violates a rule or a known label is -inf. The method
+        exists if there are at most 20 labels.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        label_sets : array-like of shape (n_sets, n_outputs)
+            Label vectors of 0 and 1, the same for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_sets)
+        """
+        check_outer_fitted(self)
+        sets = self._complete(label_sets, "label_sets").astype(np.int64)
+        known = self._known(X, y_known)
+        found = self._answers(X, known, lambda part: part.log_proba_of_sets(sets))
+        return np.where(self._conditions.satisfied(sets), np.concatenate(found), -np.inf)
 
     def satisfies(self, y):
-        """Return True (n_samples,) for the rows of complete 0/1 labels that satisfy the rules."""
-        check_outer_fitted(self)
-        return satisfies(self._tables, self._complete(y))
+        """Return True (n_samples,) for the rows of y that satisfy the rules.
 
-    def _complete(self, y):
-        """Validate y, and return it as 0/1 labels (N, L) without missing labels."""
+        Parameters
+        ----------
+        y : array-like of shape (n_samples, n_outputs)
+            0/1 labels, and NaN for unknown labels. A row with unknown labels satisfies the rules
+            if some values of its unknown labels do.
+        """
+        check_outer_fitted(self)
+        return possible_rows(self._conditions, self._labels(y))
+
+    def _labels(self, y, name="y"):
+        """Validate y, and return it as 0/1/NaN labels (N, L)."""
         n_labels = self._targets.n_visible
-        labels = indicator_by_name(y, self._targets.names, n_labels)
+        labels = indicator_by_name(y, self._targets.names, n_labels, name)
         if labels.ndim != 2 or labels.shape[1] != n_labels:
-            raise ValueError(f"y must have shape (n_samples, {n_labels}), got {labels.shape}")
+            raise ValueError(f"{name} must have shape (n_samples, {n_labels}), got {labels.shape}")
+        return labels
+
+    def _complete(self, y, name="y"):
+        """Validate y, and return it as 0/1 labels (N, L) without missing labels."""
+        labels = self._labels(y, name)
         if np.isnan(labels).any():
-            raise ValueError("y must be complete: it holds NaN, or lacks columns of labels")
+            raise ValueError(f"{name} must be complete: it holds NaN, or lacks columns of labels")
         return labels
 
     def _allowed_top(self, proba, best):
@@ -346,11 +413,27 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         found = [best]
         for k in range(1, min(n_labels, _MOST_TOP) + 1):
             labels = (rank < k).astype(np.int64)
-            found.append(np.where(satisfies(self._tables, labels)[:, None], labels, best))
+            found.append(np.where(self._conditions.satisfied(labels)[:, None], labels, best))
         return np.stack(found, axis=1)
 
     def _known(self, X, y_known):
         return self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
+
+    def _answers(self, X, known, ask):
+        """Return the answers to a question for one block of rows after the other.
+
+        ``ask(part)`` asks the label distribution of a block under the rules.
+        """
+        try:
+            return [ask(part) for part in self._parts(X, known)]
+        except Impossible as error:
+            rows = np.flatnonzero(~possible_rows(self._conditions, known))
+            others = f" and {len(rows) - 1} other rows" if len(rows) > 1 else ""
+            why = contradiction(self._fitted_rules, self._numbers, known[rows[0]])
+            raise Impossible(
+                f"y_known contradicts the rules in row {rows[0]}{others}: {why}. "
+                "satisfies(y_known) tells which rows are possible"
+            ) from error
 
     def _parts(self, X, known):
         """Yield the label distribution under the rules for one block of rows after the other."""
@@ -358,13 +441,13 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("X has no rows; at least one row is needed")
         distribution = LabelDistribution(self.estimator_, self._targets.n_visible)
         if self.is_joint_:
-            allowed = enumerate_allowed(self._tables)
+            allowed = self._conditions.enumerate()
             number = allowed @ (1 << np.arange(self._targets.n_visible)[::-1])
             for rows, log_p in distribution.tables(X, known):
                 held = None if known is None else known[rows]
-                yield _Listed(rows, log_p[:, number], allowed, held)
+                yield Listed(rows, log_p[:, number], allowed, held)
             return
-        proba = distribution.marginals(X)
+        proba = distribution.marginals(X, known if takes_known(self.estimator_) else None)
         if proba.shape[1] != self._targets.n_visible:
             raise ValueError(
                 f"estimator predicts {proba.shape[1]} labels, but y in fit has "
@@ -372,133 +455,15 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             )
         for rows in row_chunks(len(proba), _ROWS):
             held = None if known is None else known[rows]
-            log_odds = _fields(proba[rows], self._tables.parent)
-            yield _Eliminated(rows, self._energy(log_odds), log_odds, held)
+            log_odds = _fields(proba[rows], self._conditions.parent)
+            if self._trees is not None:
+                yield Counted(rows, self._trees, log_odds, held)
+            else:
+                yield Eliminated(rows, self._conditions, log_odds, held)
 
     def _draw(self, X, known, n_samples, seed):
         rng = np.random.RandomState(seed)
-        parts = self._parts(X, known)
-        return np.concatenate([part.draw(n_samples, rng) for part in parts])
-
-    def _energy(self, log_odds):
-        """Return the factor graph of the rules, with the log-odds (n, L) of the labels."""
-        n_states = np.array(self._tables.n_states)
-        by_shape: dict[tuple, list] = {}
-        for scope, table in self._tables.tables:
-            by_shape.setdefault(table.shape, []).append((scope, table))
-        factors = [
-            TableFactors([scope for scope, _ in group], np.stack([table for _, table in group]))
-            for group in by_shape.values()
-        ]
-        if (n_states == 2).all():
-            factors = [
-                TableFactors(f.variables, f.log_potentials.reshape(len(f.variables), -1))
-                for f in factors
-            ]
-            counters = np.zeros((len(log_odds), len(n_states) - log_odds.shape[1]))
-            return FactorGraphEnergy(factors, np.hstack([log_odds, counters]))
-        field = np.zeros((len(log_odds), len(n_states), int(n_states.max())))
-        field[:, : log_odds.shape[1], 1] = log_odds
-        return CategoricalGraphEnergy(factors, field, n_states=n_states)
-
-
-class _Listed:
-    """Distribution of a block of rows over a list of label vectors that satisfy the rules."""
-
-    def __init__(self, rows, log_p, vectors, known):
-        self.rows, self.vectors = rows, vectors
-        if known is not None:
-            agrees = (np.isnan(known[:, None]) | (known[:, None] == vectors)).all(axis=2)
-            if not agrees.any(axis=1).all():
-                raise _impossible(rows, int(np.flatnonzero(~agrees.any(axis=1))[0]))
-            log_p = np.where(agrees, log_p, -np.inf)
-        lost = np.flatnonzero(~(log_p > -np.inf).any(axis=1))
-        if len(lost):
-            raise ValueError(
-                f"row {rows.start + lost[0]}: the classifier gives probability 0 to all label "
-                "vectors that satisfy the rules"
-            )
-        self.log_p = log_p - logsumexp(log_p, axis=1, keepdims=True)
-
-    def best(self):
-        return self.vectors[self.log_p.argmax(axis=1)].astype(np.int64)
-
-    def marginals(self):
-        return np.exp(self.log_p) @ self.vectors
-
-    def top(self, k):
-        order = np.argsort(-self.log_p, axis=1, kind="stable")[:, :k]
-        log_p = np.take_along_axis(self.log_p, order, axis=1)
-        labels = np.where((log_p > -np.inf)[:, :, None], self.vectors[order], -1)
-        return _padded(labels, log_p, k)
-
-    def draw(self, n_samples, rng):
-        cumulative = np.exp(self.log_p).cumsum(axis=1)
-        u = rng.random_sample((len(cumulative), n_samples)) * cumulative[:, -1:]
-        index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
-        return self.vectors[np.minimum(index, len(self.vectors) - 1)]
-
-    def log_proba(self, labels):
-        same = (labels[:, None] == self.vectors).all(axis=2)
-        found = np.where(same, self.log_p, -np.inf)
-        return found.max(axis=1, initial=-np.inf)
-
-
-class _Eliminated:
-    """Distribution of a block of rows as a factor graph, for exact variable elimination."""
-
-    def __init__(self, rows, energy, log_odds, known):
-        self.rows, self.energy, self.log_odds = rows, energy, log_odds
-        self.n_labels = log_odds.shape[1]
-        self.clamp = None
-        if known is not None:
-            free = np.full((len(known), energy.n_variables - self.n_labels), np.nan)
-            self.clamp = np.hstack([known, free])
-
-    def _ask(self, returns):
-        try:
-            return infer(self.energy, "exact", returns=returns, clamp=self.clamp)
-        except ContradictionError as error:
-            raise _impossible(self.rows, error.model) from None
-
-    def best(self):
-        found = self._ask("map").assignment
-        return found[:, : self.n_labels].astype(np.int64)
-
-    def marginals(self):
-        found = self._ask("marginals").marginals
-        found = found[..., 1] if found.ndim == 3 else found
-        return found[:, : self.n_labels].astype(np.float64)
-
-    def top(self, k):
-        log_z = self._ask("log_partition").log_partition
-        energy = self.energy if self.clamp is None else self.energy.condition(self.clamp)
-        rows = []
-        for i in range(energy.n_models):
-            states, scores = k_best_states(energy.rows(slice(i, i + 1)), k)
-            rows.append(_padded(states[None, :, : self.n_labels], scores[None] - log_z[i], k))
-        labels, log_p = map(np.concatenate, zip(*rows))
-        return labels, log_p
-
-    def draw(self, n_samples, rng):
-        seed = rng.randint(np.iinfo(np.int32).max)
-        options = {"n_samples": n_samples, "clamp": self.clamp, "random_state": seed}
-        try:
-            drawn = sample(self.energy, "exact", **options)
-        except ContradictionError as error:
-            raise _impossible(self.rows, error.model) from None
-        return drawn[:, :, : self.n_labels].astype(np.int8)
-
-    def log_proba(self, labels):
-        own = (labels * self.log_odds).sum(axis=1)
-        return own - self._ask("log_partition").log_partition
-
-
-def _padded(labels, log_p, k):
-    """Append vectors of -1 to `labels` (n, m, L) and -inf to `log_p` (n, m) until m is k."""
-    missing = k - log_p.shape[1]
-    labels = np.pad(labels.astype(np.int64), ((0, 0), (0, missing), (0, 0)), constant_values=-1)
-    return labels, np.pad(log_p, ((0, 0), (0, missing)), constant_values=-np.inf)
+        return np.concatenate(self._answers(X, known, lambda part: part.draw(n_samples, rng)))
 
 
 def _fields(proba, parent):
@@ -515,54 +480,6 @@ def _fields(proba, parent):
     fields = logit(given)
     np.add.at(fields, (slice(None), parent[child]), np.log1p(-given[:, child]))
     return fields
-
-
-def _compiled(rules, numbers) -> Tables:
-    """Return the tables of the rules, or raise a ValueError if a rule is invalid."""
-    tables = Tables(numbers.n_labels)
-    # The order in which labels are counted depends on the hierarchies, which are added first.
-    for rule in sorted(rules, key=lambda rule: not isinstance(rule, Hierarchy)):
-        if not isinstance(rule, Rule):
-            raise ValueError(
-                f"rules should hold rules of skcrbm.constraints, such as Implies('a', 'b'); got "
-                f"{rule!r}"
-            )
-        rule.add_to(tables, numbers)
-    return tables
-
-
-def _require_consistent(rules, numbers, tables) -> None:
-    """Raise a ValueError if the rules overlap too much for elimination, or if they contradict."""
-    try:
-        if _is_possible(tables):
-            return
-    except ValueError as error:
-        raise ValueError(
-            "rules overlap too much for exact answers; leave out rules that share many labels with "
-            f"other rules, or shorten them. Cause: {error}"
-        ) from error
-    kept = list(rules)
-    for rule in list(rules):  # leave out each rule that the contradiction does not need
-        fewer = [r for r in kept if r is not rule]
-        if not _is_possible(_compiled(fewer, numbers)):
-            kept = fewer
-    named = "; ".join(map(repr, kept))
-    raise ValueError(f"rules contradict each other: no label vector satisfies {named}")
-
-
-def _is_possible(tables):
-    probe = Constrained(None, [])
-    probe._tables = tables
-    try:
-        infer(probe._energy(np.zeros((1, tables.n_labels))), "exact", returns="log_partition")
-    except ContradictionError:
-        return False
-    return True
-
-
-def _impossible(rows, index):
-    """Return an error about known labels that contradict the rules, in row `index` of a block."""
-    return ValueError(f"y_known contradicts the rules in row {rows.start + index}")
 
 
 def _best_of_samples(drawn, others, metric):

@@ -1,4 +1,4 @@
-"""Rules between labels, and their form as tables of a factor graph."""
+"""Rules between labels."""
 
 from __future__ import annotations
 
@@ -6,88 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
-# A clause or count over at most this many labels is a single table; longer rules are chains of
-# tables with counters between them.
-_SINGLE_TABLE = 4
+from skcrbm.constraints._conditions import Conditions
+
 # Largest number of labels of `Allowed`: its table has 2^16 entries.
 _MAX_ALLOWED = 16
-
-
-class Tables:
-    """Tables of a set of rules. Their variables are L labels, followed by counters of labels.
-
-    Each table has the value 0 for allowed combinations of its variables, and -inf for others.
-    """
-
-    def __init__(self, n_labels: int):
-        self.n_labels = n_labels
-        self.n_states = [2] * n_labels
-        self.tables: list[tuple[tuple[int, ...], np.ndarray]] = []
-        #: First parent (L,) of each label in a `Hierarchy`, -1 without a parent.
-        self.parent = np.full(n_labels, -1)
-
-    def add(self, scope: Iterable[int], allowed: np.ndarray) -> None:
-        """Add a table over the variables of `scope`, with True for allowed combinations."""
-        self.tables.append((tuple(scope), np.where(allowed, 0.0, -np.inf)))
-
-    def add_parent(self, parent: int, child: int) -> None:
-        """Store the parent of `child`, unless it has a parent or is an ancestor of `parent`."""
-        above = parent
-        while above >= 0 and above != child:
-            above = self.parent[above]
-        if self.parent[child] < 0 and above < 0:
-            self.parent[child] = parent
-
-    def _depth_first(self) -> np.ndarray:
-        """Return the rank (L,) of each label in depth-first order of the hierarchy."""
-        children: dict[int, list[int]] = {}
-        for child in range(self.n_labels):
-            children.setdefault(int(self.parent[child]), []).append(child)
-        rank = np.empty(self.n_labels, np.int64)
-        waiting, n_ranked = children.get(-1, [])[::-1], 0
-        while waiting:
-            label = waiting.pop()
-            rank[label], n_ranked = n_ranked, n_ranked + 1
-            waiting.extend(children.get(label, [])[::-1])
-        return rank
-
-    def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:
-        """Require that between `low` and `high` of the literals are true.
-
-        Literal j is true if label ``labels[j]`` has the value ``values[j]`` (0 or 1).
-        """
-        n = len(labels)
-        if n <= _SINGLE_TABLE:
-            states = np.indices((2,) * n).reshape(n, -1)
-            count = (states == np.reshape(values, (-1, 1))).sum(axis=0)
-            self.add(labels, ((count >= low) & (count <= high)).reshape((2,) * n))
-            return
-        # A counter stops at `top`, because larger counts need not be told apart.
-        top = high + 1 if high < n else low
-        before = None
-        # Count the labels of a hierarchy in depth-first order. The graph is then only as wide as
-        # the hierarchy is deep, because a count so far depends on the next labels only through the
-        # labels above them.
-        rank = self._depth_first()
-        for label, value in sorted(zip(labels, values), key=lambda literal: rank[literal[0]]):
-            counts = np.arange(top + 1)
-            step = np.minimum(counts[:, None] + (np.arange(2) == value), top)
-            allowed = step[:, :, None] == counts
-            self.n_states.append(top + 1)
-            after = len(self.n_states) - 1
-            if before is None:  # nothing has been counted yet
-                self.add((label, after), allowed[0])
-            else:
-                self.add((before, label, after), allowed)
-            before = after
-        counts = np.arange(top + 1)
-        assert before is not None
-        self.add((before,), (counts >= low) & (counts <= high))
+# Largest number of characters of a rule in a message.
+_SHOWN = 120
 
 
 class Rule(ABC):
@@ -100,8 +29,13 @@ class Rule(ABC):
                 object.__setattr__(self, name, list(value))
 
     @abstractmethod
-    def add_to(self, tables: Tables, number_of: LabelNumbers) -> None:
-        """Add the rule to `tables`; `number_of` finds the index of a label."""
+    def add_to(self, conditions: Conditions, number_of: LabelNumbers) -> None:
+        """Add the rule to `conditions`; `number_of` finds the index of a label."""
+
+    def __str__(self):
+        """Return the rule in at most 120 characters, for messages."""
+        text = " ".join(repr(self).split())
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 4] + " ..."
 
 
 class LabelNumbers:
@@ -109,6 +43,7 @@ class LabelNumbers:
 
     def __init__(self, n_labels: int, names: Sequence | None):
         self.n_labels = n_labels
+        self.names = list(range(n_labels)) if names is None else list(names)
         self.by_name = {} if names is None else {name: i for i, name in enumerate(names)}
 
     def __call__(self, label: Any, rule: Rule) -> int:
@@ -163,14 +98,14 @@ class Implies(Rule):
     given: Any
     then: Any
 
-    def add_to(self, tables, number_of):
+    def add_to(self, conditions, number_of):
         """Add a clause for each label of `then`."""
         given = number_of.all_of(_listed(self.given, number_of), self)
         for label in number_of.all_of(_listed(self.then, number_of), self):
             if label in given:
                 continue
             values = np.array([0] * len(given) + [1])
-            tables.add_count([*given, label], values, 1, len(values))
+            conditions.add_count([*given, label], values, 1, len(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +126,7 @@ class Clause(Rule):
     on: Any = ()
     off: Any = ()
 
-    def add_to(self, tables, number_of):
+    def add_to(self, conditions, number_of):
         """Add the clause."""
         on, off = number_of.all_of(self.on, self), number_of.all_of(self.off, self)
         if set(on) & set(off):
@@ -199,7 +134,7 @@ class Clause(Rule):
         if not on and not off:
             raise ValueError("rules holds a Clause without labels, which is never true")
         values = np.array([1] * len(on) + [0] * len(off))
-        tables.add_count([*on, *off], values, 1, len(values))
+        conditions.add_count([*on, *off], values, 1, len(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +163,8 @@ class Between(Rule):
     low: int = 0
     high: int | None = None
 
-    def add_to(self, tables, number_of):
-        """Add the counter."""
+    def add_to(self, conditions, number_of):
+        """Add the count."""
         labels = number_of.some_of(self.labels, self)
         whole = isinstance(self.low, (int, np.integer))
         if not whole or not isinstance(self.high, (int, np.integer, type(None))):
@@ -242,10 +177,10 @@ class Between(Rule):
                 f"rules holds {self!r}, which is never true for {len(labels)} labels; low and high "
                 "must satisfy 0 <= low <= high, and low may not exceed the number of labels"
             )
-        tables.add_count(labels, np.ones(len(labels), int), int(self.low), high)
+        conditions.add_count(labels, np.ones(len(labels), int), int(self.low), high)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Excludes(Rule):
     """At most one of the labels is on.
 
@@ -262,10 +197,19 @@ class Excludes(Rule):
 
     labels: Any
 
-    def add_to(self, tables, number_of):
-        """Require that at most one of the labels is on, by a counter."""
+    def __init__(self, labels: Any, *others: Any):
+        if others:
+            raise TypeError(
+                f"Excludes takes one list of labels, as in Excludes({[labels, *others]!r}); got "
+                f"{1 + len(others)} arguments"
+            )
+        object.__setattr__(self, "labels", labels)
+        self.__post_init__()
+
+    def add_to(self, conditions, number_of):
+        """Require that at most one of the labels is on."""
         labels = number_of.some_of(self.labels, self)
-        tables.add_count(labels, np.ones(len(labels), int), 0, 1)
+        conditions.add_count(labels, np.ones(len(labels), int), 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,30 +218,26 @@ class Hierarchy(Rule):
 
     Parameters
     ----------
-    edges : list of pairs (parent, child), or dict {child: parent}
-        Labels, by name or index. A label may have several parents, all of which must be on.
+    edges : list of pairs (parent, child), dict {child: parent or parents}, or sparse matrix
+        Labels, by name or index. A label may have several parents, all of which must be on. Note
+        the order: the parent comes first in a pair, and the child comes first in a dict. In a
+        sparse adjacency matrix (n_outputs, n_outputs), such as networkx writes, a nonzero entry in
+        row p and column c stands for the pair (p, c).
 
     Examples
     --------
     >>> from skcrbm.constraints import Hierarchy
     >>> rule = Hierarchy({"dog": "mammal", "cat": "mammal", "mammal": "animal"})
+    >>> rule = Hierarchy([("mammal", "dog"), ("mammal", "cat"), ("animal", "mammal")])
+    >>> rule = Hierarchy({"bat": ["mammal", "flying animal"]})
     """
 
     edges: Any
 
-    def add_to(self, tables, number_of):
-        """Add a table for each pair of a parent and a child."""
-        edges = self.edges
-        if isinstance(edges, Mapping):
-            edges = [(parent, child) for child, parent in edges.items()]
-        allowed = np.array([[True, False], [True, True]])  # parent, child
-        if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
-            raise ValueError(
-                "rules holds a Hierarchy that is neither a list of pairs (parent, child) nor a "
-                f"dict {{child: parent}}: {edges!r}"
-            )
+    def add_to(self, conditions, number_of):
+        """Add an edge for each pair of a parent and a child."""
         pairs = []
-        for edge in edges:
+        for edge in self._pairs(number_of):
             sized = isinstance(edge, (list, tuple, np.ndarray))
             if not sized or len(edge) != 2 or any(isinstance(e, (list, tuple)) for e in edge):
                 raise ValueError(
@@ -312,12 +252,36 @@ class Hierarchy(Rule):
         try:
             TopologicalSorter(_children(pairs)).prepare()
         except CycleError as error:
+            cycle = [number_of.names[label] for label in error.args[1]]
             raise ValueError(
-                f"rules holds a Hierarchy with a cycle of the labels {error.args[1]}"
+                f"rules holds a Hierarchy with a cycle of the labels {cycle}"
             ) from None
         for parent, child in pairs:
-            tables.add((parent, child), allowed)
-            tables.add_parent(parent, child)
+            conditions.add_edge(parent, child)
+
+    def _pairs(self, number_of):
+        """Return the edges as an iterable of pairs (parent, child)."""
+        edges = self.edges
+        if issparse(edges):
+            n = number_of.n_labels
+            if edges.shape != (n, n):
+                raise ValueError(
+                    "rules holds a Hierarchy with a sparse adjacency matrix, whose shape should be "
+                    f"({n}, {n}), a row and a column for each label; got {edges.shape}"
+                )
+            return np.transpose(edges.nonzero()).tolist()
+        if isinstance(edges, Mapping):
+            return [
+                (parent, child)
+                for child, parents in edges.items()
+                for parent in _listed(parents, number_of)
+            ]
+        if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
+            raise ValueError(
+                "rules holds a Hierarchy that is neither a list of pairs (parent, child) nor a "
+                f"dict {{child: parent}}: {edges!r}"
+            )
+        return edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +301,7 @@ class Forbidden(Rule):
 
     values: Any
 
-    def add_to(self, tables, number_of):
+    def add_to(self, conditions, number_of):
         """Add the clause that at least one label has another value."""
         if not isinstance(self.values, Mapping) or not self.values:
             raise ValueError(
@@ -347,7 +311,7 @@ class Forbidden(Rule):
         values = np.array(list(self.values.values()))
         if not np.isin(values, (0, 1)).all():
             raise ValueError(f"rules holds {self!r}, whose values should be 0 or 1")
-        tables.add_count(labels, 1 - values.astype(int), 1, len(labels))
+        conditions.add_count(labels, 1 - values.astype(int), 1, len(labels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,7 +334,7 @@ class Allowed(Rule):
     labels: Any
     rows: Any
 
-    def add_to(self, tables, number_of):
+    def add_to(self, conditions, number_of):
         """Add the table."""
         labels = number_of.some_of(self.labels, self)
         if len(labels) > _MAX_ALLOWED:
@@ -388,7 +352,7 @@ class Allowed(Rule):
             )
         allowed = np.zeros((2,) * len(labels), bool)
         allowed[tuple(rows.astype(int).T)] = True
-        tables.add(labels, allowed)
+        conditions.add_table(labels, allowed)
 
 
 def _children(pairs):
@@ -404,28 +368,3 @@ def _listed(labels, number_of):
     single = isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)
     single = single or (isinstance(labels, tuple) and labels in number_of.by_name)
     return [labels] if single else list(labels)
-
-
-def satisfies(tables: Tables, labels: np.ndarray) -> np.ndarray:
-    """Return True (N,) for the rows of 0/1 labels (N, L) that satisfy all rules.
-
-    Counters have a single possible value for each row, which is computed table by table.
-    """
-    n = len(labels)
-    values = np.zeros((n, len(tables.n_states)), np.int64)
-    values[:, : tables.n_labels] = labels
-    good = np.ones(n, bool)
-    for scope, table in tables.tables:
-        counter = scope[-1]
-        if counter >= tables.n_labels and len(scope) > 1:
-            step = np.argmax(table == 0.0, axis=-1)
-            values[:, counter] = step[tuple(values[:, scope[:-1]].T)]
-        else:
-            good &= table[tuple(values[:, scope].T)] == 0.0
-    return good
-
-
-def enumerate_allowed(tables: Tables) -> np.ndarray:
-    """Return all 0/1 label vectors (n_allowed, L) that satisfy the rules, for few labels."""
-    vectors = np.array(list(product((0, 1), repeat=tables.n_labels)), np.int8)
-    return vectors[satisfies(tables, vectors)]

@@ -132,8 +132,9 @@ class CRBMClassifier(RBMClassifier):
         if there are at most 10 outputs or at most 10 hidden units, else "sum_product".
     decode : str or object, default="marginal"
         Rule by which `predict` chooses labels from p(v | x): the name of a rule, or a rule with
-        options from `skcrbm.decoding`, such as ``Threshold("f1_macro")``. Each rule optimises a
-        different metric, given here in parentheses:
+        options from `skcrbm.decoding`, such as ``Threshold("f1_macro")``. Choose the rule first:
+        each rule optimises a different metric, given here in parentheses, and the default is best
+        for Hamming loss only:
 
         - "marginal": all labels with a marginal of at least 1/2 (Hamming loss);
         - "label_set": the most probable of the label sets seen in fit (subset accuracy);

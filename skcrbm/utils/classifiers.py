@@ -165,6 +165,18 @@ def call_given(model: Any, method: str, X: Any, y_known: Any, **options: Any) ->
     return function(X, y_known=y_known, **options)
 
 
+def takes_known(model: Any) -> bool:
+    """Return True if `predict_proba` of a classifier conditions on known labels, `y_known`."""
+    function = inner_method(model, "predict_proba")
+    if function is None or "y_known" not in inspect.signature(function).parameters:
+        return False
+    final = final_model(model)[0]
+    # `Constrained` conditions by its rules. Other wrappers, such as `DecodedClassifier`, pass known
+    # labels on to the estimator inside.
+    inner = None if hasattr(final, "satisfies") else getattr(final, "estimator", None)
+    return inner is None or takes_known(inner)
+
+
 # Tolerance for probabilities outside of [0, 1], in units of machine epsilon. Means over the trees
 # of a forest, for example, may exceed 1 by rounding.
 _ROUNDING = 8

@@ -34,9 +34,10 @@ class LabelDistribution:
         """True if there are few enough labels to enumerate all label vectors."""
         return self.n_labels <= MAX_ALL_LABEL_SETS
 
-    def marginals(self, X: Any) -> np.ndarray:
-        """Return the probabilities P(y_i = 1 | x) (N, L)."""
-        return label_marginals(self.model.predict_proba(X), getattr(self.model, "classes_", None))
+    def marginals(self, X: Any, known: np.ndarray | None = None) -> np.ndarray:
+        """Return the probabilities P(y_i = 1 | x) (N, L), given known labels if there are any."""
+        proba = call_given(self.model, "predict_proba", X, known)
+        return label_marginals(proba, getattr(self.model, "classes_", None))
 
     def log_proba(self, X: Any, labels: np.ndarray) -> np.ndarray:
         """Return the log-probability (N,) of the label vector of each row; `labels` is (N, L)."""

@@ -1,13 +1,15 @@
 """Rules between labels: against brute force, and the promises of Constrained."""
 
 import pickle
+import re
 import time
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from reference.label_rules import Given, check_random_rules, holds
+from reference.label_rules import Given, base_weights, check_random_rules, holds
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -103,7 +105,7 @@ def test_expected_metrics(metric):
     whole = sizes / 2 if metric == "expected_f1" else sizes - both
     value = np.divide(both, whole, out=np.zeros(both.shape), where=whole > 0)
     for p, v in zip(P, labels):
-        weight = np.where(allowed == 1, p, 1 - p).prod(axis=1)
+        weight = base_weights(p, [-1, -1, -1, 4, -1], allowed)
         expected = value @ weight / weight.sum()
         mine = expected[(allowed == v).all(axis=1)][0]
         assert mine > expected.max() - 0.02
@@ -113,7 +115,8 @@ def test_joint_models_keep_their_distribution():
     X, Y = make_structured_labels(200, n_labels=5, random_state=0)
     Y[:, 1] |= Y[:, 0]
     joint = CRBMClassifier(n_hidden=3, alpha=0.01, max_iter=30, random_state=0).fit(X, Y)
-    model = Constrained(FrozenEstimator(joint), [Implies(0, 1), Between(range(5), 1)]).fit(X, Y)
+    rules = [Implies(0, 1), Between(range(5), 1)]
+    model = Constrained(FrozenEstimator(joint), rules, decode="map").fit(X, Y)
     assert model.is_joint_
     vectors = np.array(list(product((0, 1), repeat=5)), np.int8)
     allowed = (vectors[:, 0] <= vectors[:, 1]) & vectors.any(axis=1)
@@ -124,6 +127,10 @@ def test_joint_models_keep_their_distribution():
     np.testing.assert_array_equal(model.predict(X[:20]), vectors[weight.argmax(axis=1)])
     share = model.sample(X[:1], 4000, random_state=0)[0].mean(axis=0)
     np.testing.assert_allclose(share, weight[0] @ vectors, atol=0.04)
+    np.testing.assert_allclose(np.exp(model.score_label_sets(X[:20], vectors)), weight, atol=1e-8)
+    model.set_params(decode="marginal")
+    n_right = np.where(allowed, (2 * weight @ vectors - 1) @ vectors.T, -np.inf)
+    np.testing.assert_array_equal(model.predict(X[:20]), vectors[n_right.argmax(axis=1)])
     known = np.full((20, 5), np.nan)
     known[:, 0] = 1
     held = weight * vectors[:, 0]
@@ -136,7 +143,7 @@ def test_a_tree_of_a_thousand_labels_is_fast():
     parent = [max(0, (i - 1) // 4) for i in range(1, 1000)]
     rule = Hierarchy([(p, i + 1) for i, p in enumerate(parent)])
     P = rng.beta(1, 3, (500, 1000))
-    model = Constrained(Given(), [rule]).fit(P[:1], np.zeros((1, 1000), int))
+    model = Constrained(Given(), [rule], decode="map").fit(P[:1], np.zeros((1, 1000), int))
     model.predict_proba(P[:2])
     start = time.process_time()
     proba = model.predict_proba(P)
@@ -150,7 +157,8 @@ def test_a_tree_of_a_thousand_labels_is_fast():
 def test_counts_of_many_labels():
     """Exactly 3 of 200 labels, against the recursion of the Poisson binomial distribution."""
     p = np.random.default_rng(0).random((1, 200)) * 0.1
-    model = Constrained(Given(), [Between(range(200), 3, 3)]).fit(p, np.eye(1, 200, dtype=int))
+    model = Constrained(Given(), [Between(range(200), 3, 3)], decode="map")
+    model.fit(p, np.eye(1, 200, dtype=int))
     proba = model.predict_proba(p)
     assert proba.sum() == pytest.approx(3)
     odds = (p / (1 - p))[0]
@@ -173,7 +181,8 @@ def test_counts_of_many_labels():
 def test_the_best_vectors_of_a_joint_model():
     X, Y = make_structured_labels(80, n_labels=5, random_state=0)
     joint = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=3, random_state=0).fit(X, Y)
-    model = Constrained(FrozenEstimator(joint), [Between(range(5), 1, 4)]).fit(X, Y)
+    model = Constrained(FrozenEstimator(joint), [Between(range(5), 1, 4)], decode="map")
+    model.fit(X, Y)
     labels, proba = model.predict_topk(X[:4], 40)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     assert ((labels == -1).all(axis=2) == (proba == 0)).all()
@@ -198,7 +207,7 @@ def test_names_warnings_and_scikit_learn():
     Y = pd.DataFrame(Y, columns=list("abcd"))
     inner = OneVsRestClassifier(LogisticRegression())
     model = Constrained(inner, [Hierarchy({"b": "a", "c": "b"})])
-    with pytest.warns(UserWarning, match="complete rows of y violate the rules"):
+    with pytest.warns(UserWarning, match="rows of y violate the rules by their known labels"):
         model.fit(X, Y)
     assert model.label_names_.tolist() == list("abcd")
     labels = model.set_label_output("pandas").predict(X)
@@ -229,6 +238,7 @@ def test_names_warnings_and_scikit_learn():
         (Hierarchy([(0, [1])]), "in place of a pair"),
         (Hierarchy(3), "neither a list of pairs"),
         (Hierarchy([(0, 1), (1, 2), (2, 0)]), "with a cycle of the labels"),
+        (Hierarchy(csr_array(np.eye(3))), r"shape should be \(20, 20\), a row and a column"),
         (Excludes([]), "which names no label"),
         (Between([], 0), "which names no label"),
         (Between([0, 1], 0, 1.5), "low should be an integer, and high an integer or None"),
@@ -267,9 +277,10 @@ def test_containers_of_labels():
     for _ in range(2):  # an iterator is read once, a rule at each fit
         model.fit(np.full((4, 4), 0.6), Y)
         assert not model.satisfies([[0, 1, 0, 0]])[0]
-    for bad, message in (([[1], [0]], "y must have shape"), ([[1, np.nan, 0, 0]], "complete")):
-        with pytest.raises(ValueError, match=message):
-            model.satisfies(bad)
+    with pytest.raises(ValueError, match="y must have shape"):
+        model.satisfies([[1], [0]])
+    with pytest.raises(ValueError, match="complete"):
+        model.score_samples(np.full((1, 4), 0.6), [[1, np.nan, 0, 0]])
     with pytest.raises(ValueError, match="X has no rows"):
         model.predict(np.empty((0, 4)))
 
@@ -280,6 +291,49 @@ def test_a_frozen_classifier_of_other_labels():
     model = Constrained(FrozenEstimator(fitted), []).fit(X, Y)
     with pytest.raises(ValueError, match="estimator predicts 3 labels, but y in fit has 5"):
         model.predict(X)
+
+
+def test_forms_of_a_hierarchy():
+    """Pairs, dicts with one or several parents, and adjacency matrices mean the same rule."""
+    Y = pd.DataFrame(np.zeros((4, 4), int), columns=list("abcd"))
+    edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+    matrix = csr_array(([1, 1, 1, 1], ([0, 0, 1, 2], [1, 2, 3, 3])), (4, 4))
+    vectors = np.array(list(product((0, 1), repeat=4)))
+    by_index = Hierarchy([(0, 1), (0, 2), (1, 3), (2, 3)])
+    for form in (edges, {"d": ["b", "c"], "c": "a", "b": ("a",)}, matrix):
+        model = Constrained(Given(), [Hierarchy(form)]).fit(np.full((4, 4), 0.5), Y)
+        np.testing.assert_array_equal(model.satisfies(vectors), holds(by_index, vectors.T))
+    with pytest.raises(ValueError, match=r"with a cycle of the labels \['"):
+        Constrained(Given(), [Hierarchy({"a": "b", "b": "a"})]).fit(np.ones((4, 4)), Y)
+
+
+def test_rules_of_the_same_meaning_have_the_same_answers():
+    P = np.random.default_rng(0).random((5, 3))
+    rules = [Hierarchy({0: 1}), Implies(0, 1), Forbidden({0: 1, 1: 0}), Clause(on=[1], off=[0])]
+    answers = [Constrained(Given(), [r]).fit(P, np.ones((5, 3))).predict_proba(P) for r in rules]
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer, answers[0])
+
+
+def test_excludes_takes_a_list():
+    with pytest.raises(TypeError, match=r"one list of labels, as in Excludes\(\[0, 1\]\)"):
+        Excludes(0, 1)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_hierarchy_that_is_too_wide():
+    """The message names a number of labels that is possible."""
+    rng = np.random.default_rng(0)
+    n = 300
+    edges = [(int(p), c) for c in range(1, n) for p in rng.integers(0, c, 2)]
+    rule, Y = Hierarchy(edges), np.zeros((2, n), int)
+    with pytest.raises(ValueError, match=r"several parents\. Keep fewer labels of y") as error:
+        Constrained(Given(), [rule]).fit(Y, Y)
+    assert "Exact(" not in str(error.value)
+    kept = int(re.search(r"the (\d+) labels", str(error.value)).group(1))
+    assert 10 < kept < n
+    inner = [edge for edge in edges if max(edge) < kept]
+    Constrained(Given(), [Hierarchy(inner)]).fit(Y[:, :kept], Y[:, :kept])
 
 
 def test_rules_that_are_too_wide():

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from skcrbm.constraints import (
     Allowed,
@@ -16,7 +16,8 @@ from skcrbm.constraints import (
     Hierarchy,
     Implies,
 )
-from skcrbm.constraints._rules import LabelNumbers, Tables, satisfies
+from skcrbm.constraints._conditions import Conditions
+from skcrbm.constraints._rules import LabelNumbers
 
 
 class Given(ClassifierMixin, BaseEstimator):
@@ -31,33 +32,40 @@ class Given(ClassifierMixin, BaseEstimator):
 
 
 def holds(rule, v):
-    """Return whether a label vector satisfies a rule, from the words of its docstring."""
+    """Return whether a label vector satisfies a rule, from the words of its docstring.
+
+    With v (L, M) in place of a label vector, the result is (M,) for M label vectors.
+    """
+    v = np.asarray(v)
     if isinstance(rule, Implies):
         given = rule.given if isinstance(rule.given, list) else [rule.given]
         then = rule.then if isinstance(rule.then, list) else [rule.then]
-        return not all(v[i] for i in given) or all(v[i] for i in then)
+        return ~v[given].all(axis=0) | v[then].all(axis=0)
     if isinstance(rule, Clause):
-        return any(v[i] for i in rule.on) or any(not v[i] for i in rule.off)
+        on, off = list(rule.on), list(rule.off)
+        return v[on].any(axis=0) | (v[off] == 0).any(axis=0)
     if isinstance(rule, Between):
         high = len(rule.labels) if rule.high is None else rule.high
-        return rule.low <= sum(v[i] for i in rule.labels) <= high
+        n_on = v[list(rule.labels)].sum(axis=0)
+        return (rule.low <= n_on) & (n_on <= high)
     if isinstance(rule, Excludes):
-        return sum(v[i] for i in rule.labels) <= 1
+        return v[list(rule.labels)].sum(axis=0) <= 1
     if isinstance(rule, Hierarchy):
-        return all(not v[child] or v[parent] for parent, child in rule.edges)
+        return np.all([(v[child] == 0) | (v[parent] == 1) for parent, child in rule.edges], axis=0)
     if isinstance(rule, Forbidden):
-        return any(v[i] != value for i, value in rule.values.items())
-    return [v[i] for i in rule.labels] in [list(row) for row in rule.rows]
+        return np.any([v[i] != value for i, value in rule.values.items()], axis=0)
+    same = [np.all([v[i] == x for i, x in zip(rule.labels, row)], axis=0) for row in rule.rows]
+    return np.any(same, axis=0)
 
 
-def random_rule(rng, n):
-    """Draw a rule over n labels."""
+def random_rule(rng, n, kinds=range(7)):
+    """Draw a rule over n labels, of a kind among `kinds`."""
 
     def some(least=1, most=None):
         size = int(rng.integers(least, min(n, most or n) + 1))
         return [int(i) for i in rng.permutation(n)[:size]]
 
-    kind = rng.integers(7)
+    kind = rng.choice(kinds)
     if kind == 0:
         labels = some(2)
         cut = int(rng.integers(1, len(labels)))
@@ -98,18 +106,62 @@ def base_weights(p, parent, vectors):
     return weight
 
 
-def check_random_rules(rng, most=8):
-    """Compare all answers of `Constrained` under random rules of up to `most` labels."""
+def random_trees(rng, n):
+    """Draw trees of n labels and counts over the labels of some trees, each tree in one count."""
+    order = rng.permutation(n).tolist()
+    tree, edges = np.empty(n, int), []
+    for k, label in enumerate(order):
+        if k == 0 or rng.random() < 0.3:
+            tree[label] = label
+        else:
+            above = order[int(rng.integers(k))]
+            tree[label] = tree[above]
+            edges.append((above, label))
+    cut = int(rng.integers(len(edges) + 1))
+    rules = [Hierarchy(edges[:cut])] if cut else []
+    rules += [Implies(child, parent) for parent, child in edges[cut:]]
+    block = rng.integers(0, 3, n)[tree]  # trees of block 2 have no count
+    for number in (0, 1):
+        labels = [int(i) for i in np.flatnonzero(block == number) if rng.random() < 0.8]
+        rule = random_rule(rng, len(labels), (1, 2, 3, 5)) if labels else None
+        if rule is not None:
+            rules.append(_renamed(rule, labels))
+    return [rules[i] for i in rng.permutation(len(rules))]
+
+
+def _renamed(rule, names):
+    """Return a Clause, Between, Excludes or Forbidden with names[i] in place of label i."""
+    if isinstance(rule, Clause):
+        return Clause([names[i] for i in rule.on], [names[i] for i in rule.off])
+    if isinstance(rule, Between):
+        return Between([names[i] for i in rule.labels], rule.low, rule.high)
+    if isinstance(rule, Excludes):
+        return Excludes([names[i] for i in rule.labels])
+    return Forbidden({names[i]: value for i, value in rule.values.items()})
+
+
+def check_random_rules(rng, most=8, trees=False):
+    """Compare all answers of `Constrained` under random rules of up to `most` labels.
+
+    The rules are trees with counts if `trees`, for which there is a method of its own.
+    """
     n = int(rng.integers(2, most + 1))
-    rules = [random_rule(rng, n) for _ in range(int(rng.integers(1, 5)))]
+    if trees:
+        check_rules(rng, random_trees(rng, n), n)
+    else:
+        check_rules(rng, [random_rule(rng, n) for _ in range(int(rng.integers(1, 5)))], n)
+
+
+def check_rules(rng, rules, n):
+    """Compare all answers of `Constrained` under rules of n labels with brute force."""
     vectors = np.array(list(product((0, 1), repeat=n)))
-    allowed = np.array([all(holds(rule, v) for rule in rules) for v in vectors])
-    tables = Tables(n)
+    allowed = np.all([holds(rule, vectors.T) for rule in rules], axis=0) | np.zeros(2**n, bool)
+    conditions = Conditions(n)
     for rule in rules:
-        rule.add_to(tables, LabelNumbers(n, None))
-    np.testing.assert_array_equal(satisfies(tables, vectors), allowed)
+        rule.add_to(conditions, LabelNumbers(n, None))
+    np.testing.assert_array_equal(conditions.satisfied(vectors), allowed)
     P = rng.random((3, n))
-    model = Constrained(Given(), rules, n_samples=300, random_state=0)
+    model = Constrained(Given(), rules, decode="map", random_state=0)
     if not allowed.any():
         with pytest.raises(ValueError, match="rules contradict each other"):
             model.fit(P, np.ones((3, n), int))
@@ -122,11 +174,11 @@ def check_random_rules(rng, most=8):
     given = model.predict_proba(P, known)
     top, top_proba = model.predict_topk(P, 3, known)
     for r in range(3):
-        weight = base_weights(P[r], tables.parent, vectors) * allowed
+        weight = base_weights(P[r], conditions.parent, vectors) * allowed
         np.testing.assert_allclose(proba[r], weight @ vectors / weight.sum(), atol=1e-8)
         best = (vectors == labels[r]).all(axis=1)
         assert weight[best][0] == pytest.approx(weight.max())
-        assert all(any((v == w).all() for w in vectors[allowed]) for v in drawn[r])
+        assert allowed[drawn[r].astype(int) @ (1 << np.arange(n)[::-1])].all()
         mine = weight[(vectors == Y[r]).all(axis=1)][0] / weight.sum()
         assert scores[r] == pytest.approx(np.log(mine), abs=1e-7)
         agrees = weight * (np.isnan(known[r]) | (vectors == known[r])).all(axis=1)
@@ -142,5 +194,17 @@ def check_random_rules(rng, most=8):
         assert (
             len({tuple(labels) for labels in top[r][top_proba[r] > 0]}) == (top_proba[r] > 0).sum()
         )
+    partial = np.where(rng.random((6, n)) < 0.6, vectors[rng.integers(2**n, size=6)], np.nan)
+    agree = (np.isnan(partial[:, None]) | (partial[:, None] == vectors)).all(axis=2)
+    np.testing.assert_array_equal(model.satisfies(partial), (agree & allowed).any(axis=1))
+    log_p = model.score_label_sets(P, vectors, known)
+    closest = clone(model).set_params(decode="marginal").fit(P, Y).predict(P, known)
+    for r in range(3):
+        agrees = (np.isnan(known[r]) | (vectors == known[r])).all(axis=1)
+        weight = base_weights(P[r], conditions.parent, vectors) * allowed * agrees
+        np.testing.assert_allclose(np.exp(log_p[r]), weight / weight.sum(), atol=1e-8)
+        n_right = vectors @ (2 * given[r] - 1)
+        assert (allowed & agrees)[(vectors == closest[r]).all(axis=1)][0]
+        assert closest[r] @ (2 * given[r] - 1) == pytest.approx(n_right[weight > 0].max())
     if not allowed.all():
         assert model.score_samples(P[:1], vectors[~allowed][:1])[0] == -np.inf

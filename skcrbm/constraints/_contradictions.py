@@ -1,0 +1,177 @@
+"""Find label vectors, known labels and rules that contradict each other, and name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from skcrbm.constraints._conditions import Conditions
+from skcrbm.constraints._counted_trees import counted_trees, edges_and_counts
+from skcrbm.constraints._distributions import Counted, factor_graph, is_possible
+from skcrbm.constraints._rules import Hierarchy, LabelNumbers, Rule
+from skcrbm.inference import infer
+from skcrbm.utils.graphs import min_fill
+from skcrbm.utils.parallel import row_chunks
+
+# Number of rows that are checked together, to bound the memory.
+_ROWS = 1000
+# Largest number of labels that a message about contradictions shows.
+_MOST_SHOWN = 8
+# Largest width of a graph of edges that an error message recommends.
+_NARROW = 16
+
+
+def conditions_of(rules: Sequence[Rule], numbers: LabelNumbers) -> Conditions:
+    """Return the conditions of the rules, or raise a ValueError if a rule is invalid."""
+    conditions = Conditions(numbers.n_labels)
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise ValueError(
+                f"rules should hold rules of skcrbm.constraints, such as Implies('a', 'b'); got "
+                f"{rule!r}"
+            )
+        rule.add_to(conditions, numbers)
+    return conditions
+
+
+def possible_rows(conditions: Conditions, known: np.ndarray) -> np.ndarray:
+    """Return True (N,) for rows of known labels (N, L), NaN if unknown, that rules allow.
+
+    A row is possible if some values of its unknown labels satisfy all conditions.
+    """
+    complete = ~np.isnan(known).any(axis=1)
+    found = np.empty(len(known), bool)
+    found[complete] = conditions.satisfied(known[complete])
+    rest = np.flatnonzero(~complete)
+    trees = counted_trees(conditions) if len(rest) else None
+    edges, counts = edges_and_counts(conditions)
+    for part in row_chunks(len(rest), _ROWS):
+        held = known[rest[part]]
+        if trees is not None:
+            found[rest[part]] = Counted(part, trees, np.zeros(held.shape), held).possible()
+        elif not counts and not conditions.tables:
+            found[rest[part]] = _possible_by_edges(edges, held)
+        else:
+            found[rest[part]] = _possible_by_search(conditions, held)
+    return found
+
+
+def _possible_by_edges(edges, known):
+    """Return True (n,) if no label that is known to be off is above a label that is known on."""
+    parents, children = np.array(sorted(edges)).T
+    n_labels = known.shape[1]
+    above = csr_array((np.ones(len(edges), np.float32), (parents, children)), (n_labels, n_labels))
+    on = (known == 1).T
+    while True:
+        more = on | (above @ on.astype(np.float32) > 0)
+        if (more == on).all():
+            return ~(on & (known == 0).T).any(axis=0)
+        on = more
+
+
+def _possible_by_search(conditions, known):
+    """Return True (n,) if the best vector with the known labels violates no condition.
+
+    A violation costs 1, and a known label with another value costs more than all violations.
+    """
+    n_tables = len(conditions.factor_tables()[1])
+    reward = (n_tables + 1.0) * np.where(known == 1, 1, np.where(known == 0, -1, 0))
+    energy = factor_graph(conditions, reward, forbidden=-1.0)
+    best = energy.score(infer(energy, "exact", returns="map").assignment)
+    return np.maximum(reward, 0).sum(axis=1) - best < 0.5  # number of violations
+
+
+def contradiction(rules: Sequence[Rule], numbers: LabelNumbers, known: np.ndarray) -> str:
+    """Name known labels (L,) that contradict each other under the rules, and these rules."""
+
+    def fails(part):
+        return not possible_rows(conditions_of(part, numbers), known[None])[0]
+
+    needed = _smallest(list(rules), fails)
+    conditions = conditions_of(needed, numbers)
+
+    def labels_fail(labels):
+        held = np.full_like(known, np.nan)
+        held[labels] = known[labels]
+        return not possible_rows(conditions, held[None])[0]
+
+    labels = _smallest(np.flatnonzero(~np.isnan(known)).tolist(), labels_fail)
+    shown = {_plain(numbers.names[i]): int(known[i]) for i in sorted(labels)[:_MOST_SHOWN]}
+    values = ", ".join(f"{name!r}: {value}" for name, value in shown.items())
+    more = f" and {len(labels) - _MOST_SHOWN} more" if len(labels) > _MOST_SHOWN else ""
+    return f"the labels {{{values}}}{more} contradict {'; '.join(map(str, needed))}"
+
+
+def _plain(name):
+    """Return a name as an object of Python, which is shorter in messages."""
+    return name.item() if isinstance(name, np.generic) else name
+
+
+def violations_message(rules, numbers, visible, possible) -> str:
+    """Return the warning of `fit` about rows of y (N, L) that are not `possible` (N,)."""
+    row = int(np.flatnonzero(~possible)[0])
+    text = (
+        f"{(~possible).sum()} of {len(visible)} rows of y violate the rules by their known labels "
+        "and have probability 0 under the fitted model. For example, in row "
+        f"{row} of y {contradiction(rules, numbers, visible[row])}"
+    )
+    if any(isinstance(rule, Hierarchy) for rule in rules):
+        text += ". An edge of a Hierarchy is a pair (parent, child), or an entry {child: parent}"
+    return text
+
+
+def require_consistent(rules, numbers, conditions, visible) -> None:
+    """Raise a ValueError if the rules overlap too much for elimination, or if they contradict."""
+    try:
+        if is_possible(conditions):
+            return
+    except ValueError as error:
+        raise ValueError(
+            f"rules overlap too much for exact answers; {_advice(conditions, visible)}. Cause: "
+            f"{str(error).split('; the limit')[0]}"
+        ) from error
+
+    def fails(part):
+        return not is_possible(conditions_of(part, numbers))
+
+    named = "; ".join(map(str, _smallest(list(rules), fails)))
+    raise ValueError(f"rules contradict each other: no label vector satisfies {named}")
+
+
+def _advice(conditions, visible):
+    """Return an advice about rules that overlap too much, given the labels y (N, L) of `fit`."""
+    edges, counts = edges_and_counts(conditions)
+    if counts or conditions.tables:
+        return "leave out rules that share many labels with other rules, or shorten them"
+    order = np.argsort(-np.nan_to_num(visible).sum(axis=0), kind="stable")
+    n_kept = len(order)
+    while n_kept > 1:
+        kept = set(order[:n_kept].tolist())
+        inner = [edge for edge in edges if kept.issuperset(edge)]
+        search = min_fill(inner, kept)
+        if search.complete and search.width <= _NARROW:
+            break
+        n_kept = n_kept * 3 // 4
+    return (
+        "many labels of the hierarchy have several parents. Keep fewer labels of y, with the edges "
+        f"between them: the {n_kept} labels that are on in the most rows of y are possible. Or "
+        "keep one parent of each label, which makes a tree: trees of any size are possible"
+    )
+
+
+def _smallest(items: list, fails: Callable[[list], bool]) -> list:
+    """Return a part of `items` that fails and has no smaller part that fails.
+
+    All items together fail, and any list fails that has a part that fails.
+    """
+    needed: list = []
+    while not fails(needed):
+        low, high = 1, len(items)
+        while low < high:  # search for the shortest beginning that fails beside `needed`
+            middle = (low + high) // 2
+            low, high = (low, middle) if fails(needed + items[:middle]) else (middle + 1, high)
+        needed.append(items[low - 1])
+        items = items[: low - 1]
+    return needed

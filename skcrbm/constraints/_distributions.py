@@ -1,0 +1,254 @@
+"""Distributions of the labels of a block of rows under rules, with the same answers each."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import logsumexp
+
+from skcrbm.constraints._conditions import Conditions
+from skcrbm.constraints._counted_trees import CountedTrees, counted_trees
+from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
+from skcrbm.inference import infer, sample
+from skcrbm.inference.base import ContradictionError
+from skcrbm.inference.counted_trees import CountedTreeModels
+from skcrbm.inference.factor_graph.k_best import k_best_states
+
+
+class Listed:
+    """Distribution of a block of rows over a list of label vectors that satisfy the rules."""
+
+    def __init__(self, rows, log_p, vectors, known):
+        self.rows, self.vectors = rows, vectors
+        if known is not None:
+            agrees = (np.isnan(known[:, None]) | (known[:, None] == vectors)).all(axis=2)
+            if not agrees.any(axis=1).all():
+                raise _impossible(rows, int(np.flatnonzero(~agrees.any(axis=1))[0]))
+            log_p = np.where(agrees, log_p, -np.inf)
+        lost = np.flatnonzero(~(log_p > -np.inf).any(axis=1))
+        if len(lost):
+            raise ValueError(
+                f"row {rows.start + lost[0]}: the classifier gives probability 0 to all label "
+                "vectors that satisfy the rules"
+            )
+        self.log_p = log_p - logsumexp(log_p, axis=1, keepdims=True)
+
+    def best(self):
+        return self.vectors[self.log_p.argmax(axis=1)].astype(np.int64)
+
+    def heaviest(self, weights):
+        """Return the possible vectors (n, L) with the largest sums of weights of their labels."""
+        total = np.where(self.log_p > -np.inf, weights @ self.vectors.T, -np.inf)
+        return self.vectors[total.argmax(axis=1)].astype(np.int64)
+
+    def marginals(self):
+        return np.exp(self.log_p) @ self.vectors
+
+    def top(self, k):
+        order = np.argsort(-self.log_p, axis=1, kind="stable")[:, :k]
+        log_p = np.take_along_axis(self.log_p, order, axis=1)
+        labels = np.where((log_p > -np.inf)[:, :, None], self.vectors[order], -1)
+        return _padded(labels, log_p, k)
+
+    def draw(self, n_samples, rng):
+        cumulative = np.exp(self.log_p).cumsum(axis=1)
+        u = rng.random_sample((len(cumulative), n_samples)) * cumulative[:, -1:]
+        index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
+        return self.vectors[np.minimum(index, len(self.vectors) - 1)]
+
+    def log_proba(self, labels):
+        same = (labels[:, None] == self.vectors).all(axis=2)
+        found = np.where(same, self.log_p, -np.inf)
+        return found.max(axis=1, initial=-np.inf)
+
+    def log_proba_of_sets(self, label_sets):
+        bits = 1 << np.arange(self.vectors.shape[1])
+        found = np.full((len(self.log_p), 2 ** len(bits)), -np.inf)
+        found[:, self.vectors @ bits] = self.log_p
+        return found[:, label_sets @ bits]
+
+
+class Eliminated:
+    """Distribution of a block of rows as a factor graph, for exact variable elimination."""
+
+    def __init__(self, rows, conditions, log_odds, known):
+        self.rows, self.log_odds, self.known = rows, log_odds, known
+        self.conditions = conditions
+        self.energy = energy = factor_graph(conditions, log_odds)
+        self.n_labels = log_odds.shape[1]
+        self.clamp = None
+        if known is not None:
+            free = np.full((len(known), energy.n_variables - self.n_labels), np.nan)
+            self.clamp = np.hstack([known, free])
+
+    def _ask(self, returns):
+        try:
+            return infer(self.energy, "exact", returns=returns, clamp=self.clamp)
+        except ContradictionError as error:
+            raise _impossible(self.rows, error.model) from None
+
+    def best(self):
+        found = self._ask("map").assignment
+        return found[:, : self.n_labels].astype(np.int64)
+
+    def heaviest(self, weights):
+        return Eliminated(self.rows, self.conditions, weights, self.known).best()
+
+    def marginals(self):
+        found = self._ask("marginals").marginals
+        found = found[..., 1] if found.ndim == 3 else found
+        return found[:, : self.n_labels].astype(np.float64)
+
+    def top(self, k):
+        log_z = self._ask("log_partition").log_partition
+        energy = self.energy if self.clamp is None else self.energy.condition(self.clamp)
+        rows = []
+        for i in range(energy.n_models):
+            states, scores = k_best_states(energy.rows(slice(i, i + 1)), k)
+            rows.append(_padded(states[None, :, : self.n_labels], scores[None] - log_z[i], k))
+        labels, log_p = map(np.concatenate, zip(*rows))
+        return labels, log_p
+
+    def draw(self, n_samples, rng):
+        seed = rng.randint(np.iinfo(np.int32).max)
+        options = {"n_samples": n_samples, "clamp": self.clamp, "random_state": seed}
+        try:
+            drawn = sample(self.energy, "exact", **options)
+        except ContradictionError as error:
+            raise _impossible(self.rows, error.model) from None
+        return drawn[:, :, : self.n_labels].astype(np.int8)
+
+    def log_proba(self, labels):
+        own = (labels * self.log_odds).sum(axis=1)
+        return own - self._ask("log_partition").log_partition
+
+    def log_proba_of_sets(self, label_sets):
+        log_z = self._ask("log_partition").log_partition
+        return _only_known(self.log_odds @ label_sets.T - log_z[:, None], label_sets, self.known)
+
+
+class Counted:
+    """Distribution of a block of rows over trees of labels with counts, by a table for each row."""
+
+    def __init__(self, rows, trees: CountedTrees, log_odds, known):
+        self.rows, self.trees, self.log_odds, self.known = rows, trees, log_odds, known
+        held = None if known is None else known[:, trees.order]
+        self.models = CountedTreeModels(trees.walks, log_odds[:, trees.order], held)
+
+    def _log_z(self):
+        return self._require_possible(self.models.sums(False)[0])
+
+    def _by_label(self, values):
+        """Return values (..., L) in the order of the labels, given the order of the positions."""
+        found = np.empty_like(values)
+        found[..., self.trees.order] = values
+        return found
+
+    def _require_possible(self, log_z):
+        """Return `log_z`, or raise an error if no label vector of a row is possible."""
+        impossible = np.flatnonzero(log_z == -np.inf)
+        if len(impossible):
+            raise _impossible(self.rows, int(impossible[0]))
+        return log_z
+
+    def possible(self):
+        """Return True (n,) for the rows whose known labels do not contradict the conditions."""
+        return self.models.sums(False)[0] > -np.inf
+
+    def best(self):
+        return self.top(1, normalised=False)[0][:, 0]
+
+    def heaviest(self, weights):
+        return Counted(self.rows, self.trees, weights, self.known).best()
+
+    def marginals(self):
+        log_z, proba = self.models.sums(True)
+        self._require_possible(log_z)
+        return self._by_label(proba)
+
+    def top(self, k, normalised=True):
+        labels, scores = self.models.best(k)
+        self._require_possible(scores[:, 0])
+        log_z = self._log_z()[:, None] if normalised else 0.0
+        return self._by_label(labels), scores - log_z
+
+    def draw(self, n_samples, rng):
+        log_z, drawn = self.models.draw(n_samples, rng)
+        self._require_possible(log_z)
+        return self._by_label(drawn)
+
+    def log_proba(self, labels):
+        return (labels * self.log_odds).sum(axis=1) - self._log_z()
+
+    def log_proba_of_sets(self, label_sets):
+        log_p = self.log_odds @ label_sets.T - self._log_z()[:, None]
+        return _only_known(log_p, label_sets, self.known)
+
+
+def factor_graph(conditions: Conditions, log_odds, forbidden: float = -np.inf):
+    """Return the factor graph of the conditions, with the log-odds (n, L) of the labels.
+
+    `forbidden` is the log-potential of combinations that violate a condition.
+    """
+    n_states, tables = conditions.factor_tables(forbidden)
+    by_shape: dict[tuple, list] = {}
+    for scope, table in tables:
+        by_shape.setdefault(table.shape, []).append((scope, table))
+    factors = [
+        TableFactors([scope for scope, _ in group], np.stack([table for _, table in group]))
+        for group in by_shape.values()
+    ]
+    if (n_states == 2).all():
+        factors = [
+            TableFactors(f.variables, f.log_potentials.reshape(len(f.variables), -1))
+            for f in factors
+        ]
+        counters = np.zeros((len(log_odds), len(n_states) - log_odds.shape[1]))
+        return FactorGraphEnergy(factors, np.hstack([log_odds, counters]))
+    field = np.zeros((len(log_odds), len(n_states), int(n_states.max())))
+    field[:, : log_odds.shape[1], 1] = log_odds
+    return CategoricalGraphEnergy(factors, field, n_states=n_states)
+
+
+def is_possible(conditions: Conditions) -> bool:
+    """Return whether a label vector satisfies the conditions.
+
+    Raises
+    ------
+    ValueError
+        If the conditions overlap too much for elimination.
+    """
+    trees = counted_trees(conditions)
+    log_odds = np.zeros((1, conditions.n_labels))
+    try:
+        if trees is not None:
+            Counted(slice(0, 1), trees, log_odds, None).best()
+        else:
+            infer(factor_graph(conditions, log_odds), "exact", returns="log_partition")
+    except (ContradictionError, Impossible):
+        return False
+    return True
+
+
+def _only_known(log_p, label_sets, known):
+    """Return `log_p` (n, M), with -inf for label sets (M, L) that differ from known labels."""
+    if known is None:
+        return log_p
+    agrees = ((known == 1) @ (1 - label_sets.T) + (known == 0) @ label_sets.T) == 0
+    return np.where(agrees, log_p, -np.inf)
+
+
+def _padded(labels, log_p, k):
+    """Append vectors of -1 to `labels` (n, m, L) and -inf to `log_p` (n, m) until m is k."""
+    missing = k - log_p.shape[1]
+    labels = np.pad(labels.astype(np.int64), ((0, 0), (0, missing), (0, 0)), constant_values=-1)
+    return labels, np.pad(log_p, ((0, 0), (0, missing)), constant_values=-np.inf)
+
+
+class Impossible(ValueError):
+    """The known labels of a row contradict the rules."""
+
+
+def _impossible(rows, index):
+    """Return an error about known labels that contradict the rules, in row `index` of a block."""
+    return Impossible(f"y_known contradicts the rules in row {rows.start + index}")

@@ -1,0 +1,70 @@
+"""Exact answers about labels that form trees with counts; the kernels explain the walks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from skcrbm.kernels.counted_trees import Walks
+
+
+def make_walks(after, on_step, off_step, low, top, stops, begins) -> Walks:
+    """Return the arrays over positions as `skcrbm.kernels.counted_trees.Walks`."""
+    from skcrbm.kernels.counted_trees import Walks
+
+    arrays = after, on_step, off_step, low, top, stops, begins
+    return Walks(*(np.ascontiguousarray(array) for array in arrays))
+
+
+class CountedTreeModels:
+    """Models of labels in the order of the walks: n models with the log-odds `scores` (n, L).
+
+    `known` (n, L) holds the values of known labels, and NaN for the other labels. If no label
+    vector of a model is allowed, its log-weight is -inf and its other answers have no meaning.
+    """
+
+    def __init__(self, walks: Walks, scores: np.ndarray, known: np.ndarray | None):
+        self.walks, self.scores = walks, np.ascontiguousarray(scores)
+        if known is None:
+            self.may_on = self.may_off = np.ones(scores.shape, bool)
+        else:
+            self.may_on = np.ascontiguousarray(known != 0)
+            # A label is on if it or one of its descendants is known to be on.
+            n_on = np.zeros((len(known), known.shape[1] + 1), np.int64)
+            np.cumsum(known == 1, axis=1, out=n_on[:, 1:])
+            self.may_off = np.ascontiguousarray(n_on[:, walks.after] == n_on[:, :-1])
+
+    def sums(self, with_marginals: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return log Z (n,) and the marginals (n, L), or an array (0, L) without marginals."""
+        from skcrbm.kernels.counted_trees import sum_walks
+
+        n, n_labels = self.scores.shape
+        log_z, proba = np.empty(n), np.empty((n if with_marginals else 0, n_labels))
+        sum_walks(self.walks, self.scores, self.may_on, self.may_off, log_z, proba)
+        return log_z, proba
+
+    def best(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the k best label vectors (n, k, L) and their log-weights (n, k).
+
+        If fewer vectors are allowed, the last vectors are -1, and their log-weights -inf.
+        """
+        from skcrbm.kernels.counted_trees import best_walks
+
+        n, n_labels = self.scores.shape
+        labels, scores = np.empty((n, k, n_labels), np.int64), np.empty((n, k))
+        best_walks(self.walks, self.scores, self.may_on, self.may_off, labels, scores)
+        return labels, scores
+
+    def draw(self, n_samples: int, rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+        """Return log Z (n,) and draws of label vectors (n, n_samples, L)."""
+        from skcrbm.kernels.counted_trees import draw_walks
+
+        n, n_labels = self.scores.shape
+        log_z, drawn = np.empty(n), np.empty((n, n_samples, n_labels), np.int8)
+        for i in range(n):
+            uniform = rng.random_sample((n_samples, n_labels))
+            model = self.scores[i], self.may_on[i], self.may_off[i]
+            log_z[i] = draw_walks(self.walks, *model, uniform, drawn[i])
+        return log_z, drawn

@@ -1,0 +1,203 @@
+"""Label vectors that agree with trees of labels and with counts: sums, best vectors, samples.
+
+The labels are positions in depth-first order of their trees. A label vector is a walk over the
+positions: if the label at position i is on, the walk goes on to position i + 1, and if it is off,
+all its descendants are off, too, and the walk jumps to the first position after them. The walk
+carries the number of true literals so far, so that a table over positions and counts answers all
+questions in a time proportional to the size of the table. Labels without a tree are trees of a
+single label.
+
+The positions are cut into blocks, each of which has a count of its own that begins at 0.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+
+
+class Walks(NamedTuple):
+    """Trees and counts of L labels, in arrays over the positions."""
+
+    after: np.ndarray  # (L,) int64, first position after the descendants of a position
+    on_step: np.ndarray  # (L,) int64, true literals if the label is on
+    off_step: np.ndarray  # (L,) int64, true literals if the label and its descendants are off
+    low: np.ndarray  # (L,) int64, least count at the end of the block of a position
+    top: np.ndarray  # (L,) int64, largest count in the block of a position
+    stops: np.ndarray  # (L,) bool, larger counts are allowed, and count as the largest count
+    begins: np.ndarray  # (L + 1,) bool, a block begins at a position; True at the end
+
+
+@jit(allocates=False, inline=True)
+def _next(walks, i, count, on):
+    """Return the next position and count of a walk; the count is -1 if no walk goes there."""
+    j = i + 1 if on else walks.after[i]
+    count += walks.on_step[i] if on else walks.off_step[i]
+    if count > walks.top[i]:
+        if not walks.stops[i]:
+            return j, -1
+        count = walks.top[i]
+    if walks.begins[j]:
+        return j, 0 if count >= walks.low[i] else -1
+    return j, count
+
+
+@jit(allocates=False)
+def _log_weight(walks, i, count, on, score, table):
+    """Return the log-weight of the best walk, or of all walks, from a position by one choice."""
+    j, after = _next(walks, i, count, on)
+    if after < 0:
+        return -math.inf
+    return table[j, after] + (score if on else 0.0)
+
+
+@jit(allocates=False)
+def _fill(walks, scores, may_on, may_off, maximal, table):
+    """Fill the table (L + 1, K) of log-weights of the walks from each position and count on.
+
+    `scores` (L,) are the log-odds of the labels. The labels may be on or off if `may_on` and
+    `may_off` (L,) are True. The log-weight is that of the best walk if `maximal`, else of all.
+    """
+    n = len(scores)
+    table[n, 0] = 0.0
+    for i in range(n - 1, -1, -1):
+        for count in range(walks.top[i] + 1):
+            on = off = -math.inf
+            if may_on[i]:
+                on = _log_weight(walks, i, count, True, scores[i], table)
+            if may_off[i]:
+                off = _log_weight(walks, i, count, False, scores[i], table)
+            larger = max(on, off)
+            if not maximal and min(on, off) > -math.inf:
+                larger += math.log1p(math.exp(-abs(on - off)))
+            table[i, count] = larger
+
+
+@jit(allocates=False)
+def _probability(walks, i, count, scores, may_on, table):
+    """Return the probability that a label is on, given the position and count of a walk."""
+    if not may_on[i] or table[i, count] == -math.inf:
+        return 0.0
+    on = _log_weight(walks, i, count, True, scores[i], table)
+    return min(math.exp(on - table[i, count]), 1.0)
+
+
+@jit
+def sum_walks(walks, scores, may_on, may_off, log_z, proba):
+    """Compute log Z (n,) and marginals (n, L) of rows of log-odds (n, L).
+
+    The marginals are not computed if `proba` has no rows, or for rows without any walk.
+    """
+    n_rows, n = scores.shape
+    table = np.empty((n + 1, walks.top.max() + 1))
+    share = np.empty((n + 1, walks.top.max() + 1))  # P(a walk visits a position with a count)
+    for r in range(n_rows):
+        _fill(walks, scores[r], may_on[r], may_off[r], False, table)
+        log_z[r] = table[0, 0]
+        if len(proba) == 0 or table[0, 0] == -math.inf:
+            continue
+        share[:] = 0.0
+        share[0, 0] = 1.0
+        for i in range(n):
+            total = 0.0
+            for count in range(walks.top[i] + 1):
+                here = share[i, count]
+                if here > 0:
+                    p = _probability(walks, i, count, scores[r], may_on[r], table)
+                    total += here * p
+                    if p > 0:
+                        j, after = _next(walks, i, count, True)
+                        share[j, after] += here * p
+                    if p < 1:
+                        j, after = _next(walks, i, count, False)
+                        share[j, after] += here * (1 - p)
+            proba[r, i] = total
+
+
+@jit
+def draw_walks(walks, scores, may_on, may_off, uniform, labels):
+    """Draw label vectors (S, L) for a row of log-odds (L,), from uniform numbers (S, L)."""
+    n = len(scores)
+    table = np.empty((n + 1, walks.top.max() + 1))
+    _fill(walks, scores, may_on, may_off, False, table)
+    chance = np.empty((n, walks.top.max() + 1))
+    for i in range(n):
+        for count in range(walks.top[i] + 1):
+            chance[i, count] = _probability(walks, i, count, scores, may_on, table)
+    for s in range(len(labels)):
+        labels[s] = 0
+        i, count = 0, 0
+        while i < n:
+            on = uniform[s, i] < chance[i, count]
+            labels[s, i] = on
+            i, count = _next(walks, i, count, on)
+    return table[0, 0]
+
+
+@jit
+def best_walks(walks, scores, may_on, may_off, labels, values):
+    """Find the k best label vectors (n, k, L) of rows of log-odds, and their log-weights (n, k).
+
+    The next best vector leaves an earlier vector at one position, and is the best vector that
+    begins like this. If there are fewer than k vectors, the last vectors are -1, and their
+    log-weights -inf.
+    """
+    n_rows, k, n = labels.shape
+    table = np.empty((n + 1, walks.top.max() + 1))
+    # The best known continuations of the vectors found so far, in descending order: log-weight,
+    # number of the earlier vector, and position at which the new vector leaves it.
+    weight, origin, leaves = np.empty(k), np.empty(k, np.int64), np.empty(k, np.int64)
+    for r in range(n_rows):
+        _fill(walks, scores[r], may_on[r], may_off[r], True, table)
+        labels[r], values[r] = -1, -math.inf
+        n_waiting = 0
+        if table[0, 0] > -math.inf:
+            weight[0], origin[0], leaves[0] = table[0, 0], 0, -1
+            n_waiting = 1
+        found = 0
+        while n_waiting > 0:
+            values[r, found], earlier, fork = weight[0], origin[0], leaves[0]
+            n_waiting -= 1
+            for w in range(n_waiting):
+                weight[w], origin[w], leaves[w] = weight[w + 1], origin[w + 1], leaves[w + 1]
+            best = labels[r, found]
+            room = k - found - 1
+            i, count, before = 0, 0, 0.0
+            while i < n:
+                j_on, count_on = _next(walks, i, count, True)
+                j_off, count_off = _next(walks, i, count, False)
+                on = off = -math.inf
+                if may_on[r, i] and count_on >= 0:
+                    on = scores[r, i] + table[j_on, count_on]
+                if may_off[r, i] and count_off >= 0:
+                    off = table[j_off, count_off]
+                if i < fork:
+                    take = labels[r, earlier, i] == 1
+                elif i == fork:
+                    take = labels[r, earlier, i] == 0
+                else:
+                    take = on > off
+                    # Rounding could make the other vector better than this vector.
+                    other = min(before + (off if take else on), values[r, found])
+                    wanted = n_waiting < room or (room > 0 and other > weight[room - 1])
+                    if other > -math.inf and wanted:
+                        w = min(n_waiting, room - 1)
+                        while w > 0 and weight[w - 1] < other:
+                            weight[w], origin[w], leaves[w] = (
+                                weight[w - 1],
+                                origin[w - 1],
+                                leaves[w - 1],
+                            )
+                            w -= 1
+                        weight[w], origin[w], leaves[w] = other, found, i
+                        n_waiting = min(n_waiting + 1, room)
+                best[i] = take
+                if take:
+                    before += scores[r, i]
+                    i, count = j_on, count_on
+                else:
+                    best[i:j_off] = 0
+                    i, count = j_off, count_off
+            found += 1
