@@ -19,7 +19,14 @@ from sklearn.utils._param_validation import Interval
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.energies.states import independent_states
-from skcrbm.inference import BPChain, Gibbs, InferenceMethod, PerturbAndMAP, PerturbAndMaxProduct, infer
+from skcrbm.inference import (
+    BPChain,
+    Gibbs,
+    InferenceMethod,
+    PerturbAndMAP,
+    PerturbAndMaxProduct,
+    infer,
+)
 from skcrbm.inference.base import methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint
 from skcrbm.inference.random_numbers import random_key, uniforms

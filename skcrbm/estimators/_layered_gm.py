@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import with_a_label
 from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_model import InputCode, LayeredModel
-from skcrbm.energies.layered_structure import LayeredParams
+from skcrbm.energies.layered_structure import LayeredParams, checked_skips
 from skcrbm.estimators._base import (
     Rows,
     StructuredClassifier,
@@ -91,6 +91,11 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Hidden layers, in order from the input to the output: `skcrbm.layers.Dense`, `Local2d`
         or `Conv2d`. Without hidden layers, ``()``, the model is a (multinomial) logistic
         regression.
+    skips : tuple of (int, int), default=()
+        Pairs (a, b) of layers that are also connected, by edges from each node of layer a to each
+        node of layer b >= a + 2. Layer 0 is the input, layer ``len(layers) + 1`` the output. For
+        example, ``((0, 2),)`` joins the input to the second hidden layer, or to the output if there
+        is a single hidden layer. Skips make loops of layers.
     input_shape : tuple of int, default=None
         Shape (height, width) or (height, width, channels) of the images in the rows of X, in C
         order; local and convolutional layers need it. None means that rows are plain vectors.
@@ -137,6 +142,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     ----------
     layers_ : list of FittedLayer
         Hidden layers and the output layer, as named tuples (layer, unary, pairwise).
+    skip_weights_ : dict
+        Pairwise scores of each skip (a, b), in the shape of the pairwise scores of a dense layer.
     input_unary_ : ndarray (n_features, n_states - 1)
         Unary scores of the input nodes, which are used if features are missing.
     classes_ : ndarray (n_outputs,) or (n_classes,)
@@ -193,6 +200,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
     _parameter_constraints: dict = {
         "layers": [tuple, list],
+        "skips": [tuple, list],
         "input_shape": [tuple, list, None],
         "clamping": clamping_constraint(),
         "inference": truncated_constraint(),
@@ -216,6 +224,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         self,
         *,
         layers: tuple | list = _DEFAULT_LAYERS,
+        skips: tuple | list = (),
         input_shape: tuple | list | None = None,
         clamping: str | HardClamping = "soft",
         inference: str | TruncatedInference = "tree_reweighted",
@@ -232,6 +241,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         verbose: bool | int = False,
     ):
         self.layers = layers
+        self.skips = skips
         self.input_shape = input_shape
         self.clamping = clamping
         self.inference = inference
@@ -401,6 +411,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     def _check_layers(self) -> None:
         """Raise a ValueError if `layers` is invalid, or `inference` has too few iterations."""
         check_layers(self.layers)
+        checked_skips(self.skips, len(self.layers) + 1)
         resolve_truncated(self.inference).check_depth(len(self.layers))
 
     def _new_structure(self, X, visible):
@@ -409,20 +420,23 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
         n_outputs, n_states = (1, n_visible) if self._targets.one_hot else (n_visible, 2)
-        structure = LayeredStructure(self.layers, shape, code.n_states, n_outputs, n_states)
+        structure = LayeredStructure(
+            self.layers, shape, code.n_states, n_outputs, n_states, self.skips
+        )
         return structure, code
 
     def _hyperstructure(self):
         """Return the hyperparameters that determine the shapes of the parameters."""
         cuts = clamping_cuts(self.clamping)
         shape = None if self.input_shape is None else tuple(self.input_shape)
-        return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
+        skips = checked_skips(self.skips, len(self.layers) + 1)
+        return tuple(self.layers), skips, shape, None if cuts is None else tuple(cuts)
 
     def _check_same_model(self):
         if self._hyperstructure() != self._fitted_structure:
             raise ValueError(
-                "layers, input_shape or clamping differ from the earlier fit, so training cannot "
-                "continue; set warm_start=False, or keep them"
+                "layers, skips, input_shape or clamping differ from the earlier fit, so training "
+                "cannot continue; set warm_start=False, or keep them"
             )
 
     def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:
@@ -430,6 +444,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         inference: Any = clone(resolve_truncated(self.inference))
         return {
             "layers_": model.fitted_layers(),
+            "skip_weights_": model.skip_weights(),
             "input_unary_": model.structure.unaries(model.params)[0],
             "n_inference_iter_": inference.n_iter,
             "_model": model,

@@ -160,4 +160,3 @@ def test_learned_weights_belong_to_the_sampler(inference):
     assert (np.abs((y.T @ y / len(y) - z.T @ z / len(z))[pairs]) < 0.12).all()
     with pytest.warns(UserWarning, match="samples by perturb-and-MAP"):
         model.score_samples(X[:5])
-
