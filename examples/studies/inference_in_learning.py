@@ -56,8 +56,7 @@ PREDICTED = {
 MARGINS = {
     "mixed_product": MixedProduct(tol=0.001),
     "icm": "icm",
-    "dual_decomposition, 30 steps": DualDecomposition(max_iter=30, node_limit=1),
-    "dual_decomposition, 200 steps": DualDecomposition(max_iter=200, node_limit=1),
+    "dual_decomposition, 10 steps": DualDecomposition(max_iter=10, node_limit=1),
 }
 RULES = {
     "CD-1": (ContrastiveDivergence(n_steps=1), "auto"),
