@@ -118,6 +118,11 @@ for _rule, _parts, _exact in (("MLE-BP", _BP, SumProduct()), ("MSSVM", _MARGIN, 
             {"inference": _exact},
             Setting(rate=_rate, average=False),
         )
+    OTHERS[f"{_rule}, printed, rate 0.05, 50 epochs"] = (
+        _parts[0],
+        {"inference": _exact},
+        Setting(rate=0.05, average=False, n_epochs=50),
+    )
 
 
 class Search(LocalSearch):
