@@ -62,7 +62,8 @@ def infer(
         "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
         "simulated_annealing", "map_search", "branch_and_bound", "milp", "mplp",
         "linear_program", "dual_decomposition", "bp_chain", "perturb_and_map", "ais", or a
-        configured object such as ``SumProduct(damping=0.5)``. A name stands for the object with its default options.
+        configured object such as ``SumProduct(damping=0.5)``. A name stands for the object with
+        its default options.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are for
         the model given the clamped values, ``energy.condition(clamp)``. In an Ising model 0 stands

@@ -138,8 +138,8 @@ class LogPartitionEstimate(NamedTuple):
     ----------
     log_partition : ndarray (N,)
         Estimate of log Z. For "ais" and "bp_chain" it is the logarithm of an unbiased estimate of
-        Z, a mean of importance weights; for "perturb_and_max_product" and "perturb_and_map" it is the
-        mean of perturbed maxima.
+        Z, a mean of importance weights; for "perturb_and_max_product" and "perturb_and_map" it is
+        the mean of perturbed maxima.
     standard_error : ndarray (N,)
         Standard error of log_partition; infinite if all weights are 0. For methods with importance
         weights it is the error of the delta method times ``sqrt(1 + g**2)``, where g is the
