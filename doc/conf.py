@@ -68,6 +68,7 @@ exclude_patterns = [
     "persistent_messages.md",
     "pmp_tables.md",
     "rule_settings.md",
+    "inference_in_learning.md",
 ]
 nitpicky = True
 

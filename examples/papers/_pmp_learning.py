@@ -101,11 +101,16 @@ def try_learner(learner):
         scores_of_model(model.energy_, learner, X, (2,), 0)
 
 
+def _sweeps_of(learner, sweeps):
+    """Return the numbers of sweeps with which samples of a learned model are drawn."""
+    return sweeps[1:2] if learner == "lp" else sweeps
+
+
 def digits_ising(learner, seed, average):
     """Fit an Ising model of the 8 x 8 digits; return its row."""
     X = small_digits()
     model, seconds = fit_ising(X, learner, 50, seed, n_steps=500, rate=0.01, average=average)
-    return row_of(model, learner, X, seed, seconds, (10, 50, 100), len(X))
+    return row_of(model, learner, X, seed, seconds, _sweeps_of(learner, (10, 50, 100)), len(X))
 
 
 def digits_sweeps(n_sweeps, damping):
@@ -155,7 +160,7 @@ def digits_rbm(learner, seed, average):
     rule = learning_rule(learner, 50, 100)
     solver = Adam(learning_rate=0.01, batch_size=100, average=average)
     model, seconds = fit_rbm(X, rule, seed, n_hidden=64, n_steps=600, solver=solver)
-    return row_of(model, learner, X, seed, seconds, (10, 50, 100), len(X))
+    return row_of(model, learner, X, seed, seconds, _sweeps_of(learner, (10, 50, 100)), len(X))
 
 
 def zeros(learner, n_sweeps, seed, side, rate, average):
@@ -166,7 +171,10 @@ def zeros(learner, n_sweeps, seed, side, rate, average):
     """
     X = contours(side)
     model, seconds = fit_ising(X, learner, n_sweeps, seed, n_steps=1000, rate=rate, average=average)
-    return row_of(model, learner, X, seed, seconds, (5, 10, 25, 50, 100), len(X))
+    sweeps = (5, 10, 25, 50, 100)
+    if learner in ("mplp", "lp"):  # a sample takes 10 to 100 ms, so draw only with 25 sweeps
+        sweeps = sweeps[2:3]
+    return row_of(model, learner, X, seed, seconds, sweeps, len(X))
 
 
 def twos(learner, n_sweeps, seed, average):
@@ -176,6 +184,8 @@ def twos(learner, n_sweeps, seed, average):
     solver = Adam(learning_rate=0.01, batch_size=50, average=average)
     model, seconds = fit_rbm(X, rule, seed, n_hidden=250, n_steps=1000, solver=solver)
     sweeps = (25, 100, 500) if learner.startswith("gibbs") else (25, 50, 100, 200)
+    if learner == "mplp":
+        sweeps = (25,)
     return row_of(model, learner, X, seed, seconds, sweeps, 1000)
 
 

@@ -4,7 +4,14 @@ import time
 
 import numpy as np
 
-from skcrbm.inference import Gibbs, GibbsWithGradients, PerturbAndMaxProduct, sample
+from skcrbm.inference import (
+    MPLP,
+    Gibbs,
+    GibbsWithGradients,
+    PerturbAndMAP,
+    PerturbAndMaxProduct,
+    sample,
+)
 from skcrbm.learning import PersistentContrastiveDivergence, PMPLearning
 from skcrbm.metrics import covariance_error, log_mmd
 
@@ -25,6 +32,8 @@ class ResetGibbsWithGradients(GibbsWithGradients):
 
 _SAMPLERS = {
     "pmp": lambda n_sweeps: PerturbAndMaxProduct(max_iter=n_sweeps),
+    "mplp": lambda n_sweeps: PerturbAndMAP(MPLP(max_iter=n_sweeps)),
+    "lp": lambda n_sweeps: PerturbAndMAP("linear_program"),  # it has no sweeps
     "gibbs reset": lambda n_sweeps: ResetGibbs(burn_in=n_sweeps - 1),
     "gwg reset": lambda n_sweeps: ResetGibbsWithGradients(burn_in=n_sweeps - 1),
 }
@@ -42,8 +51,8 @@ def draw(energy, learner, n_sweeps, n_samples, seed):
 
     Each chain begins at coin flips and gives a single sample.
     """
-    if learner == "pmp":
-        method = PerturbAndMaxProduct(max_iter=n_sweeps)
+    if learner in ("pmp", "mplp", "lp"):
+        method = _SAMPLERS[learner](n_sweeps)
     else:
         kind = GibbsWithGradients if learner.startswith("gwg") else Gibbs
         method = kind(burn_in=n_sweeps - 1, n_chains=n_samples)

@@ -92,7 +92,7 @@ def cells():
             yield 3, f"{depth} hidden, T={n_iter}", gradient, "mnist", "layered", options, shown
 
     table4 = {
-        "MF": (0.952, 0.968, 0.976),  # as "ParMF"; mean field has no sequential schedule here
+        "MF": (0.952, 0.968, 0.976),  # "ParMF"; the guide has "SeqMF" on 6000 images
         "ParLBP": (0.962, 0.968, 0.974),
         "SeqLBP": (0.963, 0.970, 0.979),
         "ParTRW": (0.967, 0.982, 0.985),

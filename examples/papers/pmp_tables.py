@@ -11,7 +11,8 @@
 
 The cells run in this order. Sizes of 3, 4 and 5 are reduced; `--full` has the sizes of the paper.
 Methods: "pmp" is perturb-and-max-product; "gibbs reset" has chains from coin flips in every step,
-"gibbs pcd" has persistent chains; "gwg reset" is Gibbs with gradients. Samples of a model come from
+"gibbs pcd" has persistent chains; "gwg reset" is Gibbs with gradients; "mplp" and "lp" are perturb-
+and-MAP with MPLP or the linear program as the method that maximises. Samples of a model come from
 the sampler of its training, each from its own chain that begins at coin flips. Parameters are the
 parameters of the last step ("plain", as in the paper) or an average over the steps in which late
 steps count more ("average", the default of the estimators). Seconds are processor time in a single
@@ -72,6 +73,12 @@ def digit_cells(seeds):
                 for learner in ("pmp", "gibbs reset", "gibbs pcd"):
                     key = f"digits {kind} {learner} {rule} seed={seed}"
                     yield key, partial(work, learner, seed, average)
+        for kind, work in (("ising", learning.digits_ising), ("rbm", learning.digits_rbm)):
+            for learner in ("mplp", "lp"):
+                yield (
+                    f"digits {kind} {learner} plain seed={seed}",
+                    partial(work, learner, seed, False),
+                )
     for n_sweeps in (5, 10, 25, 100):
         for damping in (0.0, 0.5, 0.8):
             key = f"digits sweeps={n_sweeps} damping={damping}"
@@ -93,6 +100,8 @@ def learning_cells(full):
             ):  # fmt: skip
                 key = f"twos {learner}-{n} {rule} seed={seed}"
                 yield key, partial(learning.twos, learner, n, seed, average)
+    for n in (25, 100) if full else (25,):
+        yield f"twos mplp-{n} plain seed=0", partial(learning.twos, "mplp", n, 0, False)
     side, n = (30, 50) if full else (16, 25)
     yield from reference_cells(f"zeros {side}", lambda: learning.contours(side), 5923)
     for rate in (0.00025, 0.001):
@@ -100,6 +109,9 @@ def learning_cells(full):
             for learner in ("pmp", "gibbs reset", "gibbs pcd", "gwg reset"):
                 key = f"zeros {side} {learner}-{n} rate={rate} plain seed={seed}"
                 yield key, partial(learning.zeros, learner, n, seed, side, rate, False)
+    for rate in (0.00025, 0.001):
+        key = f"zeros {side} mplp-{n} rate={rate} plain seed=40"
+        yield key, partial(learning.zeros, "mplp", n, 40, side, rate, False)
     for kind, side, n_data_sweeps in (("lattice", 25, 1000), ("erdos-renyi", 200, 5000)):
         data = partial(recovery.ising_data, kind, side, n_data_sweeps)
         yield from reference_cells(f"recovery {kind} {side}", data, 2000)
@@ -163,7 +175,7 @@ def limited(work):
 FIRST = [
     *(
         partial(limited, partial(learning.try_learner, name))
-        for name in ("pmp", "gibbs reset", "gibbs pcd", "gwg reset")
+        for name in ("pmp", "mplp", "lp", "gibbs reset", "gibbs pcd", "gwg reset")
     ),
     partial(limited, partial(deconvolve, 2, 2, 0.5, 0)),
 ]

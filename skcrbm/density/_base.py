@@ -19,7 +19,14 @@ from sklearn.utils._param_validation import Interval
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.energies.states import independent_states
-from skcrbm.inference import BPChain, Gibbs, InferenceMethod, PerturbAndMaxProduct, infer
+from skcrbm.inference import (
+    BPChain,
+    Gibbs,
+    InferenceMethod,
+    PerturbAndMAP,
+    PerturbAndMaxProduct,
+    infer,
+)
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.random_numbers import random_key, uniforms
@@ -308,8 +315,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         distribution compensate for the difference: the samples reproduce the data, the Gibbs
         distribution does not.
         """
-        if isinstance(self._rule, PMPLearning) and isinstance(self._sampler, PerturbAndMaxProduct):
-            return "perturb-and-max-product"
+        if isinstance(self._rule, PMPLearning):
+            if isinstance(self._sampler, PerturbAndMaxProduct):
+                return "perturb-and-max-product"
+            if isinstance(self._sampler, PerturbAndMAP):
+                return "perturb-and-MAP"
         if isinstance(self._rule, BPChainLearning) and not self._rule.weighted:
             return "chained belief propagation" if isinstance(self._sampler, BPChain) else None
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,11 +28,11 @@ class LayeredEnergy(BaseEnergy):
     Parameters
     ----------
     structure : LayeredStructure
-        Layers and connections. The connection to the input layer enters only through `field`.
+        Layers and connections. Connections to the input layer enter only through `field`.
     weights : sequence of ndarray
-        Flat pairwise scores of each connection after the first.
+        Flat pairwise scores of each connection that does not start at the input layer.
     field : array-like (n_variables,) or (N, n_variables)
-        Unary scores, including the scores of layer 1 that come from the inputs.
+        Unary scores, including the scores that come from the inputs.
     unaries : array-like (n_variables,), default=None
         Part of the fields that all models share and from which mean field and message passing
         start. Their first iteration then ignores the inputs, as in the training of
@@ -52,7 +51,7 @@ class LayeredEnergy(BaseEnergy):
     """
 
     _constants = ("unaries",)
-    _saved = ("structure", "field", "unaries", "weights", "_slices", "_matrices")
+    _saved = ("structure", "field", "unaries", "weights", "_slices", "_matrices", "_connections")
 
     def __init__(
         self,
@@ -72,15 +71,14 @@ class LayeredEnergy(BaseEnergy):
             unaries = as_row_fields(unaries, "unaries", width, "n_variables")
             self.unaries = kernel_array(unaries[0], dtype)
         self.weights = tuple(kernel_array(w, dtype).ravel() for w in weights)
-        sizes = [c.n_weights for c in structure.connections[1:]]
+        self._connections = [structure.connections[c] for c in structure.inner]
+        sizes = [c.n_weights for c in self._connections]
         if [len(w) for w in self.weights] != sizes:
             raise ValueError(
-                f"weights must hold arrays of {sizes} scores, one for each connection after the "
-                f"first; got {[len(w) for w in self.weights]}"
+                f"weights must hold arrays of {sizes} scores, one for each connection that does "
+                f"not start at the input; got {[len(w) for w in self.weights]}"
             )
-        self._matrices = [
-            c.matrix(w) for c, w in zip(structure.connections[1:], self.weights, strict=True)
-        ]
+        self._matrices = [c.matrix(w) for c, w in zip(self._connections, self.weights, strict=True)]
 
     def astype(self, dtype: DTypeLike) -> LayeredEnergy:
         """Return the energy, including its evidence, in another floating dtype."""
@@ -109,7 +107,7 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Tuple with the flat pairwise scores of each connection after the first."""
+        """Tuple with the flat pairwise scores of each connection between variables."""
         return self.weights
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +119,8 @@ class LayeredEnergy(BaseEnergy):
         """
         log_odds = np.empty(self.field.shape)
         reach = np.zeros(self.n_variables)
-        for (left, right), matrix in zip(pairwise(self._slices[1:]), self._matrices, strict=True):
+        for connection, matrix in zip(self._connections, self._matrices, strict=True):
+            left, right = self._slices[connection.source], self._slices[connection.target]
             size = abs(matrix.astype(np.float64))
             reach[left] += size.sum(axis=1)
             reach[right] += size.sum(axis=0)
@@ -182,8 +181,11 @@ class LayeredEnergy(BaseEnergy):
         return most
 
     def connection_weights(self) -> list[np.ndarray | None]:
-        """Return the flat pairwise scores of all connections, None for the first connection."""
-        return [None, *self.weights]
+        """Return the flat pairwise scores of all connections, None for connections to the input."""
+        weights: list[np.ndarray | None] = [None] * len(self.structure.connections)
+        for c, flat in zip(self.structure.inner, self.weights, strict=True):
+            weights[c] = flat
+        return weights
 
     def layer_unaries(self) -> list[Any] | None:
         """Return `unaries` as an array (n_nodes, k - 1) for each layer, with None for the input.
@@ -204,8 +206,9 @@ class LayeredEnergy(BaseEnergy):
     def _score(self, states):
         states = np.asarray(states, np.float64)
         scores = (states * self.field).sum(axis=1)
-        layers = self.by_layer(states)[1:]
-        for (left, right), matrix in zip(pairwise(layers), self._matrices, strict=True):
+        layers = self.by_layer(states)
+        for connection, matrix in zip(self._connections, self._matrices, strict=True):
+            left, right = layers[connection.source], layers[connection.target]
             scores += ((left @ matrix.astype(np.float64)) * right).sum(axis=1)
         return np.where(self._most_on(states) > 1, -np.inf, scores)
 
@@ -267,10 +270,11 @@ class LayeredEnergy(BaseEnergy):
         flat = states.reshape(n * n_chains, width).astype(self.dtype, copy=False)
         layers = self.by_layer(flat)
         scores = np.repeat(self.field[:, block], n_chains, axis=0)
-        if layer > 1:
-            scores += layers[layer - 1] @ self._matrices[layer - 2]
-        if layer < self.structure.depth:
-            scores += layers[layer + 1] @ self._matrices[layer - 1].T
+        for connection, matrix in zip(self._connections, self._matrices, strict=True):
+            if connection.target == layer:
+                scores += layers[connection.source] @ matrix
+            if connection.source == layer:
+                scores += layers[connection.target] @ matrix.T
         return scores.reshape(n, n_chains, scores.shape[1])
 
     def _node_scores(self, states, layer):
@@ -336,28 +340,25 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes (n_tables, l - 1, k - 1) of the statistics of each connection after the first.
+        """Shapes (n_tables, l - 1, k - 1) of the statistics of each connection between variables.
 
         The statistics of edges that share a table are added up.
         """
         return tuple(
-            (c.n_tables, c.n_left_states - 1, c.n_right_states - 1)
-            for c in self.structure.connections[1:]
+            (c.n_tables, c.n_left_states - 1, c.n_right_states - 1) for c in self._connections
         )
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return an array of statistics for each connection after the first.
+        """Return an array of statistics for each connection between variables.
 
         For each edge, the products of its two units are added up over the rows of `means`, with
         weights. The statistics of edges that share a table are added up.
         """
-        layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
+        layers = self.by_layer(means.astype(self.dtype, copy=False))
         weight = weight[:, None].astype(self.dtype)
         return tuple(
-            connection.sum_tables(left.T @ (weight * right))
-            for connection, (left, right) in zip(
-                self.structure.connections[1:], pairwise(layers), strict=True
-            )
+            c.sum_tables(layers[c.source].T @ (weight * layers[c.target]))
+            for c in self._connections
         )
 
 

@@ -254,9 +254,23 @@ class LayeredModel(NamedTuple):
         for part, scores in zip(slices[1:], self.layer_unaries()[1:], strict=True):
             unaries[part] = scores.ravel()
         field = np.repeat(unaries[None], means.shape[0], axis=0)
-        matrix = self.structure.connections[0].matrix(weights[0])
-        field[:, slices[1]] += safe_sparse_dot(means, matrix, dense_output=True)
-        return LayeredEnergy(self.structure, weights[1:], field, unaries)
+        for connection, flat in zip(self.structure.connections, weights, strict=True):
+            if connection.source == 0:
+                product = safe_sparse_dot(means, connection.matrix(flat), dense_output=True)
+                field[:, slices[connection.target]] += product
+        inner = [weights[c] for c in self.structure.inner]
+        return LayeredEnergy(self.structure, inner, field, unaries)
+
+    def skip_weights(self) -> dict[tuple[int, int], np.ndarray]:
+        """Return the pairwise scores (n_left, n_right, l - 1, k - 1) of each skip (a, b)."""
+        found = {}
+        for connection, flat in zip(self.structure.connections, self.connection_weights()):
+            if connection.target > connection.source + 1:
+                sizes = connection.n_left, connection.n_right
+                pairwise = connection.tables(flat)
+                pairwise = pairwise.reshape(*sizes, *pairwise.shape[1:])
+                found[connection.source, connection.target] = pairwise
+        return found
 
     def fitted_layers(self) -> list[FittedLayer]:
         """Return the `FittedLayer` of each hidden layer and of the output layer."""

@@ -6,6 +6,7 @@ scores that involve it are 0 and not stored (Shen et al. 2019, appendix A).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -22,15 +23,25 @@ from skcrbm.utils.validation import kernel_array
 
 
 class Connection:
-    """The edges between two neighbouring layers.
+    """The edges between two layers.
 
     The right layer is closer to the output and is described by `layer`. `below` is the shape of the
-    left layer.
+    left layer. `source` and `target` are the indices of the left and of the right layer.
     """
 
     def __init__(
-        self, layer: Layer, below: tuple[int, ...], n_left_states: int, n_right_states: int
+        self,
+        layer: Layer,
+        below: tuple[int, ...],
+        n_left_states: int,
+        n_right_states: int,
+        source: int,
+        target: int,
     ):
+        self.source, self.target = source, target
+        # Number of edges (n_left,) of each left node to other layers nearer to the output, in
+        # other connections; 0 if no skip starts at the left layer.
+        self.other_degree: Any = 0
         self.layer = layer
         self.below = tuple(below)
         self.shape = layer.shape(below)
@@ -79,9 +90,15 @@ class Connection:
     def edge_appearance(self) -> np.ndarray:
         """Probability (E,) that an edge is in a random tree of tree-reweighted inference.
 
-        In a tree each left node keeps a single edge, to a uniformly drawn right neighbour.
+        In a tree each left node keeps a single edge, to a uniformly drawn neighbour among all its
+        neighbours in layers nearer to the output.
         """
-        return 1.0 / np.bincount(self.left, minlength=self.n_left)[self.left]
+        return 1.0 / (self.left_degree + self.other_degree)[self.left]
+
+    @cached_property
+    def left_degree(self) -> np.ndarray:
+        """Number of edges (n_left,) of each left node in this connection."""
+        return np.bincount(self.left, minlength=self.n_left)
 
     @cached_property
     def reweighting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -165,20 +182,24 @@ class LayeredStructure(Versioned):
         Number of states of an input node.
     n_outputs, n_output_states : int
         Number of output nodes, and number of states of each output node.
+    skips : sequence of (int, int), default=()
+        Pairs (a, b) of layers that are also connected, with an edge from each node of layer a to
+        each node of layer b. Layer 0 is the input, and b must be at least a + 2.
 
     Attributes
     ----------
     connections : list of Connection
-        Connection c is between layers c and c + 1; layer 0 is the input.
+        Connection c < depth is between layers c and c + 1; layer 0 is the input. The connections of
+        the skips follow.
     n_nodes, n_states : list of int
         Number of nodes of each layer, and number of states of the nodes of each layer.
     depth : int
-        Number of connections.
+        Index of the output layer, the number of connections without skips.
 
     Raises
     ------
     ValueError
-        If a layer does not fit the shape of the layer below it.
+        If a layer does not fit the shape of the layer below it, or a skip is invalid.
 
     Examples
     --------
@@ -192,7 +213,7 @@ class LayeredStructure(Versioned):
 
     _warns_of_version = False
 
-    _saved = ("layers", "connections", "n_states", "n_nodes", "depth")
+    _saved = ("layers", "connections", "n_states", "n_nodes", "depth", "skips")
 
     def __init__(
         self,
@@ -201,17 +222,33 @@ class LayeredStructure(Versioned):
         n_input_states: int,
         n_outputs: int,
         n_output_states: int,
+        skips: Sequence[tuple[int, int]] = (),
     ):
         self.layers = (*layers, Dense(n_outputs, max(n_output_states, 2)))
         states = [n_input_states, *(layer.n_states for layer in layers), n_output_states]
         self.connections = []
         shape = tuple(input_shape)
-        for layer, left, right in zip(self.layers, states[:-1], states[1:]):
-            self.connections.append(Connection(layer, shape, left, right))
+        for c, (layer, left, right) in enumerate(zip(self.layers, states[:-1], states[1:])):
+            self.connections.append(Connection(layer, shape, left, right, c, c + 1))
             shape = self.connections[-1].shape
         self.n_states = states
         self.n_nodes = [int(np.prod(input_shape)), *(c.n_right for c in self.connections)]
         self.depth = len(self.connections)
+        self.skips = checked_skips(skips, self.depth)
+        for a, b in self.skips:
+            layer = Dense(self.n_nodes[b], max(states[b], 2))
+            self.connections.append(
+                Connection(layer, (self.n_nodes[a],), states[a], states[b], a, b)
+            )
+        if self.skips:
+            for c in self.connections:
+                others = [d for d in self.connections if d.source == c.source and d is not c]
+                c.other_degree = sum((d.left_degree for d in others), np.zeros(c.n_left, int))
+
+    @cached_property
+    def inner(self) -> list[int]:
+        """Indices of the connections that do not start at the input layer."""
+        return [c for c, connection in enumerate(self.connections) if connection.source > 0]
 
     @cached_property
     def weight_slices(self) -> list[slice]:
@@ -256,6 +293,26 @@ class LayeredStructure(Versioned):
             np.concatenate([empty, *(w.ravel() for w in weights[1:])]),
             np.concatenate([u.ravel() for u in unaries]),
         )
+
+
+def checked_skips(skips: Any, depth: int) -> tuple[tuple[int, int], ...]:
+    """Return skips as a tuple of pairs; raise a ValueError if they are invalid.
+
+    `depth` is the index of the output layer.
+    """
+    checked = []
+    for pair in skips:
+        try:
+            a, b = (operator.index(layer) for layer in pair)
+        except (TypeError, ValueError):
+            a, b = -1, -1
+        if not (0 <= a <= b - 2 and b <= depth) or (a, b) in checked:
+            raise ValueError(
+                f"skips must hold different pairs (a, b) of layers with a <= b - 2, from the input "
+                f"(0) to the output ({depth}); got {pair!r}"
+            )
+        checked.append((a, b))
+    return tuple(checked)
 
 
 def _slices(sizes):

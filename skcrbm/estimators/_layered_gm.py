@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import _fit_context, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -16,16 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import with_a_label
 from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_model import InputCode, LayeredModel
-from skcrbm.energies.layered_structure import LayeredParams
+from skcrbm.energies.layered_structure import LayeredParams, checked_skips
 from skcrbm.estimators._base import (
     Rows,
-    StructuredClassifier,
     refuse_balanced_weights,
     training_rows,
     with_class_weight,
 )
-from skcrbm.inference.layered.methods import MaxProductNetwork
-from skcrbm.inference.layered.network import LayeredInput, probabilities
+from skcrbm.estimators._layered_answers import LayeredAnswers
 from skcrbm.inference.layered.truncated import (
     TruncatedInference,
     resolve_truncated,
@@ -58,9 +55,7 @@ from skcrbm.utils.fitting import (
     skip_empty_batches,
     with_callbacks,
 )
-from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
 from skcrbm.utils.options import Integer
-from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 _DEFAULT_LAYERS = (Dense(100),)
 _SOLVERS = ("adam", "sgd")
@@ -70,12 +65,9 @@ _PATIENCE, _VALIDATION_FRACTION = 5, 0.2
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
 # early_stopping="auto" holds out validation rows if there are at least this many training rows.
 _EARLY_STOPPING_ROWS = 1000
-# Number of iterations of max-product in `map_states`. Far fewer suffice for messages to pass
-# through all layers.
-_MAP_ITERATIONS = 50
 
 
-class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
+class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     """Layered graphical model, trained by gradients of truncated inference.
 
     The model has layers of categorical nodes, and pairwise energies between neighbouring layers,
@@ -91,6 +83,11 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Hidden layers, in order from the input to the output: `skcrbm.layers.Dense`, `Local2d`
         or `Conv2d`. Without hidden layers, ``()``, the model is a (multinomial) logistic
         regression.
+    skips : tuple of (int, int), default=()
+        Pairs (a, b) of layers that are also connected, by edges from each node of layer a to each
+        node of layer b >= a + 2. Layer 0 is the input, layer ``len(layers) + 1`` the output. For
+        example, ``((0, 2),)`` joins the input to the second hidden layer, or to the output if there
+        is a single hidden layer. Skips make loops of layers.
     input_shape : tuple of int, default=None
         Shape (height, width) or (height, width, channels) of the images in the rows of X, in C
         order; local and convolutional layers need it. None means that rows are plain vectors.
@@ -137,6 +134,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     ----------
     layers_ : list of FittedLayer
         Hidden layers and the output layer, as named tuples (layer, unary, pairwise).
+    skip_weights_ : dict
+        Pairwise scores of each skip (a, b), in the shape of the pairwise scores of a dense layer.
     input_unary_ : ndarray (n_features, n_states - 1)
         Unary scores of the input nodes, which are used if features are missing.
     classes_ : ndarray (n_outputs,) or (n_classes,)
@@ -193,6 +192,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
     _parameter_constraints: dict = {
         "layers": [tuple, list],
+        "skips": [tuple, list],
         "input_shape": [tuple, list, None],
         "clamping": clamping_constraint(),
         "inference": truncated_constraint(),
@@ -216,6 +216,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         self,
         *,
         layers: tuple | list = _DEFAULT_LAYERS,
+        skips: tuple | list = (),
         input_shape: tuple | list | None = None,
         clamping: str | HardClamping = "soft",
         inference: str | TruncatedInference = "tree_reweighted",
@@ -232,6 +233,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         verbose: bool | int = False,
     ):
         self.layers = layers
+        self.skips = skips
         self.input_shape = input_shape
         self.clamping = clamping
         self.inference = inference
@@ -401,6 +403,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     def _check_layers(self) -> None:
         """Raise a ValueError if `layers` is invalid, or `inference` has too few iterations."""
         check_layers(self.layers)
+        checked_skips(self.skips, len(self.layers) + 1)
         resolve_truncated(self.inference).check_depth(len(self.layers))
 
     def _new_structure(self, X, visible):
@@ -409,20 +412,23 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
         n_outputs, n_states = (1, n_visible) if self._targets.one_hot else (n_visible, 2)
-        structure = LayeredStructure(self.layers, shape, code.n_states, n_outputs, n_states)
+        structure = LayeredStructure(
+            self.layers, shape, code.n_states, n_outputs, n_states, self.skips
+        )
         return structure, code
 
     def _hyperstructure(self):
         """Return the hyperparameters that determine the shapes of the parameters."""
         cuts = clamping_cuts(self.clamping)
         shape = None if self.input_shape is None else tuple(self.input_shape)
-        return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
+        skips = checked_skips(self.skips, len(self.layers) + 1)
+        return tuple(self.layers), skips, shape, None if cuts is None else tuple(cuts)
 
     def _check_same_model(self):
         if self._hyperstructure() != self._fitted_structure:
             raise ValueError(
-                "layers, input_shape or clamping differ from the earlier fit, so training cannot "
-                "continue; set warm_start=False, or keep them"
+                "layers, skips, input_shape or clamping differ from the earlier fit, so training "
+                "cannot continue; set warm_start=False, or keep them"
             )
 
     def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:
@@ -430,6 +436,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         inference: Any = clone(resolve_truncated(self.inference))
         return {
             "layers_": model.fitted_layers(),
+            "skip_weights_": model.skip_weights(),
             "input_unary_": model.structure.unaries(model.params)[0],
             "n_inference_iter_": inference.n_iter,
             "_model": model,
@@ -438,25 +445,6 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         }
 
     # ------------------------------------------------------------- prediction
-
-    def _runs(self, X, network, read, **options):
-        """Run inference on chunks of the rows of X, and return a list of results.
-
-        ``network(model)`` makes the network that runs inference. ``read(trace)`` extracts the
-        result of a chunk from the `Trace` that the run returns.
-        """
-        X = self._check_predict_data(X)
-        model = self._model._replace(code=self._model.code.for_rows(X))
-        shared = network(model)
-
-        def chunk(rows):
-            # Overflow leads to NaN in the result, for which `_output_scores` raises an error.
-            with np.errstate(over="ignore", invalid="ignore"):
-                return read(shared.run(LayeredInput(*model.encode(X[rows])), **options))
-
-        with one_blas_thread():
-            chunks = row_chunks(X.shape[0], LAYERED_CHUNK_ROWS)
-            return list(ordered_map(chunk, chunks, self.n_jobs))
 
     @label_output
     def decision_function(self, X: ArrayLike) -> np.ndarray:
@@ -524,75 +512,3 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         ndarray of shape (n_samples, n_outputs) or (n_samples,)
         """
         return self._predict(self._output_scores(X))
-
-    def map_states(self, X: ArrayLike) -> list[np.ndarray]:
-        """Return the most probable joint states of all hidden and output nodes, by max-product.
-
-        The result is exact if the graph is a tree, that is, with a single hidden layer and a single
-        output node. Otherwise it is an approximation.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        list of ndarray of shape (n_samples, n_nodes), int
-            States of the nodes of each hidden layer, followed by the states of the output nodes. If
-            y was 1-D, the predicted classes are ``classes_[states[-1][:, 0]]``.
-        """
-        check_is_fitted(self)
-
-        def network(model):
-            n_iter = max(_MAP_ITERATIONS, self.n_inference_iter_)
-            return MaxProductNetwork(
-                model, self._inference.schedule, n_iter, with_input=model.has_free_inputs
-            )
-
-        def states(trace):
-            return [probabilities(b, trace.n).argmax(axis=1).T for b in trace.beliefs[-1][1:]]
-
-        chunks = self._runs(X, network, states, complete=True)
-        return [np.concatenate(layer) for layer in zip(*chunks)]
-
-    def impute(self, X: ArrayLike) -> np.ndarray:
-        """Replace missing features by the means of their beliefs.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Copy of X in which each NaN is replaced by P(feature = 1) or, if the input nodes have
-            more than two states s, by the expectation of s / (n_states - 1).
-
-        Raises
-        ------
-        ValueError
-            If the model was fitted with a single iteration of inference, after which the hidden
-            nodes have not yet sent messages back to the input.
-        """
-        check_is_fitted(self)
-        if self.n_inference_iter_ < 2:
-            raise ValueError(
-                "impute needs TruncatedInference(n_iter=2) or more; this model was fitted with 1"
-            )
-        filled = self._check_predict_data(X)
-        filled = filled.toarray() if sparse.issparse(filled) else filled.copy()
-
-        def means(trace):
-            missing = trace.inputs.missing
-            if missing is None:
-                return trace.n, None, None
-            p = probabilities(trace.beliefs[-1][0], trace.n)
-            levels = np.linspace(0, 1, p.shape[1]).astype(p.dtype)
-            return trace.n, missing, np.einsum("isn,s->ni", p, levels)[missing]
-
-        start = 0
-        for n_rows, missing, mean in self._runs(X, self._inference.network, means, complete=True):
-            if missing is not None:
-                filled[start : start + n_rows][missing] = mean
-            start += n_rows
-        return filled

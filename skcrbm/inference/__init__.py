@@ -22,6 +22,7 @@ from skcrbm.inference.methods._samplers import (
     BPChain,
     Gibbs,
     GibbsWithGradients,
+    PerturbAndMAP,
     PerturbAndMaxProduct,
 )
 from skcrbm.inference.methods._searches import (
@@ -53,6 +54,7 @@ __all__ = [
     "MeanField",
     "MixedIntegerProgram",
     "MixedProduct",
+    "PerturbAndMAP",
     "PerturbAndMaxProduct",
     "Query",
     "SimulatedAnnealing",

@@ -62,8 +62,9 @@ def infer(
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
         "simulated_annealing", "map_search", "branch_and_bound", "milp", "mplp",
-        "linear_program", "dual_decomposition", "bp_chain", "ais", or a configured object such as
-        ``SumProduct(damping=0.5)``. A name stands for the object with its default options.
+        "linear_program", "dual_decomposition", "bp_chain", "perturb_and_map", "ais", or a
+        configured object such as ``SumProduct(damping=0.5)``. A name stands for the object with
+        its default options.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are for
         the model given the clamped values, ``energy.condition(clamp)``. In an Ising model 0 stands
@@ -93,7 +94,8 @@ def infer(
         call returned a state, else from its beliefs.
     n_samples : int, default=None
         Number of samples of each model, for "samples" and for methods that estimate log Z from
-        samples ("bp_chain", "perturb_and_max_product"). None: 1000 if log Z is estimated, else 1.
+        samples ("bp_chain", "perturb_and_max_product", "perturb_and_map"). None: 1000 if log Z is
+        estimated, else 1.
     return_trace : bool, default=False
         Whether to return the largest change of a belief in each iteration.
     return_state : bool, default=False

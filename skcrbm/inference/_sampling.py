@@ -57,6 +57,8 @@ def sample(
           score with noise on the fields (`PerturbAndMaxProduct`). Fast, also on large dense
           models, but the distribution of the samples differs from the model: use it for models
           whose parameters were learned with this sampler.
+        - "perturb_and_map": the same with another method that searches for the maximum, such as
+          ``PerturbAndMAP("exact")``.
     n_samples : int, default=1
         Number of samples of each model.
     burn_in, thin, n_chains : int or None, default=None
@@ -136,8 +138,8 @@ class LogPartitionEstimate(NamedTuple):
     ----------
     log_partition : ndarray (N,)
         Estimate of log Z. For "ais" and "bp_chain" it is the logarithm of an unbiased estimate of
-        Z, a mean of importance weights; for "perturb_and_max_product" it is the mean of perturbed
-        maxima.
+        Z, a mean of importance weights; for "perturb_and_max_product" and "perturb_and_map" it is
+        the mean of perturbed maxima.
     standard_error : ndarray (N,)
         Standard error of log_partition; infinite if all weights are 0. For methods with importance
         weights it is the error of the delta method times ``sqrt(1 + g**2)``, where g is the
@@ -177,15 +179,17 @@ def estimate_log_partition(
         are 100 and 1000 by default.
     random_state : int, RandomState or None, default=None
         Seed of the estimate.
-    method : {"ais", "bp_chain", "perturb_and_max_product"} or InferenceMethod, default="ais"
+    method : {"ais", "bp_chain", "perturb_and_max_product", "perturb_and_map"} or \
+            InferenceMethod, default="ais"
         Estimator: a name, or a configured object such as ``BPChain(warm_iter=10)``.
 
         - "ais": annealed importance sampling.
         - "bp_chain": mean of the importance weights of chained belief propagation.
         - "perturb_and_max_product": mean of perturbed maxima. Its expectation is an upper bound
           of log Z if every maximum is exact, as on trees, and not a bound otherwise.
+        - "perturb_and_map": the same, with maxima by another method (`PerturbAndMAP`).
     n_samples : int or None, default=None
-        Number of samples of each model, for "bp_chain" and "perturb_and_max_product". None: 1000.
+        Number of samples of each model, for the methods other than "ais". None: 1000.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free.
     n_jobs : int or None, default=None

@@ -42,6 +42,7 @@ METHODS = Registry(
         "gibbs_with_gradients": "skcrbm.inference.methods._samplers:GibbsWithGradients",
         "bp_chain": "skcrbm.inference.methods._samplers:BPChain",
         "perturb_and_max_product": "skcrbm.inference.methods._samplers:PerturbAndMaxProduct",
+        "perturb_and_map": "skcrbm.inference.methods._samplers:PerturbAndMAP",
         "ais": "skcrbm.inference.methods._samplers:AnnealedImportanceSampling",
     },
 )
@@ -53,6 +54,7 @@ _MPLP = f"{_FACTOR_GRAPH}._bounds:solve_mplp"
 _LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._bounds:solve_linear_program"
 _MAP_SEARCH = f"{_FACTOR_GRAPH}.map_search:solve"
 _PERTURBED = "skcrbm.inference.any_energy.perturb_and_max_product"
+_PERTURB_AND_MAP = "skcrbm.inference.any_energy._perturb_and_map:solve"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
 #: (method, class of energies) -> location of the solver.
@@ -95,7 +97,7 @@ SOLVERS = {
     ("mplp", "SparseIsingEnergy"): _MPLP,
     ("mplp", "FactorGraphEnergy"): _MPLP,
     ("mplp", "CategoricalGraphEnergy"): _MPLP,
-    ("linear_program", "RBMEnergy"): _LINEAR_PROGRAM,
+    ("linear_program", "RBMEnergy"): "skcrbm.inference.ising.roof_dual:solve_rbm",
     ("linear_program", "IsingEnergy"): "skcrbm.inference.ising.roof_dual:solve",
     ("linear_program", "SparseIsingEnergy"): _LINEAR_PROGRAM,
     ("linear_program", "FactorGraphEnergy"): _LINEAR_PROGRAM,
@@ -132,6 +134,11 @@ SOLVERS = {
     ("perturb_and_max_product", "CategoricalGraphEnergy"): (
         f"{_FACTOR_GRAPH}._state_samplers:solve_perturb_and_max_product"
     ),
+    ("perturb_and_map", "RBMEnergy"): f"{_PERTURB_AND_MAP}_rbm",
+    ("perturb_and_map", "IsingEnergy"): _PERTURB_AND_MAP,
+    ("perturb_and_map", "SparseIsingEnergy"): _PERTURB_AND_MAP,
+    ("perturb_and_map", "FactorGraphEnergy"): _PERTURB_AND_MAP,
+    ("perturb_and_map", "CategoricalGraphEnergy"): f"{_PERTURB_AND_MAP}_states",
     ("ais", "RBMEnergy"): "skcrbm.inference.rbm._ais:solve",
     ("ais", "IsingEnergy"): _AIS,
     ("ais", "SparseIsingEnergy"): _AIS,

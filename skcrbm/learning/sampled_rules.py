@@ -75,10 +75,10 @@ class PMPLearning(_SampledRule):
     ----------
     sampler : str or object, default="perturb_and_max_product"
         Method that draws the samples. A density takes any method that can return "samples" and has
-        an option `random_state`, for example ``PerturbAndMaxProduct(persistence=0.9)``, which
-        keeps perturbations from step to step. `GraphCRF` takes a method that draws anew in each
-        step. Other conditional models take only ``PerturbAndMaxProduct(max_iter=...)`` or the name,
-        which stands for ``max_iter=50`` there.
+        an option `random_state`, for example ``PerturbAndMAP("mplp")``, or
+        ``PerturbAndMaxProduct(persistence=0.9)``, which keeps perturbations from step to step.
+        `GraphCRF` takes a method that draws anew in each step. Other conditional models take only
+        ``PerturbAndMaxProduct(max_iter=...)`` or the name, which stands for ``max_iter=50`` there.
     n_samples : int or None, default=None
         Number of samples of a density in each step; None stands for 100. In `GraphCRF` it is the
         number of samples of each graph; None stands for 10. Another conditional model draws one

@@ -120,15 +120,17 @@ LAYERED = {
     "layered, three states": ([Dense(1, 3)], (2,), 1, 3),
     "layered, three states, two layers": ([Dense(1, 3), Dense(1)], (2,), 1, 3),
     "layered, no hidden layer": ([], (2,), 2, 3),
+    "layered, skips": ([Dense(2), Dense(1)], (2,), 1, 3, ((0, 2), (1, 3))),
 }
 
 
 def make_layered(name):
     def make(seed, n_models, scale, dtype):
-        layers, shape, n_outputs, n_states = LAYERED[name]
-        structure = LayeredStructure(layers, shape, 2, n_outputs, n_states)
+        layers, shape, n_outputs, n_states, *skips = LAYERED[name]
+        structure = LayeredStructure(layers, shape, 2, n_outputs, n_states, *skips)
         rng = np.random.default_rng(seed)
-        weights = [rng.normal(0, scale, c.n_weights) for c in structure.connections[1:]]
+        connections = [c for c in structure.connections if c.source > 0]
+        weights = [rng.normal(0, scale, c.n_weights) for c in connections]
         n_units = sum(n * (k - 1) for n, k in zip(structure.n_nodes[1:], structure.n_states[1:]))
         field = rng.normal(0, 1, (n_models, n_units)).astype(dtype)
         return LayeredEnergy(structure, [w.astype(dtype) for w in weights], field)
@@ -151,9 +153,8 @@ def nodes_of(energy, state):
     return found
 
 
-def edges_of(energy, c):
+def edges_of(connection):
     """(left, right, table) of the edges of a connection, by the layer's own account."""
-    connection = energy.structure.connections[c]
     edges = connection.layer.edges(connection.below)
     return zip(edges.left, edges.right, edges.table, strict=True)
 
@@ -163,12 +164,12 @@ def layered_score(energy, n, state):
     if at is None:
         return -np.inf
     total = sum(float(energy.field[n, i]) * state[i] for i in range(len(state)))
-    for c in range(1, energy.structure.depth):
-        connection = energy.structure.connections[c]
+    connections = [c for c in energy.structure.connections if c.source > 0]
+    for connection, weights in zip(connections, energy.weights, strict=True):
         l, k = connection.n_left_states, connection.n_right_states
-        weights = energy.weights[c - 1].astype(float)
-        for i, j, table in edges_of(energy, c):
-            x, y = at[c, i], at[c + 1, j]
+        weights = weights.astype(float)
+        for i, j, table in edges_of(connection):
+            x, y = at[connection.source, i], at[connection.target, j]
             if x == 0 or y == 0:
                 continue
             if connection.dense:  # the matrix of a linear map
@@ -189,12 +190,13 @@ def layered_statistics(energy, state):
             units[layer, node] = state[start:stop]
             start = stop
     parts = []
-    for c in range(1, depth):
-        connection = structure.connections[c]
+    for connection in structure.connections:
+        if connection.source == 0:
+            continue
         n_left, n_right = connection.n_left_states - 1, connection.n_right_states - 1
         total = np.zeros((connection.n_tables, n_left, n_right))
-        for i, j, table in edges_of(energy, c):
-            total[table] += np.outer(units[c, i], units[c + 1, j])
+        for i, j, table in edges_of(connection):
+            total[table] += np.outer(units[connection.source, i], units[connection.target, j])
         parts.append(total)
     return tuple(parts)
 

@@ -384,7 +384,7 @@ def test_pickle_clone_partial_fit_and_warm_start(data):
     before = warm.loss_curve_[-1]
     warm.fit(X, y)
     assert warm.loss_curve_[-1] < before
-    with pytest.raises(ValueError, match="layers, input_shape or clamping differ"):
+    with pytest.raises(ValueError, match="layers, skips, input_shape or clamping differ"):
         warm.set_params(layers=(Dense(5),)).fit(X, y)
     with pytest.raises(ValueError, match="does not support early_stopping=True"):
         quick(early_stopping=True).partial_fit(X, y)
@@ -549,3 +549,42 @@ def test_predictions_are_those_of_infer(net, inference):
         np.testing.assert_allclose(found, expected[:, -energy.n_visible :], rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match="X must not contain NaN here"):
         model._model.energy(np.full((1, 64), np.nan))
+
+
+def test_a_skip_adds_linear_scores():
+    """Labels that a single hidden node cannot tell apart, and the input can."""
+    rng = np.random.RandomState(0)
+    X = rng.random_sample((200, 6))
+    Y = (X[:, :5] > 0.5).astype(int)
+    options = {"layers": (Dense(1),), "max_iter": 100, "solver": Adam(learning_rate=0.1)}
+    options.update(early_stopping=False, random_state=0)
+    plain = LayeredGMClassifier(**options).fit(X, Y)
+    model = LayeredGMClassifier(skips=((0, 2),), **options).fit(X, Y)
+    assert plain.skip_weights_ == {}
+    assert model.skip_weights_[0, 2].shape == (6, 5, 1, 1)
+    assert (np.diagonal(model.skip_weights_[0, 2][:5, :, 0, 0]) > 1).all()
+    assert (model.predict(X) == Y).mean() > 0.9 > (plain.predict(X) == Y).mean() + 0.05
+    np.testing.assert_allclose(model.predict_proba(sparse.csr_matrix(X)), model.predict_proba(X))
+    for inference in ("sum_product", "mean_field"):
+        deep = LayeredGMClassifier(
+            layers=(Dense(3), Dense(2)), skips=((0, 3), (1, 3)), inference=inference, max_iter=3
+        ).fit(sparse.csr_matrix(X), Y)
+        assert sorted(deep.skip_weights_) == [(0, 3), (1, 3)]
+    model.set_params(skips=(), warm_start=True)
+    with pytest.raises(ValueError, match="layers, skips, input_shape or clamping differ"):
+        model.fit(X, Y)
+    with pytest.raises(ValueError, match="skips must hold different pairs"):
+        LayeredGMClassifier(skips=((0, 1),)).fit(X, Y)
+
+
+def test_energy_with_skips():
+    """Beliefs of a star with a skip are the exact marginals of its energy."""
+    model = make_model("skips", seed=3)
+    X = np.random.RandomState(0).random_sample((4, 3))
+    energy = model.energy(X)
+    reference = NaiveLayered(model.structure, model.params, X[2])
+    log_z, marginals, _ = reference.exact()
+    found = infer(energy, "exact", returns=("marginals", "log_partition"))
+    assert found.log_partition[2] == pytest.approx(log_z)
+    outputs = [marginals[4, k][1] for k in range(2)]
+    np.testing.assert_allclose(found.marginals[2, :2], outputs)

@@ -275,6 +275,7 @@ def test_a_quick_run_has_results_of_its_own():
         "learning_rules_multilabel",
         "persistent_messages",
         "rule_settings",
+        "inference_in_learning",
         "bp_chain_tables",
         "pmp_tables",
     ],

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from examples.studies import inference_in_learning as study
 from examples.studies import margin_settings, rule_settings
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.energies import RBMEnergy
-from skcrbm.inference import MeanField
+from skcrbm.inference import DualDecomposition, MeanField, SumProduct, infer
 from skcrbm.learning import SGD, CDPercLoss
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.phases import LocalSearch
@@ -26,7 +27,7 @@ def small(task, size):
 
 @pytest.fixture(autouse=True)
 def images(monkeypatch):
-    for program in (rule_settings, margin_settings):
+    for program in (rule_settings, margin_settings, study):
         monkeypatch.setattr(program, "task_images", small)
 
 
@@ -124,3 +125,57 @@ def test_the_scores_of_the_defaults_on_images():
     assert rows["`CRBMClassifier(n_hidden=0)`"]["hidden units"] == "0"
     done = {f"{task}, {name}": row for name, row in rows.items()}
     assert margin_settings.markdown(done).count("\n") == 2 + len(rows)
+
+
+def fitted(kind, inference, size):
+    """Return a model after the two epochs of a quick run, and the test images."""
+    (X, Y), _, test = small("patch", size)
+    solver = SGD(learning_rate=0.15, batch_size=20)
+    model = kind(n_hidden=3, inference=inference, solver=solver, alpha=0.0, random_state=0)
+    return model.partial_fit(X, Y).partial_fit(X, Y), test
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_studies_of_inference_in_learning(monkeypatch):
+    """Wrong pixels and log-likelihoods, by predictions and sums that are written out here."""
+    size = study.QUICK._replace(n_hidden=3)
+    monkeypatch.setattr(study, "QUICK", size)
+    method = SumProduct(tol=0.001, damping=0.5)
+    model, test = fitted(CRBMClassifier, method, size)
+    row = study.damping(0.5, 0, size)
+    model.set_params(decode="marginal")
+    share = 100 * (model.predict(test[0]) != test[1]).mean()
+    assert float(row["wrong"]) == pytest.approx(share, abs=0.25)  # one pixel of 480 is 0.2
+    assert row["converged"] == f"{100 * model.convergence_curve_[-1]:.0f}"
+
+    model, test = fitted(CRBMClassifier, MeanField(tol=0.001), size)
+    errors = study.matched("mean field", 0, size)["wrong"].split()
+    assert len(errors) == len(study.PREDICTED)
+    for text, method in zip(errors, study.PREDICTED.values()):
+        p = infer(study.energies(model, test[0]), method).marginals[:, :16]
+        assert text == f"{100 * ((p > 0.5) != test[1]).mean():.3f}"
+
+    model, test = fitted(MSSVMCRBM, DualDecomposition(max_iter=10, node_limit=1), size)
+    own, _ = study.margin("dual_decomposition, 10 steps", 0, size)["wrong"].split()
+    assert own == f"{100 * (model.predict(test[0]) != test[1]).mean():.3f}"
+
+
+def test_log_likelihood_of_unconditional_models(monkeypatch):
+    """An RBM that is learned well has a higher score than independent pixels."""
+    monkeypatch.setattr(study, "RULES", {"MLE": study.RULES["MLE, exact"]})
+    row = study.unconditional("MLE", 0.01, 0, study.QUICK)
+    X = (study.load_digits().data > 7.5).astype(float)
+    X = X[np.random.RandomState(0).permutation(len(X))]
+    p = np.clip(X[:100].mean(axis=0), 0.01, 0.99)
+    rows = X[100:200]
+    independent = (rows @ np.log(p) + (1 - rows) @ np.log(1 - p)).mean()
+    assert float(row["score"]) == pytest.approx(independent, abs=2)
+    table = study.report({"unconditional MLE rate=0.01 seed=0": {
+        **row, "wrong": "", "converged": ""
+    }})  # fmt: skip
+    assert f"| MLE rate=0.01 | {row['score']} | {row['seconds']} |" in table
+
+
+def test_all_cells_of_the_studies_have_a_key():
+    keys = [key for key, _ in study.cells(quick=False)]
+    assert len(set(keys)) == len(keys) == 3 * (4 + 3 + 3 + 2 * len(study.RULES))

@@ -69,7 +69,7 @@ def test_methods_that_the_short_forms_list_answer(energy):
     energy = ENERGIES[energy]
     assert listed(sample, energy, "foo") == available_methods(energy, "samples")
     if "ais" in available_methods(energy):
-        estimators = ["bp_chain", "perturb_and_max_product", "ais"]
+        estimators = ["bp_chain", "perturb_and_max_product", "perturb_and_map", "ais"]
         assert listed(estimate_log_partition, energy, method="foo") == estimators
         assert listed(estimate_log_partition, energy, method="exact") == estimators
     else:

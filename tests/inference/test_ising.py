@@ -143,7 +143,8 @@ def test_refusals_name_what_is_possible():
     searches += ["map_search", "simulated_annealing"]
     assert available_methods(energy, ["map"]) == ["exact", *searches]
     sums = ["exact", "mean_field", "sum_product", "tree_reweighted"]
-    samplers = ["gibbs", "gibbs_with_gradients", "bp_chain", "perturb_and_max_product", "ais"]
+    samplers = ["gibbs", "gibbs_with_gradients", "bp_chain", "perturb_and_max_product"]
+    samplers += ["perturb_and_map", "ais"]
     assert available_methods(energy) == [*sums, *searches, *samplers]
     with pytest.raises(ValueError, match=r"free labels; there are 4, and .*max_units=3"):
         infer(random_ising(0, 4), Exact(max_units=3))

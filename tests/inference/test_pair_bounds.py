@@ -283,6 +283,23 @@ def test_what_is_refused():
     assert infer(pairs, "mplp", returns="map").map_bound is None
 
 
+@pytest.mark.parametrize("scale", [0.3, 3.0])
+def test_flows_solve_the_program_of_an_rbm(scale):
+    rng = np.random.RandomState(int(10 * scale))
+    for v, h in ((1, 1), (2, 4), (5, 3)):
+        biases = rng.normal(0, scale, (6, v)), rng.normal(0, scale, (6, h))
+        energy = RBMEnergy(rng.normal(0, scale, (v, h)), *biases)
+        for held in (None, evidence(rng, energy, 0.3)):
+            flow = infer(energy, "linear_program", clamp=held)
+            program = infer(FactorGraphEnergy.from_energy(energy), "linear_program", clamp=held)
+            np.testing.assert_allclose(flow.map_bound, program.map_bound, rtol=1e-6, atol=1e-6)
+            best = energy.score(infer(energy, "exact", returns="map", clamp=held).assignment)
+            found = energy.score(flow.assignment)
+            np.testing.assert_allclose(flow.gap, flow.map_bound - found)
+            assert (found <= best + 1e-9).all()
+            assert (best <= flow.map_bound).all()
+
+
 @pytest.mark.parametrize("scale", [0.1, 0.5, 3.0])
 def test_flows_solve_the_program_that_highs_solves(scale):
     rng = np.random.RandomState(int(10 * scale))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from reference.poison import is_poisoned, poison_modules
-from skcrbm.inference import available_methods, infer
+from skcrbm.inference import ICM, available_methods, infer
 from skcrbm.inference.registry import METHODS
 
 
@@ -153,6 +153,7 @@ FEWER_DRAWS = {
     "gibbs_with_gradients": {"max_iter": 10, "burn_in": 2, "n_chains": 4},
     "ais": {"n_chains": 10, "n_betas": 10},
     "perturb_and_max_product": {"max_iter": 20},
+    "perturb_and_map": {"inference": ICM(random_state=0)},
 }
 
 

@@ -31,15 +31,16 @@ class NaiveLayered:
                 self.unary[layer, i] = np.concatenate([[0.0], row])
         self.field = {node: np.zeros_like(u) for node, u in self.unary.items()}
         self.edges, self.rho = {}, {}
-        for c, (connection, w) in enumerate(zip(structure.connections, structure.weights(params))):
-            tables = connection.tables(w)
+        for connection, w in zip(structure.connections, structure.weights(params)):
+            tables, a, b = connection.tables(w), connection.source, connection.target
+            beside = [other for other in structure.connections if other.source == a]
             for i, j, t in zip(connection.left, connection.right, connection.table):
-                full = np.zeros((self.states[c], self.states[c + 1]))
+                full = np.zeros((self.states[a], self.states[b]))
                 full[1:, 1:] = tables[t]
-                left, right = (c, int(i)), (c + 1, int(j))
+                left, right = (a, int(i)), (b, int(j))
                 if left in self.free:
                     self.edges[left, right] = full
-                    n_right = (connection.left == i).sum()
+                    n_right = sum((other.left == i).sum() for other in beside)
                     self.rho[left, right] = 1 / n_right
                 else:
                     self.field[right] += means[i] @ full[1:]
@@ -52,6 +53,8 @@ class NaiveLayered:
 
     def infer(self, method, schedule, n_iter):
         """Log beliefs against state 0 of all free nodes after n_iter iterations."""
+        if (method, schedule) == ("mean_field", "sequential"):
+            return self.mean_field_by_layers(n_iter)
         pairs = sorted(self.edges)
         messages = {}
         for a, b in pairs:
@@ -88,6 +91,19 @@ class NaiveLayered:
                     messages.update(new)
         self.messages = messages
         return beliefs(True)
+
+    def mean_field_by_layers(self, n_iter):
+        """Log beliefs by mean field that changes one node after the other, from the input on."""
+        belief = {node: self.unary[node] for node in self.free}
+        for _ in range(n_iter):
+            for node in sorted(self.free):
+                total = self.unary[node] + self.field[node]
+                for a, b in self.edges:
+                    if node in (a, b):
+                        other = b if node == a else a
+                        total = total + softmax(belief[other]) @ self.table(other, node)[0]
+                belief[node] = total
+        return belief
 
     def exact(self):
         """Log partition and marginals (dict of arrays) by enumeration."""

@@ -19,7 +19,7 @@ from reference.integer_scores import IntegerScores
 from reference.poison import is_poisoned, poison_memory, poison_modules
 
 from skcrbm.energies import LayeredEnergy, OneHotRBMEnergy, RBMEnergy
-from skcrbm.inference import available_methods, infer
+from skcrbm.inference import ICM, available_methods, infer
 from skcrbm.inference.base import MagnitudeError
 from skcrbm.inference.registry import METHODS
 from tests.stress._models import draw_model
@@ -35,6 +35,7 @@ FEWER = {
     "ais": {"n_chains": 6, "n_betas": 8},
     "bp_chain": {"max_iter": 8, "warm_iter": 3},
     "perturb_and_max_product": {"max_iter": 20},
+    "perturb_and_map": {"inference": ICM(random_state=0)},
     "mplp": {"max_iter": 50},
 }
 ARRAYS = (

@@ -16,7 +16,7 @@ from scipy.special import expit, log_ndtr, ndtri
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceResult, Query, empty_result
-from skcrbm.inference.methods._samplers import PerturbAndMaxProduct
+from skcrbm.inference.methods._samplers import PerturbAndMAP, PerturbAndMaxProduct
 from skcrbm.inference.random_numbers import gumbel_noise, logistic_noise, random_key
 from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -121,7 +121,7 @@ class StateNoise(Noise):
 
 
 def answer_by_maxima(
-    method: PerturbAndMaxProduct,
+    method: PerturbAndMaxProduct | PerturbAndMAP,
     energy: BaseEnergy,
     query: Query,
     maximise: Callable[..., tuple[np.ndarray, np.ndarray | None]],
@@ -146,6 +146,7 @@ def answer_by_maxima(
     wants_log_z = "log_partition" in query.returns
     shape = n_models * n_samples, *message_shape
     before = _earlier(query, shape, kind.shape)
+    persistence = method.persistence if isinstance(method, PerturbAndMaxProduct) else 0.0
     key = random_key(method.random_state) if before is None else before.key
     step = 0 if before is None else before.step
     streams = None if before is None else before.streams
@@ -159,8 +160,8 @@ def answer_by_maxima(
         numbers = np.arange(items.start, items.stop)
         rows = numbers // n_samples
         noise = kind.draw(key, numbers if streams is None else streams[items], step)
-        if before is not None and before.noise is not None and method.persistence > 0:
-            r = method.persistence
+        if before is not None and before.noise is not None and persistence > 0:
+            r = persistence
             earlier, new = kind.as_normal(before.noise[items]), kind.as_normal(noise)
             noise = kind.from_normal(r * earlier + np.sqrt(1 - r**2) * new)
         all_noise[items] = noise
@@ -181,7 +182,8 @@ def answer_by_maxima(
     for _ in ordered_map(run, row_chunks(shape[0], size), query.n_jobs):
         pass
     fields = empty_result(energy, query)
-    fields["n_iter"][:] = method.max_iter
+    if isinstance(method, PerturbAndMaxProduct):
+        fields["n_iter"][:] = method.max_iter
     if "samples" in query.returns:
         fields["samples"] = samples.reshape(n_models, n_samples, n)
     if wants_log_z:

@@ -57,10 +57,11 @@ def _wide_enough(method, energy, reweighted):
     A ValueError is raised if they would overflow in float64, too.
     """
     strongest = 0.0
-    for connection, weights in zip(energy.structure.connections[1:], energy.weights, strict=True):
-        share = 1.0
+    for c, weights in zip(energy.structure.inner, energy.weights, strict=True):
+        connection, share = energy.structure.connections[c], 1.0
         if reweighted:  # couplings are divided by the appearance probabilities of their edges
-            share = connection.n_right if connection.dense else 1 / connection.edge_appearance.min()
+            plain = connection.dense and not energy.structure.skips
+            share = connection.n_right if plain else 1 / connection.edge_appearance.min()
         strongest = max(strongest, share * float(np.abs(weights).max(initial=0)))
     if 2 * strongest <= LOG_RANGE[energy.dtype]:
         return energy
@@ -87,7 +88,7 @@ def _solve(network, method, energy, query):
     if query.return_trace:
         fields["trace"] = np.full((n, method.iterations), np.nan)
     weight = np.ones(n) if query.per_example else query.sample_weight
-    connections = energy.structure.connections
+    connections, inner = energy.structure.connections, energy.structure.inner
 
     def run(rows, statistics):
         numbers = np.arange(rows.start, rows.stop)
@@ -101,8 +102,8 @@ def _solve(network, method, energy, query):
                 fields["trace"][at, : trace.n_iter] = changes
             if "statistics" in query.returns:
                 flat = network.pair_moments(trace, weight[at])
-                for total, c, part in zip(statistics, connections[1:], flat[1:], strict=True):
-                    total += c.tables(part)
+                for total, c in zip(statistics, inner, strict=True):
+                    total += connections[c].tables(flat[c])
 
     with one_blas_thread():
         chunks = row_chunks(n, LAYERED_CHUNK_ROWS)

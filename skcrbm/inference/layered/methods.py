@@ -24,10 +24,11 @@ class MessageNetwork(LayeredNetwork):
     ):
         super().__init__(model, n_iter)
         self.in_place = schedule == "sequential"
-        self.first = 0 if with_input else 1
-        self.edges: list[Any] = [None] * self.structure.depth
-        for c in range(self.first, self.structure.depth):
-            self.edges[c] = self._prepare(c, reweighted)
+        self.with_input = with_input
+        self.edges: list[Any] = [
+            self._prepare(c, reweighted) if with_input or connection.source > 0 else None
+            for c, connection in enumerate(self.structure.connections)
+        ]
 
     def _prepare(self, c, reweighted):
         connection = self.structure.connections[c]
@@ -69,15 +70,15 @@ class MessageNetwork(LayeredNetwork):
 
     def _start(self, trace, n):
         """Set the messages before iteration 1 to 0."""
-        trace.forward.append([None] * self.structure.depth)
-        trace.backward.append([None] * self.structure.depth)
+        trace.forward.append([None] * len(self.edges))
+        trace.backward.append([None] * len(self.edges))
         trace.edges = list(self.edges)
-        if self.first == 0:
-            if trace.inputs.missing is None:
-                trace.edges[0] = None
-            else:
-                free = trace.inputs.missing.any(axis=0)
-                trace.edges[0] = self.edges[0].from_left(free)
+        if self.with_input:
+            missing = trace.inputs.missing
+            free = None if missing is None else missing.any(axis=0)
+            for c, connection in enumerate(self.structure.connections):
+                if connection.source == 0:
+                    trace.edges[c] = None if free is None else self.edges[c].from_left(free)
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
@@ -92,10 +93,15 @@ class MessageNetwork(LayeredNetwork):
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
-            if self._needed(c + 1, t, trace):
+            if self._needed(self._target(c, True), t, trace):
                 yield c, edges, True
-            if self._needed(c, t, trace):
+            if self._needed(self._target(c, False), t, trace):
                 yield c, edges, False
+
+    def _target(self, c, forward):
+        """Return the layer to which messages of connection c are sent in a direction."""
+        connection = self.structure.connections[c]
+        return connection.target if forward else connection.source
 
     def _reverse(self, trace, t, c, forward):
         """Return the latest messages in the direction opposite to the messages of a step.
@@ -108,15 +114,15 @@ class MessageNetwork(LayeredNetwork):
 
     def _mask(self, trace, c, forward):
         """Return a mask (n_sources, n) with 1 for nodes that send messages; (0, n) if all send."""
-        mask = trace.mask(c if forward else c + 1)
+        mask = trace.mask(self._target(c, not forward))
         return np.empty((0, trace.n), self.dtype) if mask is None else mask
 
     def _iterate(self, trace, t, totals):
-        trace.forward.append([None] * self.structure.depth)
-        trace.backward.append([None] * self.structure.depth)
+        trace.forward.append([None] * len(self.edges))
+        trace.backward.append([None] * len(self.edges))
         for c, edges, forward in self._steps(trace, t):
-            source = c if forward else c + 1
-            total = totals[c + 1 if forward else c]
+            source = self._target(c, not forward)
+            total = totals[self._target(c, forward)]
             out = np.empty((len(edges.left), total.shape[1]), self.dtype)
             self._send(
                 trace.beliefs[t][source],
@@ -135,7 +141,7 @@ class MessageNetwork(LayeredNetwork):
         """Allocate zeros for the gradients of the shifted tables in both directions."""
         return [
             None
-            if e is None or (c == 0 and not with_input)
+            if e is None or (self._target(c, False) == 0 and not with_input)
             else (
                 np.zeros_like(e.ahead[0][:, 1:]),
                 np.zeros_like(e.back[0][:, 1:]),
@@ -154,7 +160,7 @@ class MessageNetwork(LayeredNetwork):
         before = {}
         empty = np.empty((0, 0), self.dtype)
         for c, edges, forward in reversed(list(self._steps(trace, t))):
-            source, target = (c, c + 1) if forward else (c + 1, c)
+            source, target = self._target(c, not forward), self._target(c, forward)
             out = (trace.forward if forward else trace.backward)[t][c]
             reverse = self._reverse(trace, t, c, forward)
             d_reverse = np.empty_like(reverse)
@@ -205,8 +211,8 @@ class MessageNetwork(LayeredNetwork):
             if edges is None:
                 flat.append(None)
                 continue
-            belief, reverse = trace.beliefs[-1][c], trace.backward[-1][c]
-            total = np.zeros_like(trace.beliefs[-1][c + 1])
+            belief, reverse = trace.beliefs[-1][connection.source], trace.backward[-1][c]
+            total = np.zeros_like(trace.beliefs[-1][connection.target])
             out = np.empty_like(trace.forward[-1][c])
             ones = np.ones_like(edges.rho)
             table, shift = edges.ahead
@@ -219,7 +225,7 @@ class MessageNetwork(LayeredNetwork):
                 arguments,
                 self._mask(trace, c, True),
                 out,
-                expected[c + 1],
+                expected[connection.target],
                 np.empty((0, 0), self.dtype),
                 np.zeros_like(belief),
                 np.empty_like(reverse),
@@ -332,8 +338,7 @@ def _shifted_table(weights):
 class MeanFieldNetwork(LayeredNetwork):
     """Runs mean field, in which a message is the expectation of the pairwise score.
 
-    Messages depend only on the beliefs, which are computed once per iteration. Therefore there is
-    no schedule.
+    All beliefs are computed at once from the beliefs of the previous iteration.
     """
 
     def _start(self, trace, n):
@@ -344,7 +349,10 @@ class MeanFieldNetwork(LayeredNetwork):
 
         The probabilities of observed and clamped nodes are 0, because they send no messages.
         """
-        belief = trace.beliefs[t][layer]
+        return self._means_of(trace, layer, trace.beliefs[t][layer])
+
+    def _means_of(self, trace, layer, belief):
+        """Return the probabilities of states 1, 2, ... of the nodes of a layer from its beliefs."""
         if belief is None:
             return None
         q = probabilities(belief, trace.n)[:, 1:]
@@ -355,34 +363,32 @@ class MeanFieldNetwork(LayeredNetwork):
 
     def _iterate(self, trace, t, totals):
         means = [self._means(trace, t, layer) for layer in range(self.structure.depth + 1)]
-        for c in range(self.structure.depth):
-            if means[c] is not None and totals[c + 1] is not None:
-                self._expect(c, means[c], totals[c + 1], True, trace.n)
-            if totals[c] is not None:
-                self._expect(c, means[c + 1], totals[c], False, trace.n)
+        for c, connection in enumerate(self.structure.connections):
+            a, b = connection.source, connection.target
+            if means[a] is not None and totals[b] is not None:
+                self._expect(c, means[a], totals[b], True, trace.n)
+            if totals[a] is not None:
+                self._expect(c, means[b], totals[a], False, trace.n)
 
     def _zero_weights(self, with_input):
-        first = 0 if with_input else 1  # index of the first connection with messages
-        return [np.zeros_like(w) if c >= first else None for c, w in enumerate(self.weights)]
+        return [
+            np.zeros_like(w) if with_input or connection.source > 0 else None
+            for connection, w in zip(self.structure.connections, self.weights)
+        ]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):
         n, depth = trace.n, self.structure.depth
         means = [self._means(trace, t, layer) for layer in range(depth + 1)]
         d_means: list[Any] = [None if m is None else np.zeros_like(m) for m in means]
-        for c in range(depth):
-            if means[c] is not None and d_totals[c + 1] is not None:
-                self._expect_vjp(c, means[c], d_totals[c + 1], d_means[c], d_weights[c], True, n)
-            if d_totals[c] is not None:
-                self._expect_vjp(
-                    c, means[c + 1], d_totals[c], d_means[c + 1], d_weights[c], False, n
-                )
+        for c, connection in enumerate(self.structure.connections):
+            a, b = connection.source, connection.target
+            if means[a] is not None and d_totals[b] is not None:
+                self._expect_vjp(c, means[a], d_totals[b], d_means[a], d_weights[c], True, n)
+            if d_totals[a] is not None:
+                self._expect_vjp(c, means[b], d_totals[a], d_means[b], d_weights[c], False, n)
         for layer in range(depth + 1):
-            if means[layer] is None:
-                continue
-            shape = (len(means[layer]), -1, n)
-            q, d = means[layer].reshape(shape), d_means[layer].reshape(shape)
-            inner = (q * d).sum(axis=1, keepdims=True)
-            d_beliefs[layer] += (q * (d - inner)).reshape(means[layer].shape)
+            if means[layer] is not None:
+                d_beliefs[layer] += _belief_vjp(means[layer], d_means[layer], n)
 
     def _expect_vjp(self, c, mean, d_total, d_mean, d_weights, forward, n):
         connection = self.structure.connections[c]
@@ -409,8 +415,64 @@ class MeanFieldNetwork(LayeredNetwork):
     def _pair_moments(self, trace, expected):
         last = len(trace.beliefs) - 1
         flat = []
-        for c in range(self.structure.depth):
-            mean = self._means(trace, last, c)
-            some = mean is not None
-            flat.append(self._products(c, mean, expected[c + 1], trace.n) if some else None)
+        for c, connection in enumerate(self.structure.connections):
+            mean, right = self._means(trace, last, connection.source), expected[connection.target]
+            flat.append(None if mean is None else self._products(c, mean, right, trace.n))
         return flat
+
+
+class SequentialMeanFieldNetwork(MeanFieldNetwork):
+    """Runs mean field layer by layer, from the input to the output.
+
+    The new beliefs of a layer are computed from the new beliefs of the layers below and the old
+    beliefs of the layers above. So the inputs reach the output in iteration 1.
+    """
+
+    in_one_pass = True
+
+    def _needed(self, layer, t, trace):
+        """Return True, because all layers are computed in each iteration."""
+        return True
+
+    def _iterate(self, trace, t, totals):
+        n = trace.n
+        connections = list(enumerate(self.structure.connections))
+        new: list[Any] = []
+        for layer, total in enumerate(totals):
+            for c, connection in connections:
+                if connection.target == layer and new[connection.source] is not None:
+                    self._expect(c, new[connection.source], total, True, n)
+                if connection.source == layer and total is not None:
+                    self._expect(c, self._means(trace, t, connection.target), total, False, n)
+            new.append(self._means_of(trace, layer, total))
+
+    def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):
+        """Propagate gradients through the messages of old beliefs, which come from above."""
+        for c, connection in enumerate(self.structure.connections):
+            a, b = connection.source, connection.target
+            if d_totals[a] is None or trace.beliefs[t][a] is None:
+                continue
+            mean = self._means(trace, t, b)
+            d_mean = np.zeros_like(mean)
+            self._expect_vjp(c, mean, d_totals[a], d_mean, d_weights[c], False, trace.n)
+            d_beliefs[b] += _belief_vjp(mean, d_mean, trace.n)
+
+    def _one_pass_vjp(self, trace, t, d_beliefs, d_weights):
+        """Propagate gradients through the messages of new beliefs, from the output downwards."""
+        for layer in range(self.structure.depth, 0, -1):
+            for c, connection in enumerate(self.structure.connections):
+                a = connection.source
+                if connection.target != layer or trace.beliefs[t][a] is None:
+                    continue
+                mean = self._means(trace, t, a)
+                d_mean = np.zeros_like(mean)
+                self._expect_vjp(c, mean, d_beliefs[layer], d_mean, d_weights[c], True, trace.n)
+                d = _belief_vjp(mean, d_mean, trace.n)
+                d_beliefs[a] = d if d_beliefs[a] is None else d_beliefs[a] + d
+
+
+def _belief_vjp(mean, d_mean, n):
+    """Convert derivatives with respect to the means of states to derivatives of the beliefs."""
+    shape = (len(mean), -1, n)
+    q, d = mean.reshape(shape), d_mean.reshape(shape)
+    return (q * (d - (q * d).sum(axis=1, keepdims=True))).reshape(mean.shape)

@@ -92,6 +92,9 @@ class Trace:
 class LayeredNetwork:
     """Runs the iterations of a method on a `LayeredModel` or `LayeredEnergy`; a base class."""
 
+    #: True if an iteration recomputes the beliefs of a layer after the beliefs of the layers below.
+    in_one_pass = False
+
     def __init__(self, model: Any, n_iter: int):
         self.structure = model.structure
         self.n_iter = n_iter
@@ -134,7 +137,7 @@ class LayeredNetwork:
         trace = Trace(inputs, complete, n_iter, [None, base], [], [])
         self._start(trace, n)
         same = inputs.missing is None and inputs.held is None and self.unaries is not None
-        if same and inputs.alike:
+        if same and inputs.alike and not self.in_one_pass:
             self._share_first_iteration(trace, seen)
         return trace, later
 
@@ -152,12 +155,15 @@ class LayeredNetwork:
 
     def _fields(self, inputs, n):
         """Return two lists by layer: scores of iteration 1, and terms that inputs add later."""
-        seen = [None] * (self.structure.depth + 1)
+        seen: list[Any] = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
         base = [self._base(layer, inputs, n) for layer in range(len(seen))]
         if inputs.fields is None:
-            seen[1] = self._input_field(inputs, n)
+            for c, connection in enumerate(self.structure.connections):
+                if connection.source == 0:
+                    field, target = self._input_field(c, inputs, n), connection.target
+                    seen[target] = field if seen[target] is None else seen[target] + field
             return base, seen
         return base, [None if f is None else f - b for f, b in zip(inputs.fields, base)]
 
@@ -174,11 +180,12 @@ class LayeredNetwork:
             ]
             for fields in (base, later)
         )
-        for c in range(self.structure.depth):
-            if held.states[c] is not None:
-                self._expect(c, held.states[c], later[c + 1], True, n)
-            if held.states[c + 1] is not None and later[c] is not None:
-                self._expect(c, held.states[c + 1], later[c], False, n)
+        for c, connection in enumerate(self.structure.connections):
+            a, b = connection.source, connection.target
+            if held.states[a] is not None:
+                self._expect(c, held.states[a], later[b], True, n)
+            if held.states[b] is not None and later[a] is not None:
+                self._expect(c, held.states[b], later[a], False, n)
         return base, later
 
     def _expect(self, c, mean, total, forward, n):
@@ -230,8 +237,12 @@ class LayeredNetwork:
         return self.n_iter
 
     def _needed(self, layer, t, trace):
-        """Return True if messages sent to a layer in iteration t can still reach the output."""
-        return trace.complete or t + self.structure.depth - layer <= trace.n_iter
+        """Return True if messages sent to a layer in iteration t can still reach the output.
+
+        Skips shorten the ways to the output, so all messages are sent if there are skips.
+        """
+        all_needed = trace.complete or len(self.structure.skips) > 0
+        return all_needed or t + self.structure.depth - layer <= trace.n_iter
 
     def _base(self, layer, inputs, n):
         """Return the unary scores of a layer for n rows, (n_nodes, (n_states - 1) n)."""
@@ -239,19 +250,19 @@ class LayeredNetwork:
             return None
         return np.repeat(self.unaries[layer], n, axis=1)
 
-    def _input_field(self, inputs, n):
-        """Return the scores (n_nodes, (n_states - 1) n) that observed inputs add to layer 1."""
-        connection = self.structure.connections[0]
+    def _input_field(self, c, inputs, n):
+        """Return the scores (n_nodes, (k - 1) n) that observed inputs add by connection c."""
+        connection = self.structure.connections[c]
         shape = (connection.n_right, (connection.n_right_states - 1) * n)
         if connection.dense:
-            matrix = connection.matrix(self.weights[0])
+            matrix = connection.matrix(self.weights[c])
             if sparse.issparse(inputs.means):
                 return np.ascontiguousarray((inputs.means @ matrix).T).reshape(shape)
             return (matrix.T @ inputs.means.T).reshape(shape)
         field = np.zeros(shape, self.dtype)
         expected_fields(
             _lanes(inputs.means, connection.n_left),
-            self.tables[0],
+            self.tables[c],
             connection.left,
             connection.right,
             connection.table,
@@ -284,6 +295,12 @@ class LayeredNetwork:
         """
         raise NotImplementedError
 
+    def _one_pass_vjp(self, trace, t, d_beliefs, d_weights) -> None:
+        """Propagate gradients between layers whose beliefs are computed in the same iteration.
+
+        `d_beliefs` has the derivatives with respect to the beliefs of iteration t, in place.
+        """
+
     def _finish(self, d_weights: list) -> list[Any]:
         """Return the gradients of pairwise scores, one flat array per connection.
 
@@ -310,18 +327,24 @@ class LayeredNetwork:
         depth = self.structure.depth
         d_weights = self._zero_weights(inputs.missing is not None)
         d_unaries = [np.zeros_like(u) for u in self.unaries]
-        d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
+        d_fields = {
+            layer: np.zeros((self.structure.n_nodes[layer], width * n), self.dtype)
+            for layer, width in self._layers_with_inputs()
+        }
         d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
         # At step t, d_beliefs has the derivatives with respect to the beliefs of iteration t + 1.
         for t in range(trace.n_iter, -1, -1):
+            if t > 0:
+                self._one_pass_vjp(trace, t + 1, d_beliefs, d_weights)
             for layer, d in enumerate(d_beliefs):
                 if d is not None:
                     d_unaries[layer] += _lane_sums(d, n)
             if t == 0:
                 break
-            if d_beliefs[1] is not None:
-                d_field += d_beliefs[1]
+            for layer, d_field in d_fields.items():
+                if d_beliefs[layer] is not None:
+                    d_field += d_beliefs[layer]
             if t == 1 and trace.first is not None:
                 d_beliefs = [None if d is None else _lane_sums(d, n) for d in d_beliefs]
                 state = None if state is None else {k: _lane_sums(d, n) for k, d in state.items()}
@@ -330,23 +353,41 @@ class LayeredNetwork:
             state = self._iterate_vjp(trace, t, d_beliefs, d_before, d_weights, state)
             d_beliefs = d_before
         flat = self._finish(d_weights)
-        from_inputs = self._input_gradient(inputs, d_field)
-        flat[0] = from_inputs if flat[0] is None else flat[0] + from_inputs
+        self._add_input_gradients(flat, inputs, d_fields)
         return self.structure.params(d_unaries, flat)
 
-    def _input_gradient(self, inputs, d_field):
-        """Return the gradient of the input weights, as a flat array or a `RowSparse`.
+    def _layers_with_inputs(self):
+        """Return pairs of a layer with a connection to the input and its number of states - 1."""
+        connections = self.structure.connections
+        layers = {c.target: c.n_right_states - 1 for c in connections if c.source == 0}
+        return layers.items()
 
-        `d_field` has the derivatives with respect to the scores that inputs add to layer 1.
+    def _add_input_gradients(self, flat, inputs, d_fields):
+        """Add the gradients through observed inputs to `flat`, the gradients by connection.
+
+        `d_fields` maps a layer to the derivatives with respect to the scores that inputs add to it.
         """
-        connection = self.structure.connections[0]
+        for c, connection in enumerate(self.structure.connections):
+            if connection.source == 0:
+                found = self._input_gradient(c, inputs, d_fields[connection.target])
+                flat[c] = found if flat[c] is None else flat[c] + found
+
+    def _input_gradient(self, c, inputs, d_field):
+        """Return the gradient of the weights of connection c, as a flat array or a `RowSparse`.
+
+        `d_field` has the derivatives with respect to the scores that inputs add by connection c.
+        Only the gradient of connection 0 may be a `RowSparse`.
+        """
+        connection = self.structure.connections[c]
         n = inputs.means.shape[0]
         if connection.dense:
             d = d_field.reshape(-1, n)
+            if sparse.issparse(inputs.means) and c > 0:
+                return np.ascontiguousarray(inputs.means.T @ d.T).ravel()
             if sparse.issparse(inputs.means):
                 return _sparse_products(inputs.means, d)
             return (inputs.means.T @ d.T).ravel()
-        return self._products(0, _lanes(inputs.means, connection.n_left), d_field, n)
+        return self._products(c, _lanes(inputs.means, connection.n_left), d_field, n)
 
     def moments(self, trace: Trace, row_weight: np.ndarray) -> LayeredParams:
         """Return the moments of a complete run, summed over the rows with weights `row_weight`.
@@ -360,14 +401,13 @@ class LayeredNetwork:
             for u, m in zip(self.unaries, means)
         ]
         flat = self._pairs(trace, free, held)
-        from_inputs = self._input_gradient(trace.inputs, means[1])
-        flat[0] = from_inputs if flat[0] is None else flat[0] + from_inputs
+        self._add_input_gradients(flat, trace.inputs, dict(enumerate(means)))
         return self.structure.params(unaries, flat)
 
     def pair_moments(self, trace: Trace, row_weight: np.ndarray) -> list[Any]:
         """Sum the moments of pairs of free nodes over rows; return one flat array per connection.
 
-        The item of the input connection is None if all inputs are observed.
+        The items of connections to the input are None if all inputs are observed.
         """
         return self._pairs(trace, *self._means_of_nodes(trace, row_weight))
 
@@ -400,15 +440,16 @@ class LayeredNetwork:
         `free` and `held` are the results of `_means_of_nodes`.
         """
         flat = self._pair_moments(trace, free)
-        for c in range(self.structure.depth):
+        for c, connection in enumerate(self.structure.connections):
+            a, b = connection.source, connection.target
             # Add products of means, because a clamped node is independent of its neighbours. One of
             # the two means is already multiplied by the weight of the row.
-            if held[c] is not None:
-                right = free[c + 1] if held[c + 1] is None else free[c + 1] + held[c + 1]
-                flat[c] = flat[c] + self._products(c, trace.inputs.held.states[c], right, trace.n)
-            if held[c + 1] is not None and free[c] is not None:
-                states = trace.inputs.held.states[c + 1]
-                flat[c] = flat[c] + self._products(c, free[c], states, trace.n)
+            if held[a] is not None:
+                right = free[b] if held[b] is None else free[b] + held[b]
+                flat[c] = flat[c] + self._products(c, trace.inputs.held.states[a], right, trace.n)
+            if held[b] is not None and free[a] is not None:
+                states = trace.inputs.held.states[b]
+                flat[c] = flat[c] + self._products(c, free[a], states, trace.n)
         return flat
 
     def _products(self, c, left, right, n):

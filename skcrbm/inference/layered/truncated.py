@@ -26,11 +26,13 @@ class TruncatedInference(Options):
     ----------
     method : {"tree_reweighted", "sum_product", "mean_field"}, default="tree_reweighted"
         Method of inference.
-    schedule : {"sequential", "parallel"}, default="sequential"
-        Order of the updates of "tree_reweighted" and "sum_product". "sequential" updates the
-        messages in place, from the input to the output. "parallel" computes all messages from the
-        messages of the previous iteration. "mean_field" has no schedule and ignores it, because its
-        messages depend only on the beliefs, which are computed once per iteration.
+    schedule : {"auto", "sequential", "parallel"}, default="auto"
+        Order of the updates. "sequential" updates the messages of "tree_reweighted" and
+        "sum_product" in place, from the input to the output. "parallel" computes all messages from
+        the messages of the previous iteration. "mean_field" has no messages: "parallel" computes
+        all beliefs from the beliefs of the previous iteration, and "sequential" goes from the input
+        to the output, so that the beliefs of a layer depend on the new beliefs of the layers below.
+        "auto" is "parallel" for "mean_field", else "sequential".
     n_iter : int, default=5
         Number of iterations T. It must be larger than the number of hidden layers, because with
         fewer iterations the output does not depend on X. Training with `Backpropagation` keeps the
@@ -53,14 +55,14 @@ class TruncatedInference(Options):
     name = "truncated"
     _parameter_constraints: ClassVar = {
         "method": [StrOptions(set(TRUNCATED_METHODS))],
-        "schedule": [StrOptions({"sequential", "parallel"})],
+        "schedule": [StrOptions({"auto", "sequential", "parallel"})],
         "n_iter": [Integer(1)],
     }
 
     def __init__(
         self,
         method: Literal["tree_reweighted", "sum_product", "mean_field"] = "tree_reweighted",
-        schedule: Literal["sequential", "parallel"] = "sequential",
+        schedule: Literal["auto", "sequential", "parallel"] = "auto",
         n_iter: int = 5,
     ):
         self.method = method
@@ -80,13 +82,19 @@ class TruncatedInference(Options):
     def network(self, model: LayeredModel) -> LayeredNetwork:
         """Return the network that runs truncated inference on a model."""
         # Imported on first use because the networks need Numba.
-        from skcrbm.inference.layered.methods import MeanFieldNetwork, MessageNetwork
+        from skcrbm.inference.layered.methods import (
+            MeanFieldNetwork,
+            MessageNetwork,
+            SequentialMeanFieldNetwork,
+        )
 
         if self.method == "mean_field":
-            return MeanFieldNetwork(model, self.n_iter)
+            one_pass = self.schedule == "sequential"
+            kind = SequentialMeanFieldNetwork if one_pass else MeanFieldNetwork
+            return kind(model, self.n_iter)
         return MessageNetwork(
             model,
-            self.schedule,
+            "sequential" if self.schedule == "auto" else self.schedule,
             self.n_iter,
             reweighted=self.method == "tree_reweighted",
             with_input=model.has_free_inputs,

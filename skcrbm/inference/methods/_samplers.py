@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies import BaseEnergy
-from skcrbm.inference.base import InferenceMethod
+from skcrbm.inference.base import InferenceMethod, resolve_method
+from skcrbm.inference.registry import METHODS
 
 
 class _RandomMethod(InferenceMethod):
@@ -372,6 +373,78 @@ class PerturbAndMaxProduct(_RandomMethod):
         Messages for different noise are not useful.
         """
         return self.persistence > 0
+
+
+class PerturbAndMAP(_RandomMethod):
+    """Samples and log Z by perturb-and-MAP with any method that searches for the best state [1]_.
+
+    A sample is the best state of the model after independent noise has been added to its fields.
+    The noise is the noise of `PerturbAndMaxProduct`, and samples with the same `random_state` have
+    the same noise, so that two methods differ only in how they maximise. With ``inference="exact"``
+    every maximum is exact. "mplp" and "linear_program" solve a relaxation, round its solution, and
+    improve the state by coordinate ascent.
+
+    Samples are independent of each other. Their distribution differs from the distribution of the
+    model even if every maximum is exact; they are exact if all variables of the model are
+    independent. "log_partition" is the mean perturbed score (the score of a state plus its noise)
+    over `n_samples` samples, 1000 by default, with a standard error. Its expectation is an upper
+    bound of log Z if every maximum is exact [2]_.
+
+    Parameters
+    ----------
+    inference : str or InferenceMethod, default="mplp"
+        Method that searches for the best states: any method that can return "map" for the model,
+        for example "exact", "mplp", "linear_program", "icm" or "branch_and_bound". If this method
+        is random, its own option `random_state` decides its random numbers.
+    random_state : int, RandomState or None, default=None
+        Seed of the noise.
+
+    References
+    ----------
+    .. [1] Papandreou and Yuille (2011). Perturb-and-MAP random fields: using discrete optimization
+       to learn and sample from energy models. ICCV.
+    .. [2] Hazan and Jaakkola (2012). On the partition function and random maximum a-posteriori
+       perturbations. ICML.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import RBMEnergy
+    >>> from skcrbm.inference import PerturbAndMAP, PerturbAndMaxProduct, sample
+    >>> energy = RBMEnergy([[1.0], [-2.0]], [0.0, 0.5], [0.5])
+    >>> states = sample(energy, PerturbAndMAP("exact"), n_samples=500, random_state=0)
+    >>> states.shape
+    (1, 500, 3)
+    >>> other = sample(energy, PerturbAndMaxProduct(), n_samples=500, random_state=0)
+    >>> bool((states == other).all())  # a tree: max-product finds the best state, too
+    True
+    """
+
+    name: ClassVar = "perturb_and_map"
+    answers: ClassVar = frozenset({"samples", "log_partition"})
+    default_returns: ClassVar = ("samples",)
+    estimated_from_samples: ClassVar = frozenset({"log_partition"})
+    _parameter_constraints: ClassVar = {
+        "inference": [str, InferenceMethod],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        inference: str | InferenceMethod = "mplp",
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.inference = inference
+        self.random_state = random_state
+
+    def supports(self, energy: BaseEnergy) -> frozenset:
+        """Return the answers for an energy; an empty set if `inference` cannot maximise it."""
+        able = "map" in resolve_method(self.inference, valid_names=_searches).supports(energy)
+        return super().supports(energy) if able else frozenset()
+
+
+def _searches() -> list[str]:
+    """List the names of the methods that search for the best state."""
+    return [name for name in METHODS if "map" in METHODS.get(name).answers]
 
 
 class AnnealedImportanceSampling(_RandomMethod):
