@@ -171,10 +171,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
-        advice = (
-            "use skcrbm.LabelGraphCRF, which has a variable with classes for each column, as in "
-            "LabelGraphCRF().fit(X, y)"
-        )
+        advice = "use CRBMClassifier().fit(X, y) or LabelGraphCRF().fit(X, y) from skcrbm"
         return make_label_targets(y, type(self).__name__, advice, self, classes)
 
     def _validate_X(self, X, reset, as_rows=None):
@@ -573,7 +570,9 @@ def _label_weight(model, targets, sample_weight, y, n_rows, classes):
     if not model._takes_label_weights:
         refuse_label_weights(sample_weight)
     columns = listed_labels(classes) if targets.indicator else None
-    return label_weight_beside(sample_weight, y, n_rows, targets.names, targets.n_visible, columns)
+    shape = n_rows, targets.names, len(targets.classes)
+    weight = label_weight_beside(sample_weight, y, *shape, columns)
+    return weight if targets.indicator else targets.unit_weights(weight)
 
 
 def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:

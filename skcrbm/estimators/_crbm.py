@@ -27,9 +27,9 @@ from skcrbm.estimators._crbm_auto import (
 )
 from skcrbm.estimators._learning_rule import learning_rule
 from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
+from skcrbm.estimators._output_classes import OutputClassesMixin
 from skcrbm.estimators._rbm import (
     CRBMPlan,
-    RBMClassifier,
     automatic_batch_size,
     check_inference_cost,
     holds_out_automatically,
@@ -70,16 +70,18 @@ _UNCONVERGED = (
 )
 
 
-class CRBMClassifier(RBMClassifier):
+class CRBMClassifier(OutputClassesMixin):
     """Conditional restricted Boltzmann machine for multi-label and structured outputs.
 
     The model is ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)`` with 0/1 outputs v
     and 0/1 hidden units h, through which the outputs depend on each other ([1]_, eq. 3). Without
     hidden units the model is a separate logistic regression for each output.
 
-    y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, or a 1-D array with two or
-    more classes. More than two classes are a single categorical output, for which inference is
-    always exact.
+    y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, a 2-D array or data frame
+    whose columns hold classes ("multiclass-multioutput"), or a 1-D array with two or more classes.
+    An output of more than two classes has a visible unit for each class, of which exactly one is
+    on. Columns are taken for classes if one of them has three or more, and if they hold strings or
+    numbers of at least 0 (but 0, 1 and one larger number than 2 may be a code of missing labels).
 
     `decision_function` returns the log-odds of the marginal of each output. For a 1-D y it returns
     the log-odds of the second of two classes, or unnormalised log-probabilities of more classes.
@@ -211,8 +213,8 @@ class CRBMClassifier(RBMClassifier):
     Attributes
     ----------
     visible_coef_ : ndarray (n_outputs, n_features)
-        Weights U of the inputs on the outputs, with a single row for a binary 1-D y and a row per
-        class for a multiclass y.
+        Weights U of the inputs on the outputs, with a single row for an output of two classes, a
+        row per class for an output of more classes, and no row for an output of one class.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
     weights_ : ndarray (n_outputs, n_hidden)
@@ -222,8 +224,9 @@ class CRBMClassifier(RBMClassifier):
     coef_, intercept_ : ndarray
         Copies of `visible_coef_` and `visible_intercept_`, which exist only if the model has no
         hidden units and so is linear.
-    classes_ : ndarray (n_outputs,) or (n_classes,)
-        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
+    classes_ : ndarray (n_outputs,) or (n_classes,), or list of ndarray
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y. If the
+        columns of y hold classes, a list with the sorted classes of each column.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
@@ -264,6 +267,11 @@ class CRBMClassifier(RBMClassifier):
 
     Notes
     -----
+    If the columns of y hold classes, `predict_proba` returns a list with an array for each column,
+    `score` is the share of rows whose outputs are all right, `decode` is "marginal", "marginal_map"
+    or "map", and `learning` is "mle", "cd" or "pcd". The columns of `label_sets_` are the visible
+    units. "auto" inference is exact for up to 10 hidden units or 2^10 vectors of classes.
+
     The search for the penalty splits the rows into five folds. It uses as many folds as are needed
     for about 3000 validation rows (1500 with hidden units), and at least one. The score of a
     penalty is the weighted mean of log p(y | x) of the observed labels over the validation rows.
@@ -371,7 +379,8 @@ class CRBMClassifier(RBMClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix with NaN for missing labels, or classes.
+            0/1 indicator matrix or columns of classes, with NaN or None for missing entries; or the
+            classes of a single output.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
             Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
             weights of single labels of a 2-D y; see the page on missing labels.
@@ -399,6 +408,7 @@ class CRBMClassifier(RBMClassifier):
             forget(self, self._state)
         rows = training_rows(self, X, y, sample_weight, reset=not resume)
         rows = with_class_weight(self, rows)
+        self._check_decode()
         rng = check_random_state(self.random_state)
         plan = self._plan(rows, rng, resume)
         callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
@@ -437,6 +447,7 @@ class CRBMClassifier(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
+            For columns of classes, a list with the classes of each column.
             For a 2-D y, either [0, 1] or a list of the labels of its columns, given by names (also
             if y is an array) or by the numbers 0, 1, .... The model gets the labels that are new.
 
@@ -485,9 +496,9 @@ class CRBMClassifier(RBMClassifier):
         If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
         """
         rule = learning_rule(self, rows, rng, partial)
-        n_rows, n_visible = rows.visible.shape
+        n_rows, n_bits = len(rows.visible), self._n_output_bits
         method = marginal_method(
-            self.inference, n_visible, self.n_hidden, needs=rule.conditional_answers
+            self.inference, n_bits, self.n_hidden, needs=rule.conditional_answers
         )
         if self._targets.one_hot:
             method = resolve_method("exact")
@@ -522,7 +533,7 @@ class CRBMClassifier(RBMClassifier):
         alpha = getattr(self, "alpha_", PLAIN_ALPHA * scale**2) if is_auto(alpha) else alpha
         search = columns is not None and not (partial or (resume and self._columns is not None))
         settings = PenaltySettings(
-            self.alpha_hidden, self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
+            self.alpha_hidden, self._exclusive, self.max_iter, self.n_jobs, self.verbose
         )
         if isinstance(rule, Likelihood):
             settings = settings._replace(likelihood=rule)
@@ -584,12 +595,3 @@ class CRBMClassifier(RBMClassifier):
             X = in_faster_storage(X)
             X = self._columns.for_rows(X).transform(X)
         return X, rows.visible, changes
-
-    def _label_scores(self, posterior):
-        return posterior.log_odds()
-
-    def _binary_scores(self, posterior):
-        return posterior.log_odds()
-
-    def _class_scores(self, posterior):
-        return posterior.energy.class_log_weights()

@@ -11,7 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 from skcrbm.estimators._base import Rows
 from skcrbm.inference import infer
 from skcrbm.learning.label_noise import LEAST_RATE, MOST_RATE, LabelNoise, NoisyLikelihood
-from skcrbm.learning.rules import LearningRule, resolve_rule
+from skcrbm.learning.rules import (
+    ContrastiveDivergence,
+    LearningRule,
+    PersistentContrastiveDivergence,
+    resolve_rule,
+)
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
@@ -49,6 +54,13 @@ def learning_rule(estimator: Any, rows: Rows, rng, partial: bool) -> LearningRul
         raise ValueError(
             f"learning={rule.name!r} needs two classes in a 1-D y, got "
             f"{len(estimator.classes_)}; learning='mle' supports any number of classes"
+        )
+    contrastive = isinstance(rule, (ContrastiveDivergence, PersistentContrastiveDivergence))
+    refused = (rule.draws and not contrastive) or isinstance(rule, NoisyLikelihood)
+    if refused and estimator._units is not None:
+        raise ValueError(
+            f"learning={rule.name!r} needs 0/1 labels, but the columns of y hold classes; use "
+            "'mle', 'cd' or 'pcd'"
         )
     if not isinstance(rule, NoisyLikelihood):
         return rule

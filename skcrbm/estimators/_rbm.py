@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import Marginal, resolve_decoder
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.estimators._base import JointClassifier, Rows
 from skcrbm.inference import InferenceMethod, infer
@@ -98,6 +99,15 @@ class RBMClassifier(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    def _label_scores(self, posterior):
+        return posterior.log_odds()
+
+    def _binary_scores(self, posterior):
+        return posterior.log_odds()
+
+    def _class_scores(self, posterior):
+        return posterior.energy.class_log_weights()
+
     @property
     def _n_features_out(self):
         return self.weights_.shape[1]
@@ -128,6 +138,9 @@ class RBMClassifier(
         return getattr(self, f"visible_{name}")
 
     def _model(self, params: CRBMParams) -> ConditionalRBM:
+        units = getattr(self._targets, "units", None)
+        if units is not None and units.exclusive.any():
+            return ConditionalRBM(params, GroupedRBMEnergy, units)
         return ConditionalRBM(params, OneHotRBMEnergy if self._targets.one_hot else RBMEnergy)
 
     def _fitted_model(self) -> ConditionalRBM:
