@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -36,13 +36,8 @@ from skcrbm.learning.solvers import (
     LossPlateau,
     Solver,
 )
-from skcrbm.targets.graphs import GraphRows
-from skcrbm.targets.sequences import (
-    GRAPH,
-    codes_of,
-    find_classes,
-    flat_labels,
-)
+from skcrbm.targets.graphs import GraphRows, NodeClasses
+from skcrbm.targets.sequences import GRAPH, flat_labels
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     all_or_nothing,
@@ -54,6 +49,8 @@ from skcrbm.utils.validation import check_sample_weight
 
 # Standard deviation of the initial coefficients of latent states.
 _SPREAD = 0.1
+# Names of the learning rules that support types of nodes.
+_RULES_OF_TYPES = ("mle", "pseudo_likelihood")
 # If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
@@ -69,6 +66,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     for the features x_i of the nodes and z_ij of the edges (i, j) [1]_. X is a list of graphs of
     any sizes, and y is a list of label vectors. A graph is a `Graph` or a tuple ``(nodes, edges)``
     or ``(nodes, edges, edge_features)``. `grid_graph` makes the graph of an image.
+
+    If a `Graph` has `node_types`, each type of nodes has its own classes and coefficients, and each
+    pair of types its own weights of edges: `intercept_`, `pair_intercept_` and the probabilities
+    have an entry for each class of each type, and a node can only have a class of its type.
 
     If all graphs are trees or forests, "sum_product" is exact, and so are all likelihoods,
     probabilities and best labels. For graphs with cycles it is approximate.
@@ -147,7 +148,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     Attributes
     ----------
     classes_ : ndarray (n_classes,)
-        Sorted classes.
+        Sorted classes. If nodes have types, the classes of the first type, then of the next type.
+    node_types_, class_types_ : ndarray (n_types,), (n_classes,)
+        Sorted types of the nodes, and the type to which each class belongs, if nodes have types.
     coef_ : ndarray or CSR matrix (n_classes, n_features)
         Coefficients of the features of nodes. With L latent states, the arrays of weights have
         ``n_classes * L`` entries in place of n_classes; entry ``c * L + l`` belongs to latent state
@@ -195,7 +198,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
     convergence_curve_: list[float]
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge", "_truncated")
+    _state = (
+        *("_model", "_rows", "_node_classes", "_progress", "_rng", "_dual", "_hinge", "_truncated"),
+        *("node_types_", "class_types_"),
+    )
 
     _parameter_constraints: ClassVar[dict] = {
         **STRUCTURED_CONSTRAINTS,
@@ -319,8 +325,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         ----------
         X, y, sample_weight
             As in `fit`.
-        classes : array-like of shape (n_classes,), default=None
-            All classes; required in the first call if `y` does not contain all of them.
+        classes : array-like of shape (n_classes,) or dict, default=None
+            All classes; required in the first call if `y` does not contain all of them. If nodes
+            have types, a dict with the classes of each type.
 
         Returns
         -------
@@ -348,17 +355,23 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             arrays = self._rows.transform(X)
         else:
             self._rows = GraphRows()
-            arrays = self._rows.fit_transform(X)
+            types = list(classes) if isinstance(classes, Mapping) else None
+            arrays = self._rows.fit_transform(X, types)
         labels = flat_labels(y, arrays.start, kind=GRAPH)
         if not resume:
-            self.classes_ = find_classes(
-                labels if classes is None else np.asarray(classes).tolist()
-            )
+            names = None if self._rows.types is None else self._rows.types.names
+            if names is not None and classes is not None and not isinstance(classes, Mapping):
+                raise ValueError("classes must be a dict with the classes of each type of nodes")
+            self._node_classes = NodeClasses.of(labels, arrays.types, names, classes)
+            self.classes_ = self._node_classes.classes
+            if names is not None:
+                self.node_types_ = names
+                self.class_types_ = np.repeat(names, np.diff(self._node_classes.first))
             self.n_features_in_ = arrays.X.shape[1]
             if self._rows.nodes.index is not None:
                 names = list(self._rows.nodes.index.columns)
                 self.feature_names_in_ = np.array(names, object)
-        path = codes_of(labels, self.classes_)
+        path = self._node_classes.codes(labels, arrays.types)
         weight = check_sample_weight(sample_weight, arrays.start[1:, None])
         graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)))
         if (weight == 0).any():
@@ -382,6 +395,11 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             raise ValueError(
                 f"n_latent_states={latent} needs learning='mle'; got learning="
                 f"{option_name(self.learning)!r}"
+            )
+        if graphs.arrays.types is not None and (latent > 1 or rule.name not in _RULES_OF_TYPES):
+            raise ValueError(
+                "node_types need learning='mle' or 'pseudo_likelihood', and n_latent_states=1; got "
+                f"learning={option_name(self.learning)!r}, n_latent_states={latent}"
             )
         model = self._model if resume else self._first_model(graphs, rng, partial)
         if model.n_latent != latent:
@@ -419,7 +437,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 coef=rng.normal(0, _SPREAD, params.coef.shape),
                 intercept=rng.normal(0, _SPREAD, k),
             )
-        return GraphModel(params, columns, self.directed, latent)
+        return GraphModel(params, columns, self.directed, latent, self._node_classes.first)
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
         p = model.params

@@ -180,14 +180,17 @@ def check_hinge(estimator: Any) -> bool:
     return True
 
 
-def share_of_right_labels(estimator: Any, batch: Any, X: Any, sample_weight: Any) -> float:
+def share_of_right_labels(
+    estimator: Any, batch: Any, X: Any, sample_weight: Any, codes: Callable | None = None
+) -> float:
     """Return the share of right labels in the predictions for X, over all observed labels.
 
     `batch` contains the sequences or graphs of X with their labels. `sample_weight` are the weights
-    of the sequences or graphs.
+    of the sequences or graphs. ``codes(labels)`` returns the indices of the classes of labels; None
+    finds them in `classes_`.
     """
     labels = flatten(part.tolist() for part in estimator.predict(X))
-    predicted = codes_of(labels, estimator.classes_)
+    predicted = codes_of(labels, estimator.classes_) if codes is None else codes(list(labels))
     weight = check_sample_weight(sample_weight, batch.start[1:, None])
     weight = np.repeat(weight, np.diff(batch.start)) * (batch.path != MISSING)
     if not weight.any():

@@ -86,7 +86,8 @@ class GraphBatch:
         some, edge_start = _ranges(a.edge_start, numbers)
         shift = np.repeat(start[:-1] - a.start[numbers], np.diff(edge_start))
         edges = a.edges[some] + shift[:, None]
-        arrays = GraphArrays(a.X[nodes], start, edges, edge_start, a.Z[some])
+        types = None if a.types is None else a.types[nodes]
+        arrays = GraphArrays(a.X[nodes], start, edges, edge_start, a.Z[some], types)
         return GraphBatch(arrays, self.path[nodes], self.weight[numbers], self.index[numbers])
 
     def pieces(self, n_entries: int) -> list[GraphBatch]:
@@ -130,11 +131,18 @@ class GraphModel(NamedTuple):
     directed: bool  # False keeps the matrices of pairs symmetric
     # Number L of latent states of each class. A state is ``class * L + latent state``.
     n_latent: int = 1
+    # (n_types + 1,): first class of each type of nodes; None if all nodes have the same classes
+    first: np.ndarray | None = None
 
     @property
     def n_states(self) -> int:
         """Number of states of a node, K: classes times latent states."""
         return len(self.params.intercept)
+
+    @property
+    def most_states(self) -> int:
+        """Largest number of states of a node."""
+        return self.n_states if self.first is None else int(np.diff(self.first).max())
 
     @property
     def n_classes(self) -> int:
@@ -180,18 +188,23 @@ class GraphModel(NamedTuple):
 class Posed(NamedTuple):
     """Distribution of the node states in several graphs, given known classes.
 
+    If nodes have types, the variables of `energy` are restricted to the classes of their type.
     `energy` and `clamp` are arguments of `infer`. The methods convert the results of `infer`.
     """
 
     energy: CategoricalGraphEnergy
     clamp: np.ndarray | None  # (1, T), known states; None if no state is known
-    ranges: RangeModel | None  # restricts latent states to known classes; None if not needed
+    ranges: RangeModel | None  # restricts states to types or known classes; None if not needed
 
     @classmethod
     def of(cls, model: GraphModel, piece: GraphBatch) -> Posed:
         """Return the distribution given the classes in ``piece.path`` that are not `MISSING`."""
         path = piece.path
         known = path != MISSING
+        if model.first is not None:
+            free = cls.free(model, piece)
+            clamp = np.where(known, free.assignment(path), np.nan)[None] if known.any() else None
+            return free._replace(clamp=clamp)
         if model.n_latent == 1 or not known.any():
             clamp = evidence_of(path) if known.any() else None
             return cls(model.energy(piece), clamp, None)
@@ -204,6 +217,20 @@ class Posed(NamedTuple):
             np.where(known, latent, model.n_states),
         )
         return cls(ranges.energy, None, ranges)
+
+    @classmethod
+    def free(cls, model: GraphModel, piece: GraphBatch) -> Posed:
+        """Return the distribution without known classes."""
+        if model.first is None:
+            return cls(model.energy(piece), None, None)
+        a, first = piece.arrays, model.first
+        begin, size = first[:-1][a.types], np.diff(first)[a.types]
+        ranges = RangeModel(model.scores(a.X), a.edges, model.pairs(a.Z), begin, size)
+        return cls(ranges.energy, None, ranges)
+
+    def assignment(self, states: np.ndarray) -> np.ndarray:
+        """Convert states (T,) of the nodes to states of the variables of `energy`."""
+        return states if self.ranges is None else states - self.ranges.begin
 
     def states(self, assignment: np.ndarray) -> np.ndarray:
         """Convert states of the variables of `energy` to states (..., T) of the nodes."""
@@ -261,8 +288,8 @@ class GraphLikelihood(StructuredObjective):
         self._last = WeakKeyDictionary()
 
     def _residuals(self, model, piece):
-        energy = model.energy(piece)
-        log_z, states, pairs, converged = self._expected(Posed(energy, None, None), piece)
+        posed = Posed.free(model, piece)
+        log_z, states, pairs, converged = self._expected(posed, piece)
         if (piece.path == MISSING).all():
             return Residuals(0.0, np.zeros_like(states), np.zeros_like(pairs), converged)
         if model.n_latent > 1 or (piece.path == MISSING).any():
@@ -272,7 +299,7 @@ class GraphLikelihood(StructuredObjective):
             loss = log_z - observed[0]
             converged &= observed[3]
         else:
-            loss = log_z - float(energy.score(piece.path[None])[0])
+            loss = log_z - float(posed.energy.score(posed.assignment(piece.path)[None])[0])
             edges = piece.arrays.edges
             states[np.arange(len(states)), piece.path] -= 1.0
             pairs[np.arange(len(pairs)), piece.path[edges[:, 0]], piece.path[edges[:, 1]]] -= 1.0
@@ -314,6 +341,9 @@ class GraphPseudoLikelihood(StructuredObjective):
         # that belongs to the label of the neighbour.
         to_first, to_second = (_incidence(nodes, len(scores)) for nodes in (i, j))
         scores = scores + to_first @ tables[edge, :, path[j]] + to_second @ tables[edge, path[i]]
+        if model.first is not None:
+            kind = np.repeat(np.arange(len(model.first) - 1), np.diff(model.first))
+            scores = np.where(kind == a.types[:, None], scores, -np.inf)
         log_p = log_softmax(scores, axis=1)
         node = np.arange(len(scores))
         loss = -float(log_p[node, path].sum())

@@ -23,6 +23,7 @@ class GraphArrays(NamedTuple):
     edges: np.ndarray  # int64 (M, 2), rows of X
     edge_start: np.ndarray  # (n + 1,), first edge of each graph
     Z: np.ndarray  # (M, E) features of the edges; E is 0 without features
+    types: np.ndarray | None = None  # (T,) number of the type of each node; None without types
 
 
 def cliques_of_sizes(
