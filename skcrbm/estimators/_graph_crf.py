@@ -81,7 +81,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
         `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
         randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01. With a rule
-        that samples labels, the comparison uses the pseudo-likelihood.
+        that samples labels, the comparison uses the pseudo-likelihood, or the likelihood by
+        `inference` if labels are missing.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
@@ -95,7 +96,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         - "max_margin", `MaxMargin`: the structured hinge loss. It needs complete labels and an L2
           penalty, and gives no probabilities;
         - "cd", "pcd", "pmp", "bp_chain" and "weighted_bp_chain": rules that estimate the gradient
-          of the likelihood from sampled labels, and need complete labels (see
+          of the likelihood from sampled labels; `inference` sums over missing labels (see
           `ContrastiveDivergence`, `PersistentContrastiveDivergence`, `PMPLearning` and
           `BPChainLearning`);
         - "backprop", `Backpropagation`: fits the probabilities after a fixed number of iterations

@@ -289,11 +289,11 @@ class GraphLikelihood(StructuredObjective):
 
     def _residuals(self, model, piece):
         posed = Posed.free(model, piece)
-        log_z, states, pairs, converged = self._expected(posed, piece)
+        log_z, states, pairs, converged = self.expected(posed, piece)
         if (piece.path == MISSING).all():
             return Residuals(0.0, np.zeros_like(states), np.zeros_like(pairs), converged)
         if model.n_latent > 1 or (piece.path == MISSING).any():
-            observed = self._expected(Posed.of(model, piece), piece, free=False)
+            observed = self.expected(Posed.of(model, piece), piece, free=False)
             states -= observed[1]
             pairs -= observed[2]
             loss = log_z - observed[0]
@@ -306,7 +306,7 @@ class GraphLikelihood(StructuredObjective):
         weight = float(piece.weight[0])
         return Residuals(weight * loss, weight * states, weight * pairs, converged)
 
-    def _expected(self, posed, piece, free=True):
+    def expected(self, posed, piece, free=True):
         """Return log Z, the probabilities of states and of pairs, and True if inference converged.
 
         `free` is False if labels are clamped. Free and clamped inference keep separate messages.

@@ -43,6 +43,8 @@ class LearningRule(Options):
     #: True if the training of a conditional model, chain or graph needs complete outputs, without
     #: missing labels.
     needs_complete: ClassVar[bool] = False
+    #: True if the training of a graph may have missing labels although `needs_complete` is True.
+    completes_graphs: ClassVar[bool] = False
     #: True if the training of a conditional model or graph draws random numbers. Such a rule cannot
     #: train a conditional model with a single categorical output.
     draws: ClassVar[bool] = False
@@ -189,6 +191,7 @@ class _Contrastive(LearningRule):
     """
 
     needs_complete = True
+    completes_graphs = True
     draws = True
     start: ClassVar[str] = "data"
 
@@ -222,7 +225,7 @@ class _Contrastive(LearningRule):
         )
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph; `inference` computes validation scores only."""
+        """Return the objective of a graph; `inference` is for missing labels and validation."""
         n_chains = self.n_chains or GRAPH_STATES
         chains = GibbsStates(self.n_steps, n_chains, self.start == "persistent")
         return GraphContrast(trained, chains, inference, n_jobs, (self.name, n_chains))
