@@ -49,6 +49,8 @@ from skcrbm.utils.validation import check_sample_weight
 
 # Standard deviation of the initial coefficients of latent states.
 _SPREAD = 0.1
+# Largest number of entries of the table of a clique.
+_MOST_CLIQUE_ENTRIES = 2**20
 # Names of the learning rules that support types of nodes.
 _RULES_OF_TYPES = ("mle", "pseudo_likelihood")
 # If inference did not converge, a warning mentions these consequences.
@@ -70,6 +72,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     If a `Graph` has `node_types`, each type of nodes has its own classes and coefficients, and each
     pair of types its own weights of edges: `intercept_`, `pair_intercept_` and the probabilities
     have an entry for each class of each type, and a node can only have a class of its type.
+
+    `cliques` of a `Graph` are sets of three or more nodes: F gets the entry of a table of weights
+    for the classes of each clique. All cliques of the same size share a table.
 
     If all graphs are trees or forests, "sum_product" is exact, and so are all likelihoods,
     probabilities and best labels. For graphs with cycles it is approximate.
@@ -162,6 +167,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Weight of the classes of the two nodes of an edge.
     pair_coef_ : ndarray (n_edge_features, n_classes, n_classes)
         Coefficients of the features of edges.
+    clique_coef_ : dict of ndarray
+        Table of weights (n_classes, ..., n_classes) of the cliques of each size.
     alpha_ : float
         Penalty of the fit.
     loss_curve_, convergence_curve_ : list of float
@@ -402,6 +409,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 "node_types need learning='mle' or 'pseudo_likelihood', and n_latent_states=1; got "
                 f"learning={option_name(self.learning)!r}, n_latent_states={latent}"
             )
+        if self._rows.sizes and (
+            latent > 1 or rule.name != "mle" or graphs.arrays.types is not None
+        ):
+            raise ValueError(
+                "cliques need learning='mle', n_latent_states=1 and no node_types; got learning="
+                f"{option_name(self.learning)!r}, n_latent_states={latent}"
+            )
         model = self._model if resume else self._first_model(graphs, rng, partial)
         if model.n_latent != latent:
             raise ValueError(
@@ -413,7 +427,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"directed={self.directed} differs from the fitted model, which was fitted with "
                 f"directed={model.directed}; set warm_start=False to start again"
             )
-        trained = True, True, True, bool(graphs.arrays.Z.shape[1])
+        trained = True, True, True, bool(graphs.arrays.Z.shape[1]), bool(model.sizes)
         return model, rule.graph(trained, self._method(), self.n_jobs)
 
     def _first_model(self, graphs, rng, partial) -> GraphModel:
@@ -432,13 +446,24 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             np.zeros(k),
             np.zeros((k, k)),
             np.zeros((n_edge_features, k, k)),
+            np.zeros(self._n_clique_entries(k)),
         )
         if latent > 1:
             params = params._replace(
                 coef=rng.normal(0, _SPREAD, params.coef.shape),
                 intercept=rng.normal(0, _SPREAD, k),
             )
-        return GraphModel(params, columns, self.directed, latent, self._node_classes.first)
+        first, sizes = self._node_classes.first, self._rows.sizes
+        return GraphModel(params, columns, self.directed, latent, first, sizes)
+
+    def _n_clique_entries(self, k) -> int:
+        """Return the number of entries of the tables of cliques, or raise a ValueError."""
+        if self._rows.sizes and k ** max(self._rows.sizes) > _MOST_CLIQUE_ENTRIES:
+            raise ValueError(
+                f"cliques of X have up to {max(self._rows.sizes)} nodes, whose table would have "
+                f"{k}^{max(self._rows.sizes)} entries; the limit is {_MOST_CLIQUE_ENTRIES}"
+            )
+        return sum(k**m for m in self._rows.sizes)
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
         p = model.params
@@ -448,5 +473,6 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             "intercept_": p.intercept,
             "pair_intercept_": p.pair_intercept,
             "pair_coef_": p.pair_coef,
+            "clique_coef_": dict(zip(model.sizes, model.clique_tables())),
             "alpha_": alpha,
         }

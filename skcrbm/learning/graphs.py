@@ -26,7 +26,7 @@ from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.learning.chain_model import Columns
 from skcrbm.learning.structured import Residuals, StructuredObjective
-from skcrbm.utils.graphs import GraphArrays, min_fill
+from skcrbm.utils.graphs import Cliques, GraphArrays, min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
 MISSING = -1  # class of a node whose label is not observed
@@ -45,6 +45,7 @@ class GraphParams(NamedTuple):
     intercept: Any  # (K,) intercept of each class
     pair_intercept: Any  # (K, K) log-weight of the classes of the two nodes of an edge
     pair_coef: Any  # (E, K, K) coefficients of the features of edges
+    cliques: Any  # (P,) entries of the tables (K, ..., K) of the cliques of each size
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,13 @@ class GraphBatch:
         shift = np.repeat(start[:-1] - a.start[numbers], np.diff(edge_start))
         edges = a.edges[some] + shift[:, None]
         types = None if a.types is None else a.types[nodes]
-        arrays = GraphArrays(a.X[nodes], start, edges, edge_start, a.Z[some], types)
+        cliques = []
+        for scopes, first in a.cliques:
+            chosen, clique_start = _ranges(first, numbers)
+            shift = np.repeat(start[:-1] - a.start[numbers], np.diff(clique_start))
+            cliques.append(Cliques(scopes[chosen] + shift[:, None], clique_start))
+        parts = a.X[nodes], start, edges, edge_start, a.Z[some], types, tuple(cliques)
+        arrays = GraphArrays(*parts)
         return GraphBatch(arrays, self.path[nodes], self.weight[numbers], self.index[numbers])
 
     def pieces(self, n_entries: int) -> list[GraphBatch]:
@@ -98,6 +105,9 @@ class GraphBatch:
         """
         if n_entries not in self._pieces:
             size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
+            for scopes, first in self.arrays.cliques:  # in units of the table of an edge
+                entries = float(n_entries) ** (scopes.shape[1] / 2 - 1)
+                size = size + np.ceil(np.diff(first) * entries).astype(np.int64)
             order = np.argsort(self.weight, kind="stable")
             part = np.cumsum(size[order]) // max(1, _PART_ENTRIES // n_entries)
             new = (np.diff(part) > 0) | (np.diff(self.weight[order]) > 0)
@@ -133,6 +143,7 @@ class GraphModel(NamedTuple):
     n_latent: int = 1
     # (n_types + 1,): first class of each type of nodes; None if all nodes have the same classes
     first: np.ndarray | None = None
+    sizes: tuple[int, ...] = ()  # sizes of cliques
 
     @property
     def n_states(self) -> int:
@@ -168,7 +179,15 @@ class GraphModel(NamedTuple):
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
         """Return the joint distribution of all node classes of a batch, as a single model."""
         a = batch.arrays
-        return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z))
+        scopes = (part.scopes for part in a.cliques)
+        cliques = zip(scopes, self.clique_tables())
+        return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z), cliques)
+
+    def clique_tables(self) -> list[np.ndarray]:
+        """Return the table (K, ..., K) of the cliques of each size."""
+        ends = np.cumsum([self.n_states**m for m in self.sizes])
+        parts = np.split(self.params.cliques, ends[:-1]) if self.sizes else []
+        return [part.reshape((self.n_states,) * m) for part, m in zip(parts, self.sizes)]
 
     def add_gradient(self, batch: GraphBatch, states, pairs, total: GraphParams) -> None:
         """Convert a gradient for log-weights to a gradient for parameters; add it to `total`.
@@ -243,12 +262,27 @@ class Posed(NamedTuple):
         states = np.array(found.marginals[0], np.float64)
         return states if self.ranges is None else self.ranges.marginals(states)
 
-    def pair_marginals(self, found: Any) -> np.ndarray:
+    def pair_marginals(self, found: Any, n_edges: int) -> np.ndarray:
         """Convert the result of `infer` to probabilities (M, K, K) of the state pairs of edges."""
         entries = np.array(found.statistics[0], np.float64)
         if self.ranges is not None:
             return self.ranges.pair_marginals(entries)
-        return entries.reshape(-1, self.energy.n_levels, self.energy.n_levels)
+        k = self.energy.n_levels
+        return entries[: n_edges * k**2].reshape(n_edges, k, k)
+
+    def clique_counts(self, found: Any, piece: GraphBatch) -> np.ndarray | None:
+        """Convert the result of `infer` to expected counts (P,) of the entries of clique tables."""
+        a, k = piece.arrays, self.energy.n_levels
+        if not a.cliques:
+            return None
+        entries = np.array(found.statistics[0], np.float64)
+        parts, first = [], len(a.edges) * k**2
+        for scopes, _ in a.cliques:
+            n_cliques, m = scopes.shape
+            stop = first + n_cliques * k**m
+            parts.append(entries[first:stop].reshape(n_cliques, k**m).sum(axis=0))
+            first = stop
+        return np.concatenate(parts)
 
 
 def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
@@ -257,6 +291,10 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
     Graphs without cycles are a forest. For other graphs, see `_NARROW` and `_MOST_NODES`.
     """
     edges, n = piece.arrays.edges, len(piece.path)
+    for scopes, _ in piece.arrays.cliques:
+        i, j = np.triu_indices(scopes.shape[1], 1)
+        pairs = np.stack([scopes[:, i].ravel(), scopes[:, j].ravel()], axis=1)
+        edges = np.concatenate([edges, pairs])
     i, j = edges.T.astype(np.int32)  # old SciPy searches no graph with 64-bit indices
     joined = csr_array((np.ones(len(edges)), (i, j)), shape=(n, n))
     if len(edges) + connected_components(joined, directed=False)[0] == n:
@@ -289,25 +327,31 @@ class GraphLikelihood(StructuredObjective):
 
     def _residuals(self, model, piece):
         posed = Posed.free(model, piece)
-        log_z, states, pairs, converged = self.expected(posed, piece)
+        log_z, states, pairs, cliques, converged = self.expected(posed, piece)
         if (piece.path == MISSING).all():
-            return Residuals(0.0, np.zeros_like(states), np.zeros_like(pairs), converged)
+            zeros = np.zeros_like(states), np.zeros_like(pairs), converged
+            return Residuals(0.0, *zeros, None if cliques is None else 0 * cliques)
         if model.n_latent > 1 or (piece.path == MISSING).any():
             observed = self.expected(Posed.of(model, piece), piece, free=False)
             states -= observed[1]
             pairs -= observed[2]
+            if cliques is not None:
+                cliques -= observed[3]
             loss = log_z - observed[0]
-            converged &= observed[3]
+            converged &= observed[4]
         else:
             loss = log_z - float(posed.energy.score(posed.assignment(piece.path)[None])[0])
             edges = piece.arrays.edges
             states[np.arange(len(states)), piece.path] -= 1.0
             pairs[np.arange(len(pairs)), piece.path[edges[:, 0]], piece.path[edges[:, 1]]] -= 1.0
+            if cliques is not None:
+                cliques -= _observed_cliques(piece, model.n_states)
         weight = float(piece.weight[0])
-        return Residuals(weight * loss, weight * states, weight * pairs, converged)
+        cliques = None if cliques is None else weight * cliques
+        return Residuals(weight * loss, weight * states, weight * pairs, converged, cliques)
 
     def expected(self, posed, piece, free=True):
-        """Return log Z, the probabilities of states and of pairs, and True if inference converged.
+        """Return log Z, expected states, pairs and cliques, and True if inference converged.
 
         `free` is False if labels are clamped. Free and clamped inference keep separate messages.
         """
@@ -323,8 +367,22 @@ class GraphLikelihood(StructuredObjective):
         if self._continues:
             last[free] = found
         assert found.log_partition is not None
-        states, pairs = posed.marginals(found), posed.pair_marginals(found)
-        return float(found.log_partition[0]), states, pairs, bool(found.converged[0])
+        counts = (
+            posed.marginals(found),
+            posed.pair_marginals(found, len(piece.arrays.edges)),
+            posed.clique_counts(found, piece),
+        )
+        return float(found.log_partition[0]), *counts, bool(found.converged[0])
+
+
+def _observed_cliques(piece, k):
+    """Return how often each entry (P,) of the tables of cliques occurs in complete labels."""
+    parts = []
+    for scopes, _ in piece.arrays.cliques:
+        m = scopes.shape[1]
+        codes = piece.path[scopes] @ k ** np.arange(m)[::-1]
+        parts.append(np.bincount(codes, minlength=k**m))
+    return np.concatenate(parts)
 
 
 class GraphPseudoLikelihood(StructuredObjective):

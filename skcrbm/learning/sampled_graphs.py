@@ -195,7 +195,7 @@ class GraphContrast(StructuredObjective):
         missing, converged, start = piece.path == MISSING, True, piece
         if missing.any():
             posed = Posed.of(model, piece)
-            _, *observed, converged = self.likelihood.expected(posed, piece, free=False)
+            _, *observed, _, converged = self.likelihood.expected(posed, piece, free=False)
             start = replace(piece, path=_completed(piece, observed[0], clock), _pieces={})
         else:
             ones = np.ones((1, len(piece)))

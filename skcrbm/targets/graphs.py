@@ -19,7 +19,7 @@ from skcrbm.targets.sequences import (
     is_missing,
     list_of,
 )
-from skcrbm.utils.graphs import GraphArrays
+from skcrbm.utils.graphs import Cliques, GraphArrays
 
 
 class Graph(NamedTuple):
@@ -38,6 +38,9 @@ class Graph(NamedTuple):
         Type of each node, a string or an integer. Each type has its own classes and weights, and
         each pair of types its own weights of edges. If `nodes` is a list with a list of numbers for
         each node, the types may also have different numbers of features.
+    cliques : list of sequences of int, default=None
+        Sets of three or more nodes, as indices, whose classes are weighted together: all cliques of
+        the same size share a table of weights. The order of the nodes of a clique matters.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class Graph(NamedTuple):
     edges: Any
     edge_features: Any = None
     node_types: Any = None
+    cliques: Any = None
 
 
 class GraphRows:
@@ -58,6 +62,7 @@ class GraphRows:
         self.nodes = SequenceRows(GRAPH)
         self.n_edge_features: int | None = None
         self.types: NodeTypes | None = None  # None if the nodes have no types
+        self.sizes: tuple[int, ...] = ()  # sizes of cliques
 
     def fit_transform(self, X: Any, types: Any = None) -> GraphArrays:
         """Return the arrays, and store the numbers of features and the types of nodes.
@@ -69,6 +74,7 @@ class GraphRows:
             self.types = NodeTypes(graphs, types)
             graphs = self.types.padded(graphs)
         rows, start = self.nodes.fit_transform([graph.nodes for graph in graphs])
+        self.sizes = tuple(sorted({len(c) for graph in graphs for c in graph.cliques or ()}))
         given = [graph.edge_features for graph in graphs if graph.edge_features is not None]
         self.n_edge_features = 0
         for features in given:
@@ -96,7 +102,8 @@ class GraphRows:
         edge_start = np.concatenate([[0], np.cumsum([len(part) for part in edges])])
         types = None if self.types is None else self.types.codes(graphs, np.diff(start))
         edges, features = np.concatenate(edges), np.concatenate(features)
-        return GraphArrays(rows, start, edges, edge_start, features, types)
+        cliques = _cliques_of(graphs, start, self.sizes)
+        return GraphArrays(rows, start, edges, edge_start, features, types, cliques)
 
     def _features_of(self, graph, i, n_edges):
         """Return the features (n_edges, E) of the edges of the graph with index i."""
@@ -118,6 +125,36 @@ class GraphRows:
                 f"(n_edges, n_edge_features), got {found.shape}"
             )
         return found
+
+
+def _cliques_of(graphs, start, sizes):
+    """Return the `Cliques` of each size, or raise a ValueError."""
+    found = {size: ([], []) for size in sizes}  # scopes, and the graph of each clique
+    for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start.tolist()))):
+        for c, clique in enumerate(graph.cliques or ()):
+            nodes = [int(v) for v in clique]
+            place = f"clique {c} of graph {i} of X"
+            if len(nodes) < 3 or len(set(nodes)) < len(nodes):
+                raise ValueError(f"{place} should be three or more different nodes, got {nodes}")
+            if min(nodes) < 0 or max(nodes) >= end - first:
+                raise ValueError(
+                    f"{place} joins the nodes {nodes}, but the graph has the nodes 0 to "
+                    f"{end - first - 1}"
+                )
+            if len(nodes) not in found:
+                raise ValueError(
+                    f"{place} has {len(nodes)} nodes, but the model was fitted with cliques of "
+                    f"{list(sizes)} nodes"
+                )
+            scopes, owner = found[len(nodes)]
+            scopes.append([first + v for v in nodes])
+            owner.append(i)
+    parts = []
+    for size, (scopes, owner) in found.items():
+        counts = np.bincount(np.array(owner, np.int64), minlength=len(graphs))
+        array = np.array(scopes, np.int64).reshape(-1, size)
+        parts.append(Cliques(array, np.concatenate([[0], np.cumsum(counts)])))
+    return tuple(parts)
 
 
 class NodeTypes:
