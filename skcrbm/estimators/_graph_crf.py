@@ -374,7 +374,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             self.classes_ = self._node_classes.classes
             if names is not None:
                 self.node_types_ = names
-                self.class_types_ = np.repeat(names, np.diff(self._node_classes.first))
+                self.class_types_ = names[self._node_classes.type_of_class]
             self.n_features_in_ = arrays.X.shape[1]
             if self._rows.nodes.index is not None:
                 names = list(self._rows.nodes.index.columns)

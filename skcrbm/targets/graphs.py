@@ -129,7 +129,8 @@ class GraphRows:
 
 def _cliques_of(graphs, start, sizes):
     """Return the `Cliques` of each size, or raise a ValueError."""
-    found = {size: ([], []) for size in sizes}  # scopes, and the graph of each clique
+    # scopes of the cliques of each size, and the graph of each clique
+    found: dict[int, tuple[list, list]] = {size: ([], []) for size in sizes}
     for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start.tolist()))):
         for c, clique in enumerate(graph.cliques or ()):
             nodes = [int(v) for v in clique]
@@ -285,6 +286,13 @@ class NodeClasses(NamedTuple):
         dtype = np.result_type(*parts) if alike else object
         first = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
         return cls(np.concatenate([part.astype(dtype) for part in parts]), first)
+
+    @property
+    def type_of_class(self) -> np.ndarray:
+        """Index (K,) of the type of each class, 0 without types."""
+        if self.first is None:
+            return np.zeros(len(self.classes), np.int64)
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
 
     def codes(self, labels: list, types: np.ndarray | None, name: str = "y") -> np.ndarray:
         """Return the index (T,) of the class of each label, or `MISSING`."""
