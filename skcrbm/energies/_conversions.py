@@ -43,7 +43,7 @@ def pair_tables(energy: BaseEnergy) -> PairTables:
     There is a table for each edge of a `SparseIsingEnergy`, or for each nonzero coupling of another
     energy. A ValueError is raised if the energy is not an RBM or Ising model.
     """
-    if isinstance(energy, RBMEnergy) and not energy.categorical:
+    if isinstance(energy, RBMEnergy) and not energy.exclusive.any():
         i, j = np.nonzero(energy.weights)
         tables = energy.weights[i, j][:, None] * np.array([0, 0, 0, 1], energy.dtype)
         field = np.hstack([energy.visible_bias, energy.hidden_bias])

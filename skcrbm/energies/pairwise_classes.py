@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
@@ -12,7 +14,10 @@ __all__ = ["CategoricalGraphEnergy", "pairwise_classes", "two_classes"]
 
 
 def pairwise_classes(
-    scores: np.ndarray, edges: np.ndarray, tables: np.ndarray
+    scores: np.ndarray,
+    edges: np.ndarray,
+    tables: np.ndarray,
+    cliques: Iterable[tuple[np.ndarray, np.ndarray]] = (),
 ) -> CategoricalGraphEnergy:
     """Return a model of T variables with K classes, whose beliefs have an axis of classes.
 
@@ -27,8 +32,12 @@ def pairwise_classes(
     tables : ndarray (M, K, K)
         Log-weights of the classes of the first variable (rows) and the second variable (columns) of
         each pair.
+    cliques : iterable of (ndarray of int (C, m), ndarray (K, ..., K))
+        Sets of m variables, and the log-weights of the classes of each set.
     """
     factors = [TableFactors(edges, tables)] if len(edges) else []
+    factors += [TableFactors(scopes, np.repeat(table[None], len(scopes), axis=0))
+                for scopes, table in cliques if len(scopes)]  # fmt: skip
     return CategoricalGraphEnergy(factors, scores, n_states=np.full(len(scores), scores.shape[1]))
 
 

@@ -116,6 +116,11 @@ class RBMEnergy(PairwiseEnergy):
         """Dtype of inference: float32 if all inputs are float32, else float64."""
         return self.weights.dtype
 
+    @property
+    def exclusive(self) -> np.ndarray:
+        """Bool array (V,), True for visible units of which one in a group is on; all False here."""
+        return np.zeros(self.n_visible, bool)
+
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the log-odds and influence of each unit, as in `BaseEnergy.own_log_odds`.
 
@@ -359,6 +364,11 @@ class OneHotRBMEnergy(RBMEnergy):
 
     categorical = True
 
+    @property
+    def exclusive(self) -> np.ndarray:
+        """Bool array (V,), True for all visible units."""
+        return np.ones(self.n_visible, bool)
+
     def n_enumerated(self, query: str = "log_partition") -> int:
         """Return 0, because all queries are answered by sums over the classes."""
         return 0
@@ -453,6 +463,7 @@ class ConditionalRBM(NamedTuple):
 
     params: CRBMParams
     energy_type: type[RBMEnergy] = RBMEnergy  # `OneHotRBMEnergy` if y has classes
+    units: Any = None  # `OutputUnits` of the visible units, if the energies are `GroupedRBMEnergy`
 
     def energy(self, X: Any) -> RBMEnergy:
         """Return the energies of (v, h) given the rows of X (N, D), an ndarray or CSR matrix.
@@ -464,7 +475,8 @@ class ConditionalRBM(NamedTuple):
             visible = linear_fields(X, p.visible_coef, p.visible_intercept)
             hidden = linear_fields(X, p.hidden_coef, p.hidden_intercept)
         try:
-            return self.energy_type(p.weights, visible, hidden)
+            units = () if self.units is None else (self.units,)
+            return self.energy_type(p.weights, visible, hidden, *units)
         except ValueError:
             if np.isfinite(visible).all() and np.isfinite(hidden).all():
                 raise

@@ -170,8 +170,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         try:
             return make_targets(y, classes, self)
         except ValueError as error:
-            advice = "use skcrbm.LabelGraphCRF, which has a variable with classes for each column, "
-            advice += "as in LabelGraphCRF().fit(X, y)"
+            advice = "use CRBMClassifier().fit(X, y) or LabelGraphCRF().fit(X, y) from skcrbm"
             refuse_columns_of_classes(y, type(self).__name__, advice, error)
             raise
 
@@ -573,7 +572,9 @@ def _label_weight(model, targets, sample_weight, y, n_rows, classes):
     if not model._takes_label_weights:
         refuse_label_weights(sample_weight)
     columns = listed_labels(classes) if targets.indicator else None
-    return label_weight_beside(sample_weight, y, n_rows, targets.names, targets.n_visible, columns)
+    shape = n_rows, targets.names, len(targets.classes)
+    weight = label_weight_beside(sample_weight, y, *shape, columns)
+    return weight if targets.indicator else targets.unit_weights(weight)
 
 
 def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
@@ -589,12 +590,3 @@ def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
     arrays = rows.X, rows.visible, rows.origin
     (X, visible, origin), weight = weighted_rows(arrays, weight)
     return Rows(X, visible, weight, origin)
-
-
-def refuse_balanced_weights(class_weight) -> None:
-    """Raise a ValueError for ``class_weight="balanced"``, which `partial_fit` cannot support."""
-    if isinstance(class_weight, str):
-        raise ValueError(
-            "partial_fit does not support class_weight='balanced', because it sees only a part of "
-            "the rows; give the weights of the classes"
-        )

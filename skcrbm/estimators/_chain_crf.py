@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
 from skcrbm.estimators._structured import (
+    SAMPLED_RULES,
     STRUCTURED_CONSTRAINTS,
     check_hinge,
     fit_dual,
@@ -49,7 +51,7 @@ from skcrbm.utils.fitting import (
     forget,
     with_callbacks,
 )
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, option_name
 from skcrbm.utils.validation import check_sample_weight
 
 
@@ -182,7 +184,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
     _parameter_constraints: ClassVar[dict] = {
         **STRUCTURED_CONSTRAINTS,
-        "learning": rule_constraint("chain", "PseudoLikelihood()"),
+        "learning": [*rule_constraint("chain", "PseudoLikelihood()"), StrOptions({*SAMPLED_RULES})],
         "transition_features": ["boolean"],
         "order": [Integer(1, 2)],
         "fit_intercept": ["boolean"],
@@ -348,6 +350,13 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
     def _problem(self, sequences, resume, partial=False) -> tuple[ChainModel, Any]:
         """Return the model from which a fit starts, and its objective."""
+        if option_name(self.learning) in SAMPLED_RULES:
+            raise ValueError(
+                f"learning={option_name(self.learning)!r} estimates a gradient from drawn labels, "
+                "but the gradient of a chain is exact in a single pass: use learning='mle'. For a "
+                "comparison, GraphCRF(learning=...) takes the rule on the same chain, as Graph(x, "
+                "edges) with edges [[0, 1], [1, 2], ...] and directed=True"
+            )
         rule = resolve_rule(self.learning, "chain")
         self._hinge = check_hinge(self)
         require_labels_of(self, rule, sequences.path)

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
-from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows, with_class_weight
+from skcrbm.estimators._base import Rows, training_rows, with_class_weight
 from skcrbm.estimators._crbm_auto import (
     PLAIN_ALPHA,
     PenaltySettings,
@@ -60,6 +60,7 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
+from skcrbm.targets.class_weight import refuse_balanced_weights
 from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
@@ -84,9 +85,11 @@ class CRBMClassifier(RBMClassifier):
     and 0/1 hidden units h, through which the outputs depend on each other ([1]_, eq. 3). Without
     hidden units the model is a separate logistic regression for each output.
 
-    y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, or a 1-D array with two or
-    more classes. More than two classes are a single categorical output, for which inference is
-    always exact.
+    y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, a 2-D array or data frame
+    whose columns hold classes ("multiclass-multioutput"), or a 1-D array with two or more classes.
+    An output of more than two classes has a visible unit for each class, of which exactly one is
+    on. Columns are taken for classes if one of them has three or more, and if they hold strings or
+    numbers of at least 0 (but 0, 1 and one larger number than 2 may be a code of missing labels).
 
     `decision_function` returns the log-odds of the marginal of each output. For a 1-D y it returns
     the log-odds of the second of two classes, or unnormalised log-probabilities of more classes.
@@ -219,8 +222,8 @@ class CRBMClassifier(RBMClassifier):
     Attributes
     ----------
     visible_coef_ : ndarray (n_outputs, n_features)
-        Weights U of the inputs on the outputs, with a single row for a binary 1-D y and a row per
-        class for a multiclass y.
+        Weights U of the inputs on the outputs, with a single row for an output of two classes, a
+        row per class for an output of more classes, and no row for an output of one class.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
     weights_ : ndarray (n_outputs, n_hidden)
@@ -230,8 +233,9 @@ class CRBMClassifier(RBMClassifier):
     coef_, intercept_ : ndarray
         Copies of `visible_coef_` and `visible_intercept_`, which exist only if the model has no
         hidden units and so is linear.
-    classes_ : ndarray (n_outputs,) or (n_classes,)
-        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
+    classes_ : ndarray (n_outputs,) or (n_classes,), or list of ndarray
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y. If the
+        columns of y hold classes, a list with the sorted classes of each column.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
@@ -272,6 +276,11 @@ class CRBMClassifier(RBMClassifier):
 
     Notes
     -----
+    If the columns of y hold classes, `predict_proba` returns a list with an array for each column,
+    `score` is the share of rows whose outputs are all right, `decode` is "marginal", "marginal_map"
+    or "map", and `learning` is "mle", "cd" or "pcd". The columns of `label_sets_` are the visible
+    units. "auto" inference is exact for up to 10 hidden units or 2^10 vectors of classes.
+
     The search for the penalty splits the rows into five folds. It uses as many folds as are needed
     for about 3000 validation rows (1500 with hidden units), and at least one. The score of a
     penalty is the weighted mean of log p(y | x) of the observed labels over the validation rows.
@@ -314,6 +323,8 @@ class CRBMClassifier(RBMClassifier):
     >>> model.predict(X[:2]).shape
     (2, 5)
     """
+
+    _takes_columns_of_classes = True
 
     _parameter_constraints: dict = {
         "n_hidden": [Integer(0)],
@@ -379,7 +390,8 @@ class CRBMClassifier(RBMClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix with NaN for missing labels, or classes.
+            0/1 indicator matrix or columns of classes, with NaN or None for missing entries; or the
+            classes of a single output.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
             Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
             weights of single labels of a 2-D y; see the page on missing labels.
@@ -407,6 +419,7 @@ class CRBMClassifier(RBMClassifier):
             forget(self, self._state)
         rows = training_rows(self, X, y, sample_weight, reset=not resume)
         rows = with_class_weight(self, rows)
+        self._check_decode()
         rng = check_random_state(self.random_state)
         plan = self._plan(rows, rng, resume)
         callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
@@ -444,6 +457,7 @@ class CRBMClassifier(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
+            For columns of classes, a list with the classes of each column.
             For a 2-D y, either [0, 1] or a list of the labels of its columns, given by names (also
             if y is an array) or by the numbers 0, 1, .... The model gets the labels that are new.
 
@@ -491,12 +505,12 @@ class CRBMClassifier(RBMClassifier):
         """
         rule = resolve_rule(self.learning, "conditional")
         n_classes = len(self.classes_) if self._targets.one_hot else None
-        rule.check_rows(rows.visible, n_classes, partial)
+        rule.check_rows(rows.visible, n_classes, partial, self._units is not None)
         if isinstance(rule, NoisyLikelihood):
             rule = with_flip_rates(self, rule, rows, rng, partial)
-        n_rows, n_visible = rows.visible.shape
+        n_rows, n_bits = len(rows.visible), self._n_output_bits
         method = marginal_method(
-            self.inference, n_visible, self.n_hidden, needs=rule.conditional_answers
+            self.inference, n_bits, self.n_hidden, needs=rule.conditional_answers
         )
         if self._targets.one_hot:
             method = resolve_method("exact")
@@ -531,7 +545,7 @@ class CRBMClassifier(RBMClassifier):
         alpha = alpha if is_auto(self.alpha) else self.alpha
         search = columns is not None and not (partial or (resume and self._columns is not None))
         settings = PenaltySettings(
-            self.alpha_hidden, self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
+            self.alpha_hidden, self._exclusive, self.max_iter, self.n_jobs, self.verbose
         )
         if isinstance(rule, Likelihood):
             settings = settings._replace(likelihood=rule)
@@ -575,31 +589,7 @@ class CRBMClassifier(RBMClassifier):
             verbose=self.verbose,
             **stochastic,
         )
-        found = {
-            "alpha_": float(alpha),
-            "alpha_path_": path_record(points),
-            "_columns": columns,
-        }
+        found = {"alpha_": float(alpha), "alpha_path_": path_record(points), "_columns": columns}
         if isinstance(rule, NoisyLikelihood):
             found["flip_rates_"] = rule.flip_rates
         return CRBMPlan(training, rows, method, marginals, found)
-
-    def _fold_settings(self, rows: Rows):
-        """Return X, y and the hyperparameters to change, for fits on folds of the rows."""
-        changes = {"class_weight": None}  # the row weights include the class weights already
-        X = rows.X
-        if self._columns is not None:
-            # alpha_ and n_hidden_ were found for scaled columns, so the folds get scaled columns.
-            changes = {**changes, "alpha": self.alpha_, "n_hidden": self.n_hidden_}
-            X = in_faster_storage(X)
-            X = self._columns.for_rows(X).transform(X)
-        return X, rows.visible, changes
-
-    def _label_scores(self, posterior):
-        return posterior.log_odds()
-
-    def _binary_scores(self, posterior):
-        return posterior.log_odds()
-
-    def _class_scores(self, posterior):
-        return posterior.energy.class_log_weights()

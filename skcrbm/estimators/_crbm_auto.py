@@ -131,7 +131,8 @@ class PenaltySettings(NamedTuple):
     """Settings of an estimator that the search for its penalty needs."""
 
     alpha_hidden: float | str
-    categorical: bool  # True if the outputs are the states of a single categorical unit
+    # True for visible units that are classes of an output, of which one is on: a bool, or (V,)
+    exclusive: bool | np.ndarray
     max_iter: int | None  # maximum number of iterations of a fit
     n_jobs: int | None
     verbose: int
@@ -164,7 +165,7 @@ def make_penalty(
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)
     on_weights = weak if isinstance(settings.alpha_hidden, str) else settings.alpha_hidden
     on_hidden = weak if every_intercept else 0.0
-    centre = smoothed_log_odds(visible, weight, settings.categorical, count)
+    centre = smoothed_log_odds(visible, weight, settings.exclusive, count)
 
     def penalty(alpha):
         return crbm_penalty(alpha, on_weights, pull, on_hidden, centre)
@@ -194,7 +195,7 @@ def search_penalty(
         return _FEW_ROWS_ALPHA * variance, model, []
     found = None
     n_sampled = max(_LEAST_SAMPLED, _CONVEX_ENTRIES // n_rows)
-    if n_sampled < n_visible and not settings.categorical:
+    if n_sampled < n_visible and not np.any(settings.exclusive):
         found = _search_on_sample(settings, model, batch, variance, n_sampled)
         if model.params.weights.shape[1] == 0:
             return found.alpha, model, found.points
@@ -276,7 +277,7 @@ def search_convex_penalty(
     n_rows, n_visible = batch.visible.shape
     affordable = CONVEX_PATH_ENTRIES // max(1, n_rows * batch.X.shape[1])
     n_outputs = min(n_visible, max(_LEAST_OUTPUTS, min(_MOST_OUTPUTS, affordable)))
-    if settings.categorical:
+    if np.any(settings.exclusive):
         n_outputs = n_visible
     settings, model, batch = _sampled_outputs(settings, model, batch, n_outputs)
     batch = replace(batch, X=in_double(batch.X))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from skcrbm.inference.base import resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_states
 from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs
 from skcrbm.learning.truncated_graphs import network_of
-from skcrbm.targets.graphs import GraphRows
-from skcrbm.targets.sequences import GRAPH, MISSING, codes_of, flat_labels, split_rows
+from skcrbm.targets.graphs import GraphRows, NodeClasses
+from skcrbm.targets.sequences import GRAPH, MISSING, flat_labels, split_rows
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
@@ -50,6 +51,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
     _truncated: bool
     _model: GraphModel
     _rows: GraphRows
+    _node_classes: NodeClasses
     _prediction_parameters = ("decode", "n_jobs")
 
     def _method(self) -> InferenceMethod:
@@ -84,7 +86,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         Graphs that are narrow enough for variable elimination get the exact answer, and so do
         forests by max-product.
         """
-        k = self._model.n_states
+        k = self._model.most_states
         exact = np.full(len(piece), self._method().name == "exact")
         if not exact.any() and kind_of_graphs(piece, k) != "forest":
             single = (piece.take(np.array([c])) for c in range(len(piece)))
@@ -147,14 +149,15 @@ class GraphAnswers(SavedModel, BaseEstimator):
 
         def answer(c):
             piece = batch.take(np.array([c]))
-            energy, clamp, _ = Posed.of(self._model, piece)
+            posed = Posed.of(self._model, piece)
+            energy, clamp = posed.energy, posed.clamp
             try:
                 states, scores = k_best_states(
                     energy if clamp is None else energy.condition(clamp), k
                 )
             except ValueError as error:
                 raise ValueError(f"graph {c} is too wide for predict_topk: {error}") from None
-            labels = self.classes_[states]
+            labels = self.classes_[posed.states(states)]
             if self._hinge:
                 return TopPaths(labels, np.full(len(scores), np.nan))
             found = infer(energy, "exact", returns="log_partition", clamp=clamp)
@@ -295,7 +298,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
 
         def log_likelihood(c):
             piece = batch.take(np.array([c]))
-            energy = self._model.energy(piece)
+            free = Posed.free(self._model, piece)
 
             def log_z(posed):
                 found = infer(
@@ -304,10 +307,10 @@ class GraphAnswers(SavedModel, BaseEstimator):
                 assert found.log_partition is not None
                 return float(found.log_partition[0])
 
-            free = log_z(Posed(energy, None, None))
+            log_z_free = log_z(free)
             if self._model.n_latent > 1 or (piece.path == MISSING).any():
-                return log_z(Posed.of(self._model, piece)) - free
-            return float(energy.score(piece.path[None])[0]) - free
+                return log_z(Posed.of(self._model, piece)) - log_z_free
+            return float(free.energy.score(free.assignment(piece.path)[None])[0]) - log_z_free
 
         with one_blas_thread():
             return np.array(list(ordered_map(log_likelihood, range(len(batch)), self.n_jobs)))
@@ -323,7 +326,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
             Weights of the graphs.
         """
         batch = self._given(X, y, "y")
-        return share_of_right_labels(self, batch, X, sample_weight)
+        codes = partial(self._node_classes.codes, types=batch.arrays.types)
+        return share_of_right_labels(self, batch, X, sample_weight, codes)
 
     def factor_graph(self, graph: Any) -> FactorGraphEnergy:
         """Return the distribution of the labels of one graph as a factor graph.
@@ -339,9 +343,10 @@ class GraphAnswers(SavedModel, BaseEstimator):
         -------
         FactorGraphEnergy
             Factor graph whose variable i is the class of node i, as an index of `classes_`. With
-            latent states, a variable is ``class * n_latent_states + latent state``.
+            latent states, a variable is ``class * n_latent_states + latent state``. If nodes have
+            types, the index counts the classes of the node's own type.
         """
-        return self._model.energy(self._given([graph], None))
+        return Posed.free(self._model, self._given([graph], None)).energy
 
     def _given(self, X, y_known, name="y_known") -> GraphBatch:
         """Validate X and `y_known`, and return them as a batch.
@@ -354,7 +359,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         path = np.full(arrays.start[-1], MISSING)
         if y_known is not None:
             labels = flat_labels(y_known, arrays.start, name, GRAPH)
-            path = codes_of(labels, self.classes_, name)
+            path = self._node_classes.codes(labels, arrays.types, name)
         n_graphs = len(arrays.start) - 1
         return GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs))
 

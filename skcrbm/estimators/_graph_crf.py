@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -35,13 +35,8 @@ from skcrbm.learning.solvers import (
     LossPlateau,
     Solver,
 )
-from skcrbm.targets.graphs import GraphRows
-from skcrbm.targets.sequences import (
-    GRAPH,
-    codes_of,
-    find_classes,
-    flat_labels,
-)
+from skcrbm.targets.graphs import GraphRows, NodeClasses
+from skcrbm.targets.sequences import GRAPH, flat_labels
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     all_or_nothing,
@@ -53,6 +48,10 @@ from skcrbm.utils.validation import check_sample_weight
 
 # Standard deviation of the initial coefficients of latent states.
 _SPREAD = 0.1
+# Largest number of entries of the table of a clique.
+_MOST_CLIQUE_ENTRIES = 2**20
+# Names of the learning rules that support types of nodes.
+_RULES_OF_TYPES = ("mle", "pseudo_likelihood")
 # If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
@@ -69,6 +68,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     any sizes, and y is a list of label vectors. A graph is a `Graph` or a tuple ``(nodes, edges)``
     or ``(nodes, edges, edge_features)``. `grid_graph` makes the graph of an image.
 
+    If a `Graph` has `node_types`, each type of nodes has its own classes and coefficients, and each
+    pair of types its own weights of edges: `intercept_`, `pair_intercept_` and the probabilities
+    have an entry for each class of each type, and a node can only have a class of its type.
+
+    `cliques` of a `Graph` are sets of three or more nodes: F gets the entry of a table of weights
+    for the classes of each clique. All cliques of the same size share a table.
+
     If all graphs are trees or forests, "sum_product" is exact, and so are all likelihoods,
     probabilities and best labels. For graphs with cycles it is approximate.
 
@@ -79,7 +85,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
         `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
         randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01. With a rule
-        that samples labels, the comparison uses the pseudo-likelihood.
+        that samples labels, the comparison uses the pseudo-likelihood, or the likelihood by
+        `inference` if labels are missing.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
@@ -93,7 +100,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         - "max_margin", `MaxMargin`: the structured hinge loss. It needs complete labels and an L2
           penalty, and gives no probabilities;
         - "cd", "pcd", "pmp", "bp_chain" and "weighted_bp_chain": rules that estimate the gradient
-          of the likelihood from sampled labels, and need complete labels (see
+          of the likelihood from sampled labels; `inference` sums over missing labels (see
           `ContrastiveDivergence`, `PersistentContrastiveDivergence`, `PMPLearning` and
           `BPChainLearning`);
         - "backprop", `Backpropagation`: fits the probabilities after a fixed number of iterations
@@ -146,7 +153,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     Attributes
     ----------
     classes_ : ndarray (n_classes,)
-        Sorted classes.
+        Sorted classes. If nodes have types, the classes of the first type, then of the next type.
+    node_types_, class_types_ : ndarray (n_types,), (n_classes,)
+        Sorted types of the nodes, and the type to which each class belongs, if nodes have types.
     coef_ : ndarray or CSR matrix (n_classes, n_features)
         Coefficients of the features of nodes. With L latent states, the arrays of weights have
         ``n_classes * L`` entries in place of n_classes; entry ``c * L + l`` belongs to latent state
@@ -157,6 +166,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Weight of the classes of the two nodes of an edge.
     pair_coef_ : ndarray (n_edge_features, n_classes, n_classes)
         Coefficients of the features of edges.
+    clique_coef_ : dict of ndarray
+        Table of weights (n_classes, ..., n_classes) of the cliques of each size.
     alpha_ : float
         Penalty of the fit.
     loss_curve_, convergence_curve_ : list of float
@@ -194,7 +205,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
     convergence_curve_: list[float]
     _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge", "_truncated")
+    _state = (
+        *("_model", "_rows", "_node_classes", "_progress", "_rng", "_dual", "_hinge", "_truncated"),
+        *("node_types_", "class_types_"),
+    )
 
     _parameter_constraints: ClassVar[dict] = {
         **STRUCTURED_CONSTRAINTS,
@@ -318,8 +332,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         ----------
         X, y, sample_weight
             As in `fit`.
-        classes : array-like of shape (n_classes,), default=None
-            All classes; required in the first call if `y` does not contain all of them.
+        classes : array-like of shape (n_classes,) or dict, default=None
+            All classes; required in the first call if `y` does not contain all of them. If nodes
+            have types, a dict with the classes of each type.
 
         Returns
         -------
@@ -347,17 +362,23 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             arrays = self._rows.transform(X)
         else:
             self._rows = GraphRows()
-            arrays = self._rows.fit_transform(X)
+            types = list(classes) if isinstance(classes, Mapping) else None
+            arrays = self._rows.fit_transform(X, types)
         labels = flat_labels(y, arrays.start, kind=GRAPH)
         if not resume:
-            self.classes_ = find_classes(
-                labels if classes is None else np.asarray(classes).tolist()
-            )
+            names = None if self._rows.types is None else self._rows.types.names
+            if names is not None and classes is not None and not isinstance(classes, Mapping):
+                raise ValueError("classes must be a dict with the classes of each type of nodes")
+            self._node_classes = NodeClasses.of(labels, arrays.types, names, classes)
+            self.classes_ = self._node_classes.classes
+            if names is not None:
+                self.node_types_ = names
+                self.class_types_ = names[self._node_classes.type_of_class]
             self.n_features_in_ = arrays.X.shape[1]
             if self._rows.nodes.index is not None:
                 names = list(self._rows.nodes.index.columns)
                 self.feature_names_in_ = np.array(names, object)
-        path = codes_of(labels, self.classes_)
+        path = self._node_classes.codes(labels, arrays.types)
         weight = check_sample_weight(sample_weight, arrays.start[1:, None])
         graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)))
         if (weight == 0).any():
@@ -382,6 +403,18 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"n_latent_states={latent} needs learning='mle'; got learning="
                 f"{option_name(self.learning)!r}"
             )
+        if graphs.arrays.types is not None and (latent > 1 or rule.name not in _RULES_OF_TYPES):
+            raise ValueError(
+                "node_types need learning='mle' or 'pseudo_likelihood', and n_latent_states=1; got "
+                f"learning={option_name(self.learning)!r}, n_latent_states={latent}"
+            )
+        if self._rows.sizes and (
+            latent > 1 or rule.name != "mle" or graphs.arrays.types is not None
+        ):
+            raise ValueError(
+                "cliques need learning='mle', n_latent_states=1 and no node_types; got learning="
+                f"{option_name(self.learning)!r}, n_latent_states={latent}"
+            )
         model = self._model if resume else self._first_model(graphs, rng, partial)
         if model.n_latent != latent:
             raise ValueError(
@@ -393,7 +426,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"directed={self.directed} differs from the fitted model, which was fitted with "
                 f"directed={model.directed}; set warm_start=False to start again"
             )
-        trained = True, True, True, bool(graphs.arrays.Z.shape[1])
+        trained = True, True, True, bool(graphs.arrays.Z.shape[1]), bool(model.sizes)
         return model, rule.graph(trained, self._method(), self.n_jobs)
 
     def _first_model(self, graphs, rng, partial) -> GraphModel:
@@ -412,13 +445,24 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             np.zeros(k),
             np.zeros((k, k)),
             np.zeros((n_edge_features, k, k)),
+            np.zeros(self._n_clique_entries(k)),
         )
         if latent > 1:
             params = params._replace(
                 coef=rng.normal(0, _SPREAD, params.coef.shape),
                 intercept=rng.normal(0, _SPREAD, k),
             )
-        return GraphModel(params, columns, self.directed, latent)
+        first, sizes = self._node_classes.first, self._rows.sizes
+        return GraphModel(params, columns, self.directed, latent, first, sizes)
+
+    def _n_clique_entries(self, k) -> int:
+        """Return the number of entries of the tables of cliques, or raise a ValueError."""
+        if self._rows.sizes and k ** max(self._rows.sizes) > _MOST_CLIQUE_ENTRIES:
+            raise ValueError(
+                f"cliques of X have up to {max(self._rows.sizes)} nodes, whose table would have "
+                f"{k}^{max(self._rows.sizes)} entries; the limit is {_MOST_CLIQUE_ENTRIES}"
+            )
+        return sum(k**m for m in self._rows.sizes)
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
         p = model.params
@@ -428,5 +472,6 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             "intercept_": p.intercept,
             "pair_intercept_": p.pair_intercept,
             "pair_coef_": p.pair_coef,
+            "clique_coef_": dict(zip(model.sizes, model.clique_tables())),
             "alpha_": alpha,
         }

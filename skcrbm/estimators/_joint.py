@@ -209,7 +209,7 @@ class LabelVectors(NamedTuple):
 
 
 class OutputVectors(LabelVectors):
-    """Distribution p(y | x) of a 2-D y whose columns hold classes, encoded as codes."""
+    """Distribution p(y | x) of a 2-D y whose columns hold classes, as codes or as units."""
 
     targets: MultioutputTargets
 
@@ -242,13 +242,16 @@ class OutputVectors(LabelVectors):
             return float(np.prod(self.targets.n_classes, dtype=float))
 
     def _candidates(self, candidates):
-        """Return the codes (K, L) for the argument `candidates` of `predict_topk`."""
+        """Return the codes (K, L) or units (K, V) for the argument `candidates`."""
         n_classes = self.targets.n_classes
         n_all = self._n_vectors
         if is_auto(candidates):
             candidates = "all" if n_all <= 2**AUTO_ALL_LABEL_SETS else "label_sets"
         if not isinstance(candidates, str):
-            return np.unique(self.targets.encode(candidates, name="candidates"), axis=0).astype(int)
+            states = self.targets.encode(candidates, name="candidates")
+            if np.isnan(states).any():
+                raise ValueError("candidates must hold vectors of classes without missing entries")
+            return np.unique(states, axis=0).astype(int)
         if candidates == "label_sets":
             return self.posterior.label_sets
         if candidates != "all" or n_all > 2**MAX_ALL_LABEL_SETS:
@@ -256,7 +259,8 @@ class OutputVectors(LabelVectors):
                 "candidates must be 'auto', 'all' (up to 2^20 vectors of classes), 'label_sets' or "
                 f"an array of vectors of classes, got {candidates!r}"
             )
-        return np.stack([part.ravel() for part in np.indices(n_classes.tolist())], axis=1)
+        codes = np.stack([part.ravel() for part in np.indices(n_classes.tolist())], axis=1)
+        return self.targets.states_of(codes)
 
 
 class Classes(NamedTuple):

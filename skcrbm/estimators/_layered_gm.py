@@ -18,7 +18,6 @@ from skcrbm.energies.layered_model import InputCode, LayeredModel
 from skcrbm.energies.layered_structure import LayeredParams, checked_skips
 from skcrbm.estimators._base import (
     Rows,
-    refuse_balanced_weights,
     training_rows,
     with_class_weight,
 )
@@ -45,6 +44,7 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
+from skcrbm.targets.class_weight import refuse_balanced_weights
 from skcrbm.targets.kinds import label_output
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
-from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows, with_class_weight
+from skcrbm.estimators._base import Rows, training_rows, with_class_weight
 from skcrbm.estimators._crbm_auto import (
     PLAIN_ALPHA,
     PenaltySettings,
@@ -63,6 +63,7 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
+from skcrbm.targets.class_weight import refuse_balanced_weights
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,

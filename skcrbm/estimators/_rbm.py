@@ -6,6 +6,7 @@ of the class and the functions after the class.
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -18,17 +19,29 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import Marginal, resolve_decoder
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.estimators._base import JointClassifier, Rows
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import Exact, InferenceMethod, infer
 from skcrbm.inference.accuracy import checked_rows, marginal_error
+from skcrbm.inference.base import resolve_method
 from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
+from skcrbm.targets.kinds import make_targets
+from skcrbm.targets.multioutput import UnitTargets, lists_classes, unit_targets
+from skcrbm.utils.columns import in_faster_storage
 from skcrbm.utils.fitting import CallbackSupportMixin, only_when_fitted
 from skcrbm.utils.labels import distinct_rows, label_sets_of
-from skcrbm.utils.limits import LONG_EXACT_SECONDS, MAX_EXACT_SECONDS, MAX_MAGNITUDE
+from skcrbm.utils.limits import (
+    AUTO_EXACT_UNITS,
+    ESTIMATOR_TOL,
+    LONG_EXACT_SECONDS,
+    MAX_EXACT_SECONDS,
+    MAX_MAGNITUDE,
+)
 from skcrbm.utils.options import option_name
+from skcrbm.utils.output_units import OutputUnits
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
@@ -42,6 +55,8 @@ _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
 # second number is for solvers that average their iterates. Fewer validation rows then suffice,
 # because the validation scores of averaged iterates are smooth.
 _EARLY_STOPPING_ROWS, _AVERAGED_STOPPING_ROWS = 1000, 200
+# Names of the decoding rules for a y whose columns hold classes.
+_RULES_OF_CLASSES = ("marginal", "marginal_map", "map")
 
 
 class CRBMPlan(NamedTuple):
@@ -89,6 +104,8 @@ class RBMClassifier(
         *("_progress", "_rng", "_n_hidden"),
     )
 
+    _takes_columns_of_classes = False  # else each column of y may hold the classes of an output
+
     def __sklearn_is_fitted__(self):
         # `classes_` is not used here, because it exists even if the first fit failed.
         return hasattr(self, "visible_coef_")
@@ -96,7 +113,33 @@ class RBMClassifier(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.target_tags.multi_output = self._takes_columns_of_classes
         return tags
+
+    def _label_scores(self, posterior):
+        return posterior.log_odds()
+
+    def _binary_scores(self, posterior):
+        return posterior.log_odds()
+
+    def _class_scores(self, posterior):
+        return posterior.energy.class_log_weights()
+
+    @property
+    def _units(self) -> OutputUnits | None:
+        """Units of the outputs if the columns of y hold classes, else None."""
+        return getattr(self._targets, "units", None)
+
+    @property
+    def _exclusive(self) -> bool | np.ndarray:
+        """True for units that are classes of an output, of which one is on: a bool, or (V,)."""
+        return self._targets.one_hot if self._units is None else self._units.exclusive
+
+    @property
+    def _n_output_bits(self) -> int:
+        """Number of bits that count all label vectors, or vectors of classes."""
+        units = self._units
+        return self._targets.n_visible if units is None else math.ceil(units.log2_vectors)
 
     @property
     def _n_features_out(self):
@@ -128,6 +171,9 @@ class RBMClassifier(
         return getattr(self, f"visible_{name}")
 
     def _model(self, params: CRBMParams) -> ConditionalRBM:
+        units = self._units
+        if units is not None and units.exclusive.any():
+            return ConditionalRBM(params, GroupedRBMEnergy, units)
         return ConditionalRBM(params, OneHotRBMEnergy if self._targets.one_hot else RBMEnergy)
 
     def _fitted_model(self) -> ConditionalRBM:
@@ -145,9 +191,20 @@ class RBMClassifier(
         """Return the decoding rule for a 2-D y, as a name or an object."""
         return self.decode
 
+    def _check_decode(self) -> None:
+        """Raise a ValueError if the decoding rule is not possible for this y."""
+        if self._units is not None:
+            resolve_decoder(self._decoding_rule(), possible=_RULES_OF_CLASSES)
+
     def _posterior_options(self) -> dict[str, Any]:
         """Return further arguments of the `Posterior`; subclasses override this."""
-        return {}
+        if self._units is None:
+            return {}
+        # Neither search is followed by flips of single units, which could leave the possible states
+        large = self._n_output_bits > AUTO_EXACT_UNITS and self.n_hidden_ > AUTO_EXACT_UNITS
+        options = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
+        best = resolve_method("max_product").with_options(**options) if large else Exact()
+        return {"state_methods": {"map": best, "marginal_map": Exact()}}
 
     def _posterior_of(self, X, known):
         energy = self._fitted_model().energy(X)
@@ -168,6 +225,7 @@ class RBMClassifier(
         )
 
     def _labels(self, posterior):
+        self._check_decode()
         return resolve_decoder(self._decoding_rule()).decode(posterior)
 
     def transform(self, X, y_known=None):
@@ -251,6 +309,27 @@ class RBMClassifier(
         return self
 
     # ------------------------------------------------------------- steps of a fit
+
+    def _make_targets(self, y, classes):
+        if not self._takes_columns_of_classes:
+            return super()._make_targets(y, classes)
+        if classes is not None and lists_classes(classes):
+            return UnitTargets(y, classes)
+        try:
+            return make_targets(y, classes, self)
+        except ValueError as error:
+            return unit_targets(y, error)
+
+    def _fold_settings(self, rows: Rows):
+        """Return X, y and the hyperparameters to change, for fits on folds of the rows."""
+        changes = {"class_weight": None}  # the row weights include the class weights already
+        X = rows.X
+        if self._columns is not None:
+            # alpha_ and n_hidden_ were found for scaled columns, so the folds get scaled columns.
+            changes = {**changes, "alpha": self.alpha_, "n_hidden": self.n_hidden_}
+            X = in_faster_storage(X)
+            X = self._columns.for_rows(X).transform(X)
+        return X, rows.visible, changes
 
     def _check_same_model(self) -> None:
         """Raise a ValueError if the fitted model cannot be trained further."""

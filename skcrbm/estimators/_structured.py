@@ -61,8 +61,8 @@ STRUCTURED_CONSTRAINTS: dict[str, Any] = {
     "verbose": ["verbose"],
 }
 
-# Names of the learning rules that draw states from the model.
-_SAMPLED = ("cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
+#: Names of the learning rules that draw states from the model.
+SAMPLED_RULES = ("cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
 # Value of alpha="auto" in `partial_fit`, or if there are too few sequences or graphs for a search.
 _PLAIN_ALPHA = 0.01
 _NO_MARGINALS = (
@@ -85,7 +85,7 @@ _PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> None:
     """Raise a ValueError if the rule needs complete labels and `path` (T,) has missing labels."""
-    if rule.needs_complete and (path == MISSING).any():
+    if rule.needs_complete and not rule.completes_graphs and (path == MISSING).any():
         raise ValueError(
             f"learning={option_name(estimator.learning)!r} needs complete labels, but y has "
             "missing labels; learning='mle' supports them"
@@ -114,7 +114,7 @@ def structured_solver(estimator: Any) -> Any:
     """
     learning = option_name(getattr(estimator, "learning", "mle"))
     margin = learning == "max_margin"
-    draws = learning in _SAMPLED
+    draws = learning in SAMPLED_RULES
     if is_auto(estimator.solver):
         return FrankWolfe() if margin else Adam() if draws else LBFGS()
     solver = resolve_solver(estimator.solver, STRUCTURED_SOLVERS)
@@ -180,14 +180,17 @@ def check_hinge(estimator: Any) -> bool:
     return True
 
 
-def share_of_right_labels(estimator: Any, batch: Any, X: Any, sample_weight: Any) -> float:
+def share_of_right_labels(
+    estimator: Any, batch: Any, X: Any, sample_weight: Any, codes: Callable | None = None
+) -> float:
     """Return the share of right labels in the predictions for X, over all observed labels.
 
     `batch` contains the sequences or graphs of X with their labels. `sample_weight` are the weights
-    of the sequences or graphs.
+    of the sequences or graphs. ``codes(labels)`` returns the indices of the classes of labels; None
+    finds them in `classes_`.
     """
     labels = flatten(part.tolist() for part in estimator.predict(X))
-    predicted = codes_of(labels, estimator.classes_)
+    predicted = codes_of(labels, estimator.classes_) if codes is None else codes(list(labels))
     weight = check_sample_weight(sample_weight, batch.start[1:, None])
     weight = np.repeat(weight, np.diff(batch.start)) * (batch.path != MISSING)
     if not weight.any():
@@ -252,6 +255,8 @@ def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False
     alpha = getattr(estimator, "alpha_", None)
     if alpha is None:
         search = objective.for_search
+        if search.needs_complete and (batch.path == MISSING).any():
+            search = objective.likelihood
         alpha = _search_alpha(model, batch, search, estimator.l1_ratio, rng, partial)
     return alpha
 

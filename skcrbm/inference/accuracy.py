@@ -47,6 +47,8 @@ def exact_visible_marginals(energy: RBMEnergy) -> np.ndarray:
 
     The result has shape (N, V).
     """
+    if energy.exclusive.any():
+        return infer(energy, "exact").marginals[:, : energy.n_visible]
     if energy.n_visible <= energy.n_hidden:
         states = _all_states(energy.n_visible)
         return softmax(energy.log_weight_of_sets(states), axis=1) @ states

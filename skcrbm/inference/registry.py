@@ -55,6 +55,7 @@ _LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._bounds:solve_linear_program"
 _MAP_SEARCH = f"{_FACTOR_GRAPH}.map_search:solve"
 _PERTURBED = "skcrbm.inference.any_energy.perturb_and_max_product"
 _PERTURB_AND_MAP = "skcrbm.inference.any_energy._perturb_and_map:solve"
+_GROUPS = "skcrbm.inference.rbm._group_messages:solve"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
 #: (method, class of energies) -> location of the solver.
@@ -62,29 +63,34 @@ SOLVERS = {
     ("exact", "BaseEnergy"): "skcrbm.inference.any_energy._exact:solve",
     ("exact", "RBMEnergy"): "skcrbm.inference.rbm._exact:solve",
     ("exact", "OneHotRBMEnergy"): "skcrbm.inference.rbm._one_hot:solve",
+    ("exact", "GroupedRBMEnergy"): "skcrbm.inference.rbm._groups:solve",
     ("exact", "IsingEnergy"): "skcrbm.inference.ising._exact:solve",
     ("exact", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
     ("exact", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
     ("exact", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._exact:solve_sparse_ising",
     ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
+    ("mean_field", "GroupedRBMEnergy"): _GROUPS,
     ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_mean_field",
     ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_mean_field",
     ("mean_field", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_mean_field",
     ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
     ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
     ("sum_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_sum_product",
+    ("sum_product", "GroupedRBMEnergy"): _GROUPS,
     ("sum_product", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_sum_product",
     ("sum_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_sum_product",
     ("sum_product", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_sum_product",
     ("sum_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_sum_product",
     ("sum_product", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_sum_product",
     ("tree_reweighted", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_tree_reweighted",
+    ("tree_reweighted", "GroupedRBMEnergy"): _GROUPS,
     ("tree_reweighted", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_tree_reweighted",
     ("tree_reweighted", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_tree_reweighted",
     ("tree_reweighted", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_tree_reweighted",
     ("tree_reweighted", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_tree_reweighted",
     ("tree_reweighted", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_tree_reweighted",
     ("max_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_max_product",
+    ("max_product", "GroupedRBMEnergy"): _GROUPS,
     ("max_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_max_product",
     ("max_product", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_max_product",
     ("max_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_max_product",
@@ -114,6 +120,7 @@ SOLVERS = {
     ("map_search", "IsingEnergy"): f"{_MAP_SEARCH}_from_energy",
     ("map_search", "SparseIsingEnergy"): f"{_MAP_SEARCH}_from_energy",
     ("map_search", "FactorGraphEnergy"): _MAP_SEARCH,
+    ("map_search", "GroupedRBMEnergy"): _GROUPS,
     ("map_search", "CategoricalGraphEnergy"): _MAP_SEARCH,
     ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy.gibbs:solve",
     ("gibbs_with_gradients", "RBMEnergy"): _GRADIENTS,

@@ -470,15 +470,16 @@ def crbm_params(
 def smoothed_log_odds(
     visible: np.ndarray,
     weight: np.ndarray,
-    categorical: bool = False,
+    exclusive: bool | np.ndarray = False,
     n_rows: int | None = None,
 ) -> np.ndarray:
     """Return the log-odds (V,) of the share of rows with each label on, in float64.
 
     The shares are smoothed: for each label, half a row with the label on and half a row with the
-    label off are added. If `categorical` is True (exactly one unit is on per row), the logarithms
-    of the shares are returned instead of the log-odds. `n_rows` is the number of rows if some of
-    the given rows are copies; None means that there are no copies.
+    label off are added. `exclusive`, a bool or an array (V,), is True for units that are classes of
+    an output, of which one is on; the logarithms of their shares are returned instead of log-odds.
+    `n_rows` is the number of rows if some of the given rows are copies; None means that there are
+    no copies.
     """
     # Scale the weights so that their sum is the number of rows, or MIN_SEARCH_ROWS if there are
     # fewer rows. For few rows, repeating a row then has the same effect as a larger weight.
@@ -486,7 +487,7 @@ def smoothed_log_odds(
     weight = weight * (max(n_rows, MIN_SEARCH_ROWS) / weight.sum())
     on, observed = observed_weight(visible, weight)
     share = (on + 0.5) / (observed + 1)
-    return np.log(share) - (0 if categorical else np.log1p(-share))
+    return np.log(share) - np.where(exclusive, 0.0, np.log1p(-share))
 
 
 def max_margin_weights_scale(n_visible: int, n_hidden: int) -> float:

@@ -26,7 +26,7 @@ from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.learning.chain_model import Columns
 from skcrbm.learning.structured import Residuals, StructuredObjective
-from skcrbm.utils.graphs import GraphArrays, min_fill
+from skcrbm.utils.graphs import Cliques, GraphArrays, min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
 MISSING = -1  # class of a node whose label is not observed
@@ -46,6 +46,7 @@ class GraphParams(NamedTuple):
     intercept: Any  # (K,) intercept of each class
     pair_intercept: Any  # (K, K) log-weight of the classes of the two nodes of an edge
     pair_coef: Any  # (E, K, K) coefficients of the features of edges
+    cliques: Any  # (P,) entries of the tables (K, ..., K) of the cliques of each size
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,14 @@ class GraphBatch:
         some, edge_start = _ranges(a.edge_start, numbers)
         shift = np.repeat(start[:-1] - a.start[numbers], np.diff(edge_start))
         edges = a.edges[some] + shift[:, None]
-        arrays = GraphArrays(a.X[nodes], start, edges, edge_start, a.Z[some])
+        types = None if a.types is None else a.types[nodes]
+        cliques = []
+        for scopes, first in a.cliques:
+            chosen, clique_start = _ranges(first, numbers)
+            shift = np.repeat(start[:-1] - a.start[numbers], np.diff(clique_start))
+            cliques.append(Cliques(scopes[chosen] + shift[:, None], clique_start))
+        parts = a.X[nodes], start, edges, edge_start, a.Z[some], types, tuple(cliques)
+        arrays = GraphArrays(*parts)
         return GraphBatch(arrays, self.path[nodes], self.weight[numbers], self.index[numbers])
 
     def pieces(self, n_entries: int) -> list[GraphBatch]:
@@ -98,6 +106,9 @@ class GraphBatch:
         """
         if n_entries not in self._pieces:
             size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
+            for scopes, first in self.arrays.cliques:  # in units of the table of an edge
+                entries = float(n_entries) ** (scopes.shape[1] / 2 - 1)
+                size = size + np.ceil(np.diff(first) * entries).astype(np.int64)
             order = np.argsort(self.weight, kind="stable")
             part = np.cumsum(size[order]) // max(1, _PART_ENTRIES // n_entries)
             new = (np.diff(part) > 0) | (np.diff(self.weight[order]) > 0)
@@ -127,11 +138,19 @@ class GraphModel(NamedTuple):
     directed: bool  # False keeps the matrices of pairs symmetric
     # Number L of latent states of each class. A state is ``class * L + latent state``.
     n_latent: int = 1
+    # (n_types + 1,): first class of each type of nodes; None if all nodes have the same classes
+    first: np.ndarray | None = None
+    sizes: tuple[int, ...] = ()  # sizes of cliques
 
     @property
     def n_states(self) -> int:
         """Number of states of a node, K: classes times latent states."""
         return len(self.params.intercept)
+
+    @property
+    def most_states(self) -> int:
+        """Largest number of states of a node."""
+        return self.n_states if self.first is None else int(np.diff(self.first).max())
 
     @property
     def n_classes(self) -> int:
@@ -157,7 +176,15 @@ class GraphModel(NamedTuple):
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
         """Return the joint distribution of all node classes of a batch, as a single model."""
         a = batch.arrays
-        return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z))
+        scopes = (part.scopes for part in a.cliques)
+        cliques = zip(scopes, self.clique_tables())
+        return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z), cliques)
+
+    def clique_tables(self) -> list[np.ndarray]:
+        """Return the table (K, ..., K) of the cliques of each size."""
+        ends = np.cumsum([self.n_states**m for m in self.sizes])
+        parts = np.split(self.params.cliques, ends[:-1]) if self.sizes else []
+        return [part.reshape((self.n_states,) * m) for part, m in zip(parts, self.sizes)]
 
     def add_gradient(self, batch: GraphBatch, states, pairs, total: GraphParams) -> None:
         """Convert a gradient for log-weights to a gradient for parameters; add it to `total`.
@@ -177,18 +204,23 @@ class GraphModel(NamedTuple):
 class Posed(NamedTuple):
     """Distribution of the node states in several graphs, given known classes.
 
+    If nodes have types, the variables of `energy` are restricted to the classes of their type.
     `energy` and `clamp` are arguments of `infer`. The methods convert the results of `infer`.
     """
 
     energy: CategoricalGraphEnergy
     clamp: np.ndarray | None  # (1, T), known states; None if no state is known
-    ranges: RangeModel | None  # restricts latent states to known classes; None if not needed
+    ranges: RangeModel | None  # restricts states to types or known classes; None if not needed
 
     @classmethod
     def of(cls, model: GraphModel, piece: GraphBatch) -> Posed:
         """Return the distribution given the classes in ``piece.path`` that are not `MISSING`."""
         path = piece.path
         known = path != MISSING
+        if model.first is not None:
+            free = cls.free(model, piece)
+            clamp = np.where(known, free.assignment(path), np.nan)[None] if known.any() else None
+            return free._replace(clamp=clamp)
         if model.n_latent == 1 or not known.any():
             clamp = evidence_of(path) if known.any() else None
             return cls(model.energy(piece), clamp, None)
@@ -202,6 +234,20 @@ class Posed(NamedTuple):
         )
         return cls(ranges.energy, None, ranges)
 
+    @classmethod
+    def free(cls, model: GraphModel, piece: GraphBatch) -> Posed:
+        """Return the distribution without known classes."""
+        if model.first is None:
+            return cls(model.energy(piece), None, None)
+        a, first = piece.arrays, model.first
+        begin, size = first[:-1][a.types], np.diff(first)[a.types]
+        ranges = RangeModel(model.scores(a.X), a.edges, model.pairs(a.Z), begin, size)
+        return cls(ranges.energy, None, ranges)
+
+    def assignment(self, states: np.ndarray) -> np.ndarray:
+        """Convert states (T,) of the nodes to states of the variables of `energy`."""
+        return states if self.ranges is None else states - self.ranges.begin
+
     def states(self, assignment: np.ndarray) -> np.ndarray:
         """Convert states of the variables of `energy` to states (..., T) of the nodes."""
         return (
@@ -213,12 +259,27 @@ class Posed(NamedTuple):
         states = np.array(found.marginals[0], np.float64)
         return states if self.ranges is None else self.ranges.marginals(states)
 
-    def pair_marginals(self, found: Any) -> np.ndarray:
+    def pair_marginals(self, found: Any, n_edges: int) -> np.ndarray:
         """Convert the result of `infer` to probabilities (M, K, K) of the state pairs of edges."""
         entries = np.array(found.statistics[0], np.float64)
         if self.ranges is not None:
             return self.ranges.pair_marginals(entries)
-        return entries.reshape(-1, self.energy.n_levels, self.energy.n_levels)
+        k = self.energy.n_levels
+        return entries[: n_edges * k**2].reshape(n_edges, k, k)
+
+    def clique_counts(self, found: Any, piece: GraphBatch) -> np.ndarray | None:
+        """Convert the result of `infer` to expected counts (P,) of the entries of clique tables."""
+        a, k = piece.arrays, self.energy.n_levels
+        if not a.cliques:
+            return None
+        entries = np.array(found.statistics[0], np.float64)
+        parts, first = [], len(a.edges) * k**2
+        for scopes, _ in a.cliques:
+            n_cliques, m = scopes.shape
+            stop = first + n_cliques * k**m
+            parts.append(entries[first:stop].reshape(n_cliques, k**m).sum(axis=0))
+            first = stop
+        return np.concatenate(parts)
 
 
 def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
@@ -227,6 +288,10 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
     Graphs without cycles are a forest. For other graphs, see `_NARROW` and `_MOST_NODES`.
     """
     edges, n = piece.arrays.edges, len(piece.path)
+    for scopes, _ in piece.arrays.cliques:
+        i, j = np.triu_indices(scopes.shape[1], 1)
+        pairs = np.stack([scopes[:, i].ravel(), scopes[:, j].ravel()], axis=1)
+        edges = np.concatenate([edges, pairs])
     i, j = edges.T.astype(np.int32)  # old SciPy searches no graph with 64-bit indices
     joined = csr_array((np.ones(len(edges)), (i, j)), shape=(n, n))
     if len(edges) + connected_components(joined, directed=False)[0] == n:
@@ -258,26 +323,32 @@ class GraphLikelihood(StructuredObjective):
         self._last = WeakKeyDictionary()
 
     def _residuals(self, model, piece):
-        energy = model.energy(piece)
-        log_z, states, pairs, converged = self._expected(Posed(energy, None, None), piece)
+        posed = Posed.free(model, piece)
+        log_z, states, pairs, cliques, converged = self.expected(posed, piece)
         if (piece.path == MISSING).all():
-            return Residuals(0.0, np.zeros_like(states), np.zeros_like(pairs), converged)
+            zeros = np.zeros_like(states), np.zeros_like(pairs), converged
+            return Residuals(0.0, *zeros, None if cliques is None else 0 * cliques)
         if model.n_latent > 1 or (piece.path == MISSING).any():
-            observed = self._expected(Posed.of(model, piece), piece, free=False)
+            observed = self.expected(Posed.of(model, piece), piece, free=False)
             states -= observed[1]
             pairs -= observed[2]
+            if cliques is not None:
+                cliques -= observed[3]
             loss = log_z - observed[0]
-            converged &= observed[3]
+            converged &= observed[4]
         else:
-            loss = log_z - float(energy.score(piece.path[None])[0])
+            loss = log_z - float(posed.energy.score(posed.assignment(piece.path)[None])[0])
             edges = piece.arrays.edges
             states[np.arange(len(states)), piece.path] -= 1.0
             pairs[np.arange(len(pairs)), piece.path[edges[:, 0]], piece.path[edges[:, 1]]] -= 1.0
+            if cliques is not None:
+                cliques -= _observed_cliques(piece, model.n_states)
         weight = float(piece.weight[0])
-        return Residuals(weight * loss, weight * states, weight * pairs, converged)
+        cliques = None if cliques is None else weight * cliques
+        return Residuals(weight * loss, weight * states, weight * pairs, converged, cliques)
 
-    def _expected(self, posed, piece, free=True):
-        """Return log Z, the probabilities of states and of pairs, and True if inference converged.
+    def expected(self, posed, piece, free=True):
+        """Return log Z, expected states, pairs and cliques, and True if inference converged.
 
         `free` is False if labels are clamped. Free and clamped inference keep separate messages.
         """
@@ -293,8 +364,22 @@ class GraphLikelihood(StructuredObjective):
         if self._continues:
             last[free] = found
         assert found.log_partition is not None
-        states, pairs = posed.marginals(found), posed.pair_marginals(found)
-        return float(found.log_partition[0]), states, pairs, bool(found.converged[0])
+        counts = (
+            posed.marginals(found),
+            posed.pair_marginals(found, len(piece.arrays.edges)),
+            posed.clique_counts(found, piece),
+        )
+        return float(found.log_partition[0]), *counts, bool(found.converged[0])
+
+
+def _observed_cliques(piece, k):
+    """Return how often each entry (P,) of the tables of cliques occurs in complete labels."""
+    parts = []
+    for scopes, _ in piece.arrays.cliques:
+        m = scopes.shape[1]
+        codes = piece.path[scopes] @ k ** np.arange(m)[::-1]
+        parts.append(np.bincount(codes, minlength=k**m))
+    return np.concatenate(parts)
 
 
 class GraphPseudoLikelihood(StructuredObjective):
@@ -311,6 +396,9 @@ class GraphPseudoLikelihood(StructuredObjective):
         # that belongs to the label of the neighbour.
         to_first, to_second = (_incidence(nodes, len(scores)) for nodes in (i, j))
         scores = scores + to_first @ tables[edge, :, path[j]] + to_second @ tables[edge, path[i]]
+        if model.first is not None:
+            kind = np.repeat(np.arange(len(model.first) - 1), np.diff(model.first))
+            scores = np.where(kind == a.types[:, None], scores, -np.inf)
         log_p = log_softmax(scores, axis=1)
         node = np.arange(len(scores))
         loss = -float(log_p[node, path].sum())

@@ -282,7 +282,7 @@ def row_scores(
 
     The joint loss is ``-log p(observed outputs)``. The marginal loss is minus the sum of the
     marginal log-probabilities of the observed outputs. For a categorical output, both losses are
-    equal.
+    equal. In a group of units of which one is on, only this unit counts.
     """
     energy = model.energy(batch.X)
     free = infer(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)
@@ -292,7 +292,7 @@ def row_scores(
     log_odds = free.log_odds[:, : energy.n_visible].astype(np.float64)
     log_odds = log_odds if noise is None else noise.observed_log_odds(log_odds)
     single = np.logaddexp(0, np.where(batch.visible == 1, -log_odds, log_odds))
-    single[np.isnan(batch.visible)] = 0.0
+    single[np.isnan(batch.visible) | (energy.exclusive & (batch.visible == 0))] = 0.0
     return np.column_stack([joint, single.sum(axis=1)])
 
 
@@ -317,5 +317,5 @@ def validation_score(
     if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:
         exact = resolve_method("exact")
         return -negative_log_likelihood(energy, batch, exact, n_jobs, noise) / batch.weight.sum()
-    marginals = infer(energy, method, n_jobs=n_jobs).marginals[:, : energy.n_visible]
-    return -share_of_errors(marginals >= 0.5, batch)
+    log_odds = infer(energy, method, n_jobs=n_jobs).log_odds[:, : energy.n_visible]
+    return -share_of_errors(energy.marginal_modes(log_odds), batch)

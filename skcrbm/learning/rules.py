@@ -46,6 +46,8 @@ class LearningRule(Options):
     #: True if the training of a conditional model, chain or graph needs complete outputs, without
     #: missing labels.
     needs_complete: ClassVar[bool] = False
+    #: True if the training of a graph may have missing labels although `needs_complete` is True.
+    completes_graphs: ClassVar[bool] = False
     #: True if the training of a conditional model or graph draws random numbers. Such a rule cannot
     #: train a conditional model with a single categorical output.
     draws: ClassVar[bool] = False
@@ -103,11 +105,14 @@ class LearningRule(Options):
     def check_conditional(self) -> None:
         """Raise a ValueError if an option does not apply to conditional models."""
 
-    def check_rows(self, visible: np.ndarray, n_classes: int | None, partial: bool) -> None:
+    def check_rows(
+        self, visible: np.ndarray, n_classes: int | None, partial: bool, columns_of_classes: bool
+    ) -> None:
         """Raise a ValueError if the rule cannot train a conditional model on the given rows.
 
         `visible` (N, V) holds the outputs, with NaN for missing labels. `n_classes` is the number
-        of classes of a categorical output, else None. `partial` is True in `partial_fit`.
+        of classes of a categorical output, else None. `partial` is True in `partial_fit`, and
+        `columns_of_classes` is True if each column of y holds the classes of an output.
         """
         if partial and self.keeps_chains:
             raise ValueError(
@@ -125,6 +130,12 @@ class LearningRule(Options):
             raise ValueError(
                 f"learning={self.name!r} needs two classes in a 1-D y, got {n_classes}; "
                 "learning='mle' supports any number of classes"
+            )
+        contrastive = isinstance(self, (ContrastiveDivergence, PersistentContrastiveDivergence))
+        if columns_of_classes and (self.needs_binary or (self.draws and not contrastive)):
+            raise ValueError(
+                f"learning={self.name!r} needs 0/1 labels, but the columns of y hold classes; use "
+                "'mle', 'cd' or 'pcd'"
             )
 
     def _model_phase(self, inference, sampler, n_jobs) -> Phase:
@@ -218,6 +229,7 @@ class _Contrastive(LearningRule):
     """
 
     needs_complete = True
+    completes_graphs = True
     draws = True
     start: ClassVar[str] = "data"
 
@@ -251,7 +263,7 @@ class _Contrastive(LearningRule):
         )
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph; `inference` computes validation scores only."""
+        """Return the objective of a graph; `inference` is for missing labels and validation."""
         n_chains = self.n_chains or GRAPH_STATES
         chains = GibbsStates(self.n_steps, n_chains, self.start == "persistent")
         return GraphContrast(trained, chains, inference, n_jobs, (self.name, n_chains))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,10 +18,21 @@ import numpy as np
 from skcrbm.energies.pairwise_classes import two_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
+from skcrbm.inference.random_numbers import uniforms
 from skcrbm.learning.data import Clock
-from skcrbm.learning.graphs import GraphBatch, GraphLikelihood, GraphModel, GraphPseudoLikelihood
+from skcrbm.learning.graphs import (
+    MISSING,
+    GraphBatch,
+    GraphLikelihood,
+    GraphModel,
+    GraphPseudoLikelihood,
+    Posed,
+)
 from skcrbm.learning.phases import tempered_weights
 from skcrbm.learning.structured import Residuals, StructuredObjective
+
+# Number of the draw of missing labels in a step; Gibbs chains use fewer draws.
+_COMPLETION = 2**19
 
 
 class Drawn(NamedTuple):
@@ -135,11 +147,12 @@ class SamplerStates(GraphSampler):
 class GraphContrast(StructuredObjective):
     """Objective whose gradient compares states that a sampler draws with the observed labels.
 
-    The reported loss is the mean score of the drawn states minus the score of the labels, which
-    does not measure progress. `inference` computes the validation score.
+    In graphs with missing labels, the labels are replaced by the probabilities of states given the
+    observed labels, by the method `inference`. Chains then begin at states drawn from the
+    probabilities of each node. The reported loss is the mean score of the drawn states minus the
+    score of the labels, which does not measure progress. `inference` computes the validation score.
     """
 
-    needs_complete = True
     draws = True
     is_loss = False
 
@@ -155,7 +168,8 @@ class GraphContrast(StructuredObjective):
         self.sampler = sampler
         self.keeps_chains = sampler.keeps_chains
         self.state_key = type(self).__name__, trained, state_key
-        self._validation = GraphLikelihood(trained, inference, n_jobs)
+        #: Likelihood by `inference`, for validation and for missing labels.
+        self.likelihood = GraphLikelihood(trained, inference, n_jobs)
 
     @property
     def for_search(self):
@@ -168,7 +182,7 @@ class GraphContrast(StructuredObjective):
 
     def score(self, model, batch: Any, epoch):
         """Return the mean log-likelihood of held-out graphs, by `inference`."""
-        return self._validation.score(model, batch, epoch)
+        return self.likelihood.score(model, batch, epoch)
 
     def _function(self, model, clock, state):
         return partial(self._contrast, model, clock, state)
@@ -178,16 +192,32 @@ class GraphContrast(StructuredObjective):
 
     def _contrast(self, model, clock, chains, piece):
         """Return the `Residuals` of a part of a batch."""
-        drawn = self.sampler.draw(model, piece, clock, chains)
+        missing, converged, start = piece.path == MISSING, True, piece
+        if missing.any():
+            posed = Posed.of(model, piece)
+            _, *observed, _, converged = self.likelihood.expected(posed, piece, free=False)
+            start = replace(piece, path=_completed(piece, observed[0], clock), _pieces={})
+        else:
+            ones = np.ones((1, len(piece)))
+            observed = counts(piece, piece.path[None], ones, model.n_states)
+        drawn = self.sampler.draw(model, start, clock, chains)
         states, pairs = counts(piece, drawn.states, drawn.weight, model.n_states)
-        ones = np.ones((1, len(piece)))
-        observed = counts(piece, piece.path[None], ones, model.n_states)
         states -= observed[0]
         pairs -= observed[1]
         scores, tables = model.scores(piece.X), model.pairs(piece.arrays.Z)
         loss = float(np.vdot(states, scores) + np.vdot(pairs, tables))
         weight = float(piece.weight[0])
-        return Residuals(weight * loss, weight * states, weight * pairs)
+        return Residuals(weight * loss, weight * states, weight * pairs, converged)
+
+
+def _completed(piece, chances, clock):
+    """Return the labels (T,), with missing labels drawn from their probabilities (T, K)."""
+    draw = clock.draw(_COMPLETION)
+    u = uniforms(clock.key, piece.index[:1], draw, len(piece.path))[0]
+    edges = chances.cumsum(axis=1)
+    found = (u[:, None] * edges[:, -1:] >= edges).sum(axis=1)
+    found = np.minimum(found, chances.shape[1] - 1)
+    return np.where(piece.path == MISSING, found, piece.path)
 
 
 def counts(piece: GraphBatch, states: np.ndarray, weight: np.ndarray, k: int):

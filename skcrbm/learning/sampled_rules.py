@@ -26,6 +26,7 @@ class _SampledRule(LearningRule):
     """Base class of the rules that estimate the model's moments from states drawn by a sampler."""
 
     needs_complete = True
+    completes_graphs = True
     draws = True
     sampler: str | InferenceMethod
     #: Results that the sampler must be able to return.
@@ -46,7 +47,7 @@ class _SampledRule(LearningRule):
         return sampler
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph; `inference` computes validation scores only."""
+        """Return the objective of a graph; `inference` is for missing labels and validation."""
         sampler = resolve_method(self.sampler, "sampler")
         if isinstance(sampler, PerturbAndMaxProduct) and sampler.persistence:
             raise ValueError(

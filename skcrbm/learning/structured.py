@@ -41,6 +41,7 @@ class Residuals(NamedTuple):
     states: np.ndarray  # (T, K), gradient with respect to the log-weights of single states
     pairs: np.ndarray  # gradient with respect to the log-weights of pairs of states
     converged: bool = True  # False if inference did not converge
+    cliques: Any = None  # gradient with respect to the tables of cliques; None without cliques
 
 
 class StructureSource(Source):
@@ -147,6 +148,8 @@ class StructuredObjective(Objective):
         residuals = ordered_map(self._function(model, clock, state), pieces, self.n_jobs)
         for piece, found in zip(pieces, residuals):
             model.add_gradient(piece, found.states, found.pairs, gradient)
+            if found.cliques is not None:
+                gradient.cliques[...] += found.cliques
             loss += found.loss
             n_converged += len(piece) * found.converged
         for part, used in zip(gradient, self.trained):

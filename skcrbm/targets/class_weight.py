@@ -147,3 +147,12 @@ def weights_by_class(
             f"got {class_weight!r}"
         )
     return factor[index][:, None]
+
+
+def refuse_balanced_weights(class_weight) -> None:
+    """Raise a ValueError for ``class_weight="balanced"``, which `partial_fit` cannot support."""
+    if isinstance(class_weight, str):
+        raise ValueError(
+            "partial_fit does not support class_weight='balanced', because it sees only a part of "
+            "the rows; give the weights of the classes"
+        )

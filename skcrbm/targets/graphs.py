@@ -10,8 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
-from skcrbm.targets.sequences import GRAPH, SequenceRows, list_of
-from skcrbm.utils.graphs import GraphArrays
+from skcrbm.targets.sequences import (
+    GRAPH,
+    MISSING,
+    SequenceRows,
+    codes_of,
+    find_classes,
+    is_missing,
+    list_of,
+)
+from skcrbm.utils.graphs import Cliques, GraphArrays
 
 
 class Graph(NamedTuple):
@@ -26,6 +34,13 @@ class Graph(NamedTuple):
         ``GraphCRF(directed=True)``.
     edge_features : array-like (n_edges, n_edge_features), default=None
         Features of each edge.
+    node_types : array-like (n_nodes,), default=None
+        Type of each node, a string or an integer. Each type has its own classes and weights, and
+        each pair of types its own weights of edges. If `nodes` is a list with a list of numbers for
+        each node, the types may also have different numbers of features.
+    cliques : list of sequences of int, default=None
+        Sets of three or more nodes, as indices, whose classes are weighted together: all cliques of
+        the same size share a table of weights. The order of the nodes of a clique matters.
 
     Examples
     --------
@@ -36,6 +51,8 @@ class Graph(NamedTuple):
     nodes: Any
     edges: Any
     edge_features: Any = None
+    node_types: Any = None
+    cliques: Any = None
 
 
 class GraphRows:
@@ -44,11 +61,20 @@ class GraphRows:
     def __init__(self):
         self.nodes = SequenceRows(GRAPH)
         self.n_edge_features: int | None = None
+        self.types: NodeTypes | None = None  # None if the nodes have no types
+        self.sizes: tuple[int, ...] = ()  # sizes of cliques
 
-    def fit_transform(self, X: Any) -> GraphArrays:
-        """Return the arrays, and store the numbers of features."""
+    def fit_transform(self, X: Any, types: Any = None) -> GraphArrays:
+        """Return the arrays, and store the numbers of features and the types of nodes.
+
+        `types` lists all types; None takes the types of the nodes in X.
+        """
         graphs = _graphs(X)
+        if types is not None or any(graph.node_types is not None for graph in graphs):
+            self.types = NodeTypes(graphs, types)
+            graphs = self.types.padded(graphs)
         rows, start = self.nodes.fit_transform([graph.nodes for graph in graphs])
+        self.sizes = tuple(sorted({len(c) for graph in graphs for c in graph.cliques or ()}))
         given = [graph.edge_features for graph in graphs if graph.edge_features is not None]
         self.n_edge_features = 0
         for features in given:
@@ -61,6 +87,10 @@ class GraphRows:
     def transform(self, X: Any) -> GraphArrays:
         """Return the arrays; raise a ValueError unless the numbers of features are as in `fit`."""
         graphs = _graphs(X)
+        if self.types is not None:
+            graphs = self.types.padded(graphs)
+        elif any(graph.node_types is not None for graph in graphs):
+            raise ValueError("X has node_types, but the model was fitted without node_types")
         return self._arrays(graphs, *self.nodes.transform([graph.nodes for graph in graphs]))
 
     def _arrays(self, graphs, rows, start):
@@ -70,7 +100,10 @@ class GraphRows:
             edges.append(found + first)
             features.append(self._features_of(graph, i, len(found)))
         edge_start = np.concatenate([[0], np.cumsum([len(part) for part in edges])])
-        return GraphArrays(rows, start, np.concatenate(edges), edge_start, np.concatenate(features))
+        types = None if self.types is None else self.types.codes(graphs, np.diff(start))
+        edges, features = np.concatenate(edges), np.concatenate(features)
+        cliques = _cliques_of(graphs, start, self.sizes)
+        return GraphArrays(rows, start, edges, edge_start, features, types, cliques)
 
     def _features_of(self, graph, i, n_edges):
         """Return the features (n_edges, E) of the edges of the graph with index i."""
@@ -94,13 +127,109 @@ class GraphRows:
         return found
 
 
+def _cliques_of(graphs, start, sizes):
+    """Return the `Cliques` of each size, or raise a ValueError."""
+    # scopes of the cliques of each size, and the graph of each clique
+    found: dict[int, tuple[list, list]] = {size: ([], []) for size in sizes}
+    for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start.tolist()))):
+        for c, clique in enumerate(graph.cliques or ()):
+            nodes = [int(v) for v in clique]
+            place = f"clique {c} of graph {i} of X"
+            if len(nodes) < 3 or len(set(nodes)) < len(nodes):
+                raise ValueError(f"{place} should be three or more different nodes, got {nodes}")
+            if min(nodes) < 0 or max(nodes) >= end - first:
+                raise ValueError(
+                    f"{place} joins the nodes {nodes}, but the graph has the nodes 0 to "
+                    f"{end - first - 1}"
+                )
+            if len(nodes) not in found:
+                raise ValueError(
+                    f"{place} has {len(nodes)} nodes, but the model was fitted with cliques of "
+                    f"{list(sizes)} nodes"
+                )
+            scopes, owner = found[len(nodes)]
+            scopes.append([first + v for v in nodes])
+            owner.append(i)
+    parts = []
+    for size, (scopes, owner) in found.items():
+        counts = np.bincount(np.array(owner, np.int64), minlength=len(graphs))
+        array = np.array(scopes, np.int64).reshape(-1, size)
+        parts.append(Cliques(array, np.concatenate([[0], np.cumsum(counts)])))
+    return tuple(parts)
+
+
+class NodeTypes:
+    """Types of the nodes of graphs, and the number of features of each type."""
+
+    def __init__(self, graphs: list[Graph], types: Any = None):
+        found = [_types_of(graph, i) for i, graph in enumerate(graphs)]
+        known = [kind for part in found for kind in part] if types is None else list(types)
+        self.names = find_classes(known, "node_types")
+        self.widths: dict[Any, int] = {}
+        for graph, part in zip(graphs, found):
+            for kind, node in zip(part, graph.nodes if _lists_numbers(graph.nodes) else ()):
+                self.widths.setdefault(kind, len(node))
+
+    def codes(self, graphs: list[Graph], lengths: np.ndarray) -> np.ndarray:
+        """Return the index (T,) in `names` of the type of each node of all graphs."""
+        parts = []
+        for i, (graph, length) in enumerate(zip(graphs, lengths.tolist())):
+            part = _types_of(graph, i)
+            if len(part) != length:
+                raise ValueError(
+                    f"node_types of graph {i} of X has {len(part)} entries, but the graph has "
+                    f"{length} nodes"
+                )
+            parts += part
+        return codes_of(parts, self.names, "node_types")
+
+    def padded(self, graphs: list[Graph]) -> list[Graph]:
+        """Return the graphs, with lists of numbers as arrays in which missing columns are 0."""
+        width = max(self.widths.values(), default=0)
+        found = []
+        for i, graph in enumerate(graphs):
+            if _lists_numbers(graph.nodes):
+                rows = np.zeros((len(graph.nodes), width))
+                for v, (kind, node) in enumerate(zip(_types_of(graph, i), graph.nodes)):
+                    if len(node) != self.widths.get(kind, len(node)) or len(node) > width:
+                        raise ValueError(
+                            f"node {v} of graph {i} of X has {len(node)} features, but nodes of "
+                            f"type {kind!r} have {self.widths.get(kind, width)} features"
+                        )
+                    rows[v, : len(node)] = node
+                graph = graph._replace(nodes=rows)
+            found.append(graph)
+        return found
+
+
+def _types_of(graph, i):
+    """Return the types of the nodes of the graph with index i as a list."""
+    if graph.node_types is None:
+        raise ValueError(f"graph {i} of X has no node_types, but other graphs have node_types")
+    types = graph.node_types
+    types = types.tolist() if isinstance(types, np.ndarray) else list(types)
+    if any(is_missing(kind) for kind in types):
+        raise ValueError(f"node_types of graph {i} of X has missing entries")
+    return types
+
+
+def _lists_numbers(nodes):
+    """Return True if nodes are a list with a list or an array of numbers for each node."""
+    if not isinstance(nodes, (list, tuple)) or not nodes:
+        return False
+    return all(
+        isinstance(node, (list, tuple, np.ndarray)) and not any(isinstance(v, str) for v in node)
+        for node in nodes
+    )
+
+
 def _graphs(X):
     """Return the graphs of X as a list of `Graph`, or raise a ValueError."""
     graphs = []
     if isinstance(X, Graph):
         raise ValueError("X should be a list of graphs, got a single graph; pass [graph]")
     for i, graph in enumerate(list_of(X, "X", "graphs")):
-        if not isinstance(graph, tuple) or not 2 <= len(graph) <= 3:
+        if not isinstance(graph, tuple) or not 2 <= len(graph) <= len(Graph._fields):
             raise ValueError(
                 f"graph {i} of X should be a skcrbm.Graph or a tuple (nodes, edges) or (nodes, "
                 f"edges, edge_features), got {type(graph).__name__}"
@@ -130,6 +259,52 @@ def _edges_of(graph, i, n_nodes):
     if len(loops):
         raise ValueError(f"edge {loops[0]} of graph {i} of X joins a node with itself")
     return edges.astype(np.int64)
+
+
+class NodeClasses(NamedTuple):
+    """Classes of the nodes of graphs: the same for all nodes, or own classes for each type."""
+
+    classes: np.ndarray  # (K,): sorted classes, those of the first type first
+    first: np.ndarray | None = None  # (n_types + 1,): first class of each type; None without types
+
+    @classmethod
+    def of(cls, labels: list, types: np.ndarray | None, names: Any, given: Any) -> NodeClasses:
+        """Find the classes in the labels of all nodes.
+
+        `types` (T,) and `names` are the types of the nodes, or None. `given` lists all classes
+        beforehand: as an array, or as a dict with the classes of each type; None takes the labels.
+        """
+        if types is None:
+            return cls(find_classes(labels if given is None else np.asarray(given).tolist()))
+        parts = []
+        for t, name in enumerate(names.tolist()):
+            own = [label for label, kind in zip(labels, types.tolist()) if kind == t]
+            own = own if given is None else np.asarray(given[name]).tolist()
+            parts.append(find_classes(own, f"y at nodes of type {name!r}"))
+        kinds = {part.dtype.kind for part in parts}
+        alike = kinds <= set("biuf") or kinds == {"U"}
+        dtype = np.result_type(*parts) if alike else object
+        first = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        return cls(np.concatenate([part.astype(dtype) for part in parts]), first)
+
+    @property
+    def type_of_class(self) -> np.ndarray:
+        """Index (K,) of the type of each class, 0 without types."""
+        if self.first is None:
+            return np.zeros(len(self.classes), np.int64)
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
+    def codes(self, labels: list, types: np.ndarray | None, name: str = "y") -> np.ndarray:
+        """Return the index (T,) of the class of each label, or `MISSING`."""
+        if self.first is None or types is None:
+            return codes_of(labels, self.classes, name)
+        path = np.full(len(labels), MISSING)
+        for t, (start, stop) in enumerate(pairwise(self.first.tolist())):
+            where = np.flatnonzero(types == t)
+            own = [labels[i] for i in where.tolist()]
+            found = codes_of(own, self.classes[start:stop], f"{name} at nodes of one type")
+            path[where] = np.where(found == MISSING, MISSING, found + start)
+        return path
 
 
 # -------------------------------------------------------------------------------- images

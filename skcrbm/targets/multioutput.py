@@ -22,6 +22,7 @@ from skcrbm.utils.labels import (
     with_dimensions,
     without_known,
 )
+from skcrbm.utils.output_units import OutputUnits
 from skcrbm.utils.validation import hold_dates
 
 
@@ -65,6 +66,48 @@ def seems_multiclass(y: Any) -> bool:
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
 
 
+def shows_classes(y: Any) -> bool:
+    """Return True if y can only be columns of classes, and no labels that need a conversion.
+
+    A column must have three or more classes. Lists of lists may hold the labels of each row, and
+    negative numbers, or a single number beside 0 and 1, may be codes of missing labels; 0, 1 and 2
+    are classes.
+    """
+    if isinstance(y, (list, tuple)) or not holds_classes(y):
+        return False
+    columns = [set(column) - {None} for column in _columns(y, "y")]
+    if max(map(len, columns)) < 3:
+        return False
+    values = set().union(*columns)
+    numbers = {value for value in values if isinstance(value, Number)}
+    coded = len(numbers) == 3 and numbers >= {0, 1} and 2 not in numbers
+    return not (coded or any(value < 0 for value in numbers))
+
+
+def unit_targets(y: Any, error: ValueError):
+    """Return the `UnitTargets` of a y with columns of classes; raise a ValueError for another y.
+
+    `error` is the error of `make_targets` about this y. It is raised again, with advice on how to
+    mark columns as classes if y may hold classes or labels in another form.
+    """
+    if shows_classes(y):
+        return UnitTargets(y)
+    if not seems_multiclass(y):
+        raise error
+    raise ValueError(
+        f"{error}. If each column of y holds the classes of an output: pass an array or data "
+        "frame of strings, such as np.asarray(y).astype(str), with three or more classes in a "
+        "column, or use LabelGraphCRF().fit(X, y), which takes any columns of classes"
+    ) from error
+
+
+def lists_classes(classes: Any) -> bool:
+    """Return True if `classes` is a list of the classes of each column."""
+    if not isinstance(classes, (list, tuple)) or len(classes) < 2:
+        return False
+    return all(isinstance(part, (list, tuple, np.ndarray)) for part in classes)
+
+
 def refuse_columns_of_classes(y: Any, name: str, advice: str, error: ValueError) -> None:
     """Raise a ValueError if the columns of y seem to contain classes.
 
@@ -93,7 +136,7 @@ def make_wrapped_targets(y: Any, name: str, estimator: Any = None):
     try:
         return make_targets(y, None, estimator)
     except ValueError as error:
-        advice = "skcrbm.LabelGraphCRF by itself supports such a y"
+        advice = "skcrbm.CRBMClassifier or skcrbm.LabelGraphCRF by itself supports such a y"
         refuse_columns_of_classes(y, name, advice, error)
         raise
 
@@ -123,16 +166,24 @@ class MultioutputTargets(Targets):
 
     classes: Any  # list of L arrays with the sorted classes of each column
 
-    def __init__(self, y: Any):
+    def __init__(self, y: Any, classes: Any = None):
         self.names = label_names_of(y)
         columns = _columns(y, "y")
-        self.n_visible = len(columns)
         require_observed(np.array([v is not None for column in columns for v in column]))
+        if classes is not None:
+            columns = _listed_classes(classes, len(columns))
+        self.n_visible = len(columns)
         self.classes = []
-        for name, column in zip(self.visible_names(), columns):
+        names = range(len(columns)) if self.names is None else self.names
+        for name, column in zip(names, columns):
             if all(value is None for value in column):
                 raise ValueError(f"column {name} of y holds no observed class; drop the column")
             self.classes.append(find_classes(column, f"column {name} of y"))
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs L."""
+        return len(self.classes)
 
     @property
     def n_classes(self) -> np.ndarray:
@@ -144,9 +195,13 @@ class MultioutputTargets(Targets):
 
         The columns of a data frame are matched by name; outputs without a column become NaN.
         """
+        return self.codes(y, dtype, name)
+
+    def codes(self, y, dtype=np.float64, name="y"):
+        """Return the codes (N, L) of the classes in y, with NaN for missing classes."""
         placed, n_rows = self._placed(y, name)
-        codes = np.full((n_rows, self.n_visible), np.nan, dtype)
-        labels = self.visible_names()
+        codes = np.full((n_rows, self.n_outputs), np.nan, dtype)
+        labels = self.output_names()
         for i, column in placed:
             found = codes_of(column, self.classes[i], f"column {labels[i]} of {name}")
             codes[:, i] = np.where(found == MISSING, np.nan, found)
@@ -165,16 +220,24 @@ class MultioutputTargets(Targets):
                     f"outputs of the model are {self.names.tolist()}"
                 )
             places = [place[column] for column in y.columns]
-        elif len(columns) != self.n_visible:
+        elif len(columns) != self.n_outputs:
             raise ValueError(
-                f"{name} must have shape (n_samples, {self.n_visible}) as in the first fit, got "
+                f"{name} must have shape (n_samples, {self.n_outputs}) as in the first fit, got "
                 f"{len(columns)} columns"
             )
         return list(zip(places, columns)), len(columns[0]) if columns else 0
 
     def decode(self, visible):
         """Return the classes (..., L) for codes (..., L)."""
-        visible = np.asarray(visible)
+        return self.classes_at(visible)
+
+    def states_of(self, codes):
+        """Return the visible units for codes (..., L), which are the codes themselves."""
+        return codes
+
+    def classes_at(self, codes):
+        """Return the classes (..., L) for codes (..., L)."""
+        visible = np.asarray(codes)
         kinds = {classes.dtype.kind for classes in self.classes}
         alike = kinds <= set("biuf") or kinds <= {"U"}
         dtype = np.result_type(*self.classes) if alike else object
@@ -187,9 +250,21 @@ class MultioutputTargets(Targets):
         """Return y unchanged."""
         return y
 
+    def output_names(self):
+        """Return the names (L,) of the columns, or their indices if y has no names."""
+        return np.arange(self.n_outputs) if self.names is None else self.names
+
     def visible_names(self):
         """Return the names (L,) of the columns, or their indices if y has no names."""
-        return np.arange(self.n_visible) if self.names is None else self.names
+        return self.output_names()
+
+    def known_codes(self, known):
+        """Return known units as codes (N, L), with NaN for unknown classes; None stays None."""
+        return known
+
+    def unit_weights(self, weight):
+        """Return the weights of the visible units for weights (N, L) of the outputs."""
+        return weight
 
     def framed(self, values, index, container="pandas"):
         """Return classes (N, L) as a data frame, or probabilities as a frame for each output."""
@@ -198,7 +273,7 @@ class MultioutputTargets(Targets):
                 label_frame(part, index, np.array(list(map(str, classes)), object), container)
                 for part, classes in zip(values, self.classes)
             ]
-        names = [str(name) for name in self.visible_names()]
+        names = [str(name) for name in self.output_names()]
         if container == "polars":
             import polars as pl
 
@@ -213,14 +288,21 @@ class MultioutputTargets(Targets):
         known = self.encode(y_known, name="y_known")
         if len(known) != n_rows:
             raise ValueError(
-                f"y_known must have shape {(n_rows, self.n_visible)}, got {known.shape}"
+                f"y_known must have shape {(n_rows, self.n_outputs)}, got {np.shape(y_known)}"
             )
         return known
 
     def check_classes(self, classes):
-        """Raise a ValueError unless `classes` is None."""
-        if classes is not None:
-            raise ValueError("classes must be None if the columns of y hold classes")
+        """Raise a ValueError unless `classes` is None or equals the known classes."""
+        if classes is None:
+            return
+        given = _listed_classes(classes, self.n_outputs)
+        for name, own, column in zip(self.output_names(), self.classes, given):
+            if not np.array_equal(find_classes(column, f"classes of output {name}"), own):
+                raise ValueError(
+                    f"classes of output {name} differ from the classes of the first call, "
+                    f"{own.tolist()}"
+                )
 
     def require_multilabel(self, method):
         """Raise a ValueError, because y holds no 0/1 labels."""
@@ -239,14 +321,14 @@ class MultioutputTargets(Targets):
         """Return the share of the rows in which all observed outputs are predicted correctly."""
         placed, n_rows = self._placed(y, "y")
         predicted = dict(self._placed(y_pred, "y_pred")[0])
-        right = np.full((n_rows, self.n_visible), np.nan)
+        right = np.full((n_rows, self.n_outputs), np.nan)
         for i, column in placed:  # a class that the model does not know is predicted wrongly
-            _require_kind(column, self.classes[i], f"column {self.visible_names()[i]} of y")
+            _require_kind(column, self.classes[i], f"column {self.output_names()[i]} of y")
             pairs = zip(column, predicted[i])
             right[:, i] = [np.nan if v is None else v == guess for v, guess in pairs]
-        right = without_known(right, known)
+        right = without_known(right, self.known_codes(known))
         every = np.where(np.isnan(right), np.nan, 1.0)
-        weight = weight_beside(sample_weight, y, n_rows, self.names, self.n_visible)
+        weight = weight_beside(sample_weight, y, n_rows, self.names, self.n_outputs)
         return masked_score("accuracy", every, y_pred=np.nan_to_num(right), sample_weight=weight)
 
     def scores(self, model, rows):
@@ -284,6 +366,71 @@ class MultioutputTargets(Targets):
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Raise a ValueError, because the outputs have several classes."""
         raise ValueError(f"{name} of a y whose columns hold classes has no marginals of labels")
+
+
+class UnitTargets(MultioutputTargets):
+    """Targets of a 2-D y whose columns hold classes, encoded as 0/1 units.
+
+    An output of two classes has a unit, which is 1 for the second class. An output of more classes
+    has a unit for each class; see `OutputUnits`.
+    """
+
+    def __init__(self, y: Any, classes: Any = None):
+        super().__init__(y, classes)
+        self.units = OutputUnits(self.n_classes)
+        self.n_visible = self.units.n_units
+        if not self.n_visible:
+            raise ValueError("y must have a column with two or more classes")
+
+    def encode(self, y, dtype=np.float64, name="y"):
+        """Return 0/1 units (N, V), with NaN for the units of missing classes."""
+        return self.units.units_of(self.codes(y, dtype, name))
+
+    def decode(self, visible):
+        """Return the classes (..., L) for units (..., V)."""
+        return self.classes_at(self.units.codes_of(visible))
+
+    def states_of(self, codes):
+        """Return the units (..., V) for codes (..., L)."""
+        return self.units.units_of(codes)
+
+    def known_codes(self, known):
+        """Return known units as codes (N, L), with NaN for unknown classes; None stays None."""
+        return None if known is None else self.units.codes_of(known)
+
+    def unit_weights(self, weight):
+        """Return the weights (N, V) of the units for weights (N, L) of the outputs."""
+        return weight[:, self.units.output]
+
+    def visible_names(self):
+        """Return a name (V,) for each unit, such as "colour=red"."""
+        names, units = self.output_names(), self.units
+        code = units.place - units.first[units.output]
+        pairs = zip(units.output.tolist(), code.tolist())
+        return np.array([f"{names[i]}={self.classes[i].tolist()[k]}" for i, k in pairs], object)
+
+    def _by_output(self, log_odds, function):
+        found = []
+        for i, size in enumerate(self.units.sizes.tolist()):
+            own = log_odds[:, self.units.start[i] : self.units.start[i] + size]
+            if size == 1:
+                own = np.hstack([-own, own])
+            elif size == 0:
+                own = np.full((len(own), 1), np.inf)
+            found.append(function(own))
+        return found
+
+
+def _listed_classes(classes, n_outputs):
+    """Return the classes of each output, as scikit-learn's `partial_fit` takes them, as lists."""
+    wanted = f"classes must be a list of {n_outputs} arrays, the classes of each column of y"
+    try:
+        found = [np.asarray(part, object).ravel().tolist() for part in classes]
+    except TypeError as error:
+        raise ValueError(f"{wanted}, or None; got {classes!r}") from error
+    if isinstance(classes, str) or len(found) != n_outputs or not all(found):
+        raise ValueError(f"{wanted}, or None; got {classes!r}")
+    return found
 
 
 def _require_kind(column, classes, name):

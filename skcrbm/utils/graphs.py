@@ -15,6 +15,13 @@ import numpy as np
 MAX_CLIQUES = 10**7
 
 
+class Cliques(NamedTuple):
+    """Cliques of the same size m, stored one graph after the other."""
+
+    scopes: np.ndarray  # int64 (C, m), rows of X
+    start: np.ndarray  # (n + 1,), first clique of each graph
+
+
 class GraphArrays(NamedTuple):
     """Features and edges of all graphs of a list, stored one graph after the other."""
 
@@ -23,6 +30,8 @@ class GraphArrays(NamedTuple):
     edges: np.ndarray  # int64 (M, 2), rows of X
     edge_start: np.ndarray  # (n + 1,), first edge of each graph
     Z: np.ndarray  # (M, E) features of the edges; E is 0 without features
+    types: np.ndarray | None = None  # (T,) number of the type of each node; None without types
+    cliques: tuple[Cliques, ...] = ()  # an item for each size
 
 
 def cliques_of_sizes(

@@ -19,7 +19,9 @@ from skcrbm.energies import (
     SparseIsingEnergy,
     TableFactors,
 )
+from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.layers import Conv2d, Dense, Local2d
+from skcrbm.utils.output_units import OutputUnits
 
 
 def make_rbm(seed, n_models, scale, dtype, kind=RBMEnergy, n_visible=3, n_hidden=2):
@@ -45,6 +47,19 @@ def rbm_score(energy, n, state):
 def one_hot_score(energy, n, state):
     if state[: energy.n_visible].sum() != 1:
         return -np.inf
+    return rbm_score(energy, n, state)
+
+
+def make_grouped(seed, n_models, scale, dtype, n_classes=(3, 2), n_hidden=2):
+    units = OutputUnits(n_classes)
+    plain = make_rbm(seed, n_models, scale, dtype, n_visible=units.n_units, n_hidden=n_hidden)
+    return GroupedRBMEnergy(plain.weights, *plain.fields, units)
+
+
+def grouped_score(energy, n, state):
+    for group in energy.units.groups:
+        if state[group].sum() != 1:
+            return -np.inf
     return rbm_score(energy, n, state)
 
 
@@ -210,6 +225,13 @@ CASES = [
         one_hot_score,
         rbm_statistics,
     ),
+    Case("grouped RBM", make_grouped, grouped_score, rbm_statistics),
+    Case(
+        "grouped RBM, few vectors",
+        lambda *args: make_grouped(*args, n_classes=(1, 3), n_hidden=3),
+        grouped_score,
+        rbm_statistics,
+    ),
     Case("Ising", make_ising, ising_score, ising_statistics),
     Case("sparse Ising", make_sparse_ising, sparse_ising_score, sparse_ising_statistics),
     Case("factor graph", make_factor_graph, naive_score, naive_statistics),
@@ -222,6 +244,7 @@ CASES = [
     ),
     *(Case(name, make_layered(name), layered_score, layered_statistics) for name in LAYERED),
 ]
+EXCLUSIVE = ("one-hot RBM", "grouped RBM", "grouped RBM, few vectors")
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
@@ -267,8 +290,8 @@ def test_nothing_is_left_unfilled(case, monkeypatch):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "case",
-    # Units of a one-hot RBM exclude each other, and so do states of factors with zeros.
-    [c for c in CASES if c.name != "one-hot RBM" and c.connected],
+    # Units of one-hot and grouped RBMs exclude each other, and so do states of factors with zeros.
+    [c for c in CASES if c.name not in EXCLUSIVE and c.connected],
     ids=lambda case: case.name,
 )
 def test_without_couplings_every_method_is_exact(case, dtype):

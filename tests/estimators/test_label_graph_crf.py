@@ -19,7 +19,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skcrbm import (
-    CRBMClassifier,
     DecodedClassifier,
     LabelGraphCRF,
     LayeredGMClassifier,
@@ -473,13 +472,13 @@ def test_estimators_that_refuse_classes_name_this_one():
     X, y = chain_data(n=50)
     numbers = np.column_stack([codes(LabelGraphCRF(alpha=0.1).fit(X, y), y)]).astype(int)
     for given_y in (y, numbers, y.astype(str), numbers + 5):
-        for model in (CRBMClassifier(), LMBMClassifier(), LayeredGMClassifier()):
+        for model in (LMBMClassifier(), LayeredGMClassifier()):
             message = rf"{type(model).__name__}.*LabelGraphCRF\(\)\.fit\(X, y\)"
             with pytest.raises(ValueError, match=message):
                 model.fit(X, given_y)
     for given_y in (y, pd.DataFrame(y)):  # no advice that would change the problem
-        with pytest.raises(ValueError, match=r"^CRBMClassifier needs a 0/1 indicator matrix y"):
-            CRBMClassifier().fit(X, given_y)
+        with pytest.raises(ValueError, match=r"^LMBMClassifier needs a 0/1 indicator matrix y"):
+            LMBMClassifier().fit(X, given_y)
 
 
 @pytest.mark.parametrize("numbers", [False, True])

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from skcrbm import CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import Exact, MeanField, SumProduct, infer
 from skcrbm.learning import phases
@@ -20,6 +21,7 @@ from skcrbm.learning.objectives import Objective, Step, validation_score
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.rules import LEARNING_RULES, Likelihood, resolve_rule
 from skcrbm.learning.solvers import SGD, LossPlateau
+from skcrbm.utils.output_units import OutputUnits
 
 NAMES = CRBMParams._fields
 
@@ -96,6 +98,19 @@ def test_gradient_of_exact_likelihood(n_hidden, missing):
 def test_gradient_of_one_hot_likelihood(n_hidden):
     model = make_model(4, n_hidden, 3, energy_type=OneHotRBMEnergy)
     assert_gradient(conditional("mle", Exact()), model, make_batch(6, 4, 3, one_hot=True))
+
+
+@pytest.mark.parametrize("n_hidden", [0, 2, 5])  # 5: the vectors of classes are enumerated
+@pytest.mark.parametrize("missing", [False, True])
+def test_gradient_of_grouped_likelihood(n_hidden, missing):
+    units = OutputUnits([3, 2, 1, 4])
+    model = make_model(8, n_hidden, 3, energy_type=GroupedRBMEnergy)._replace(units=units)
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, units.n_classes, (7, 4)).astype(float)
+    if missing:
+        codes[rng.random(codes.shape) < 0.4] = np.nan
+    batch = replace(make_batch(7, 8, 3), visible=units.units_of(codes))
+    assert_gradient(conditional("mle", Exact()), model, batch)
 
 
 @pytest.mark.parametrize("missing", [False, True])

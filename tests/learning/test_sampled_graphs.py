@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-from skcrbm import Graph, GraphCRF
+from skcrbm import ChainCRF, Graph, GraphCRF
 from skcrbm.inference import PerturbAndMaxProduct
 from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning import (
@@ -19,6 +19,7 @@ from skcrbm.learning import (
 from skcrbm.learning.data import Clock
 from skcrbm.learning.graphs import GraphParams
 from skcrbm.learning.rules import resolve_rule
+from skcrbm.learning.sampled_graphs import _completed
 
 
 def graphs(n_classes, n_graphs=3, cycles=False, seed=0):
@@ -108,6 +109,46 @@ def test_samplers_give_the_gradient_of_the_likelihood(rule, n_classes, cycles):
     step, _ = likelihood.step(model, batch, Clock(0, 0), None)
     np.testing.assert_allclose(np.concatenate([g.ravel() for g in step.gradient]), expected)
     assert_mean_agrees(found, expected)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ContrastiveDivergence(n_steps=60, n_chains=5),
+        PersistentContrastiveDivergence(n_steps=20, n_chains=5),
+        BPChainLearning("exact", n_samples=20),
+    ],
+)
+def test_missing_labels_are_summed_out(rule):
+    """The gradient is the gradient of the marginal likelihood of the observed labels."""
+    model, batch, objective = problem(rule, 3, True)
+    batch.path[[1, 3, 6]] = -1  # some labels of each graph
+    batch.path[[6, 7, 8]] = -1  # all labels of the last graph
+    found = sampled_gradients(objective, model, batch, 150)
+    likelihood = resolve_rule("mle", "graph").graph(objective.trained, GraphCRF(
+        inference="exact")._method())  # fmt: skip
+    step, _ = likelihood.step(model, batch, Clock(0, 0), None)
+    assert_mean_agrees(found, np.concatenate([part.ravel() for part in step.gradient]))
+
+
+def test_start_of_missing_labels_is_drawn_from_their_probabilities():
+    _, batch, _ = problem("cd", 3, True)
+    batch.path[[1, 3, 6]] = -1
+    chances = np.random.default_rng(0).dirichlet(np.ones(3), len(batch.path))
+    drawn = np.stack([_completed(batch, chances, Clock(0, t, random_key(0))) for t in range(2000)])
+    known = batch.path >= 0
+    assert (drawn[:, known] == batch.path[known]).all()
+    for i in np.flatnonzero(~known):
+        share = np.bincount(drawn[:, i], minlength=3) / 2000
+        np.testing.assert_allclose(share, chances[i], atol=0.06)
+
+
+def test_fit_with_missing_labels_searches_its_penalty():
+    X, y = correlated(40, 2, 0)
+    gaps = [[None, *labels[1:].tolist()] for labels in y]
+    model = GraphCRF(learning="cd", max_iter=20, random_state=0).fit(X, gaps)
+    assert model.alpha_ > 0
+    assert model.score(X, y) > 0.6
 
 
 def test_weights_correct_a_wrong_sampler():
@@ -248,10 +289,9 @@ def test_errors_name_the_cause():
     X, y = correlated(6, 2, 0)
     with pytest.raises(ValueError, match="stochastic solver such as 'adam'"):
         GraphCRF(learning="cd", solver="lbfgs").fit(X, y)
-    missing = [[None, *labels[1:].tolist()] for labels in y]
     for name in ("pcd", "weighted_bp_chain"):
-        with pytest.raises(ValueError, match=f"learning='{name}' needs complete labels"):
-            GraphCRF(learning=name).fit(X, missing)
+        with pytest.raises(ValueError, match=f"learning='{name}' estimates a gradient from drawn"):
+            ChainCRF(learning=name).fit([graph.nodes for graph in X], y)
         with pytest.raises(ValueError, match=f"needs learning='mle'; got learning='{name}'"):
             GraphCRF(learning=name, n_latent_states=2).fit(X, y)
     with pytest.raises(ValueError, match="persistence=0"):

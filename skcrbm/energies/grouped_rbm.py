@@ -1,0 +1,162 @@
+"""RBMs whose visible units are the classes of several outputs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from skcrbm.energies.base import Block
+from skcrbm.energies.rbm import RBMEnergy
+from skcrbm.energies.states import infinite_where_held, unchecked
+from skcrbm.utils.categorical import one_against_rest
+from skcrbm.utils.output_units import OutputUnits
+
+
+class GroupedRBMEnergy(RBMEnergy):
+    """A batch of RBMs over outputs with classes; parameters besides `units` are as in `RBMEnergy`.
+
+    An output of more than two classes is a group of visible units, exactly one of which is on. An
+    output of two classes is an ordinary unit. Given the hidden units, the outputs are independent:
+    p(class | h) is a softmax of the inputs of the units. Evidence of 0 excludes a class.
+
+    Parameters
+    ----------
+    units : OutputUnits
+        Outputs of the visible units.
+    """
+
+    _saved = (*RBMEnergy._saved, "units")
+
+    def __init__(
+        self,
+        weights: ArrayLike,
+        visible_bias: ArrayLike,
+        hidden_bias: ArrayLike,
+        units: OutputUnits,
+    ):
+        super().__init__(weights, visible_bias, hidden_bias)
+        if units.n_units != self.n_visible:
+            raise ValueError(f"units must have {self.n_visible} units, got {units.n_units}")
+        self.units = units
+
+    @property
+    def exclusive(self) -> np.ndarray:
+        """Bool array (V,), True for the units of groups."""
+        return self.units.exclusive
+
+    def n_enumerated(self, query: str = "log_partition") -> int:
+        """Return the number of hidden units, or of bits of all vectors of classes if it is less.
+
+        "marginal_map" must enumerate the vectors of classes.
+        """
+        n_bits = math.ceil(self.units.log2_vectors)
+        return n_bits if query == "marginal_map" else min(n_bits, self.n_hidden)
+
+    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the results of `RBMEnergy`, with an infinite influence on units of groups."""
+        log_odds, influence = super().own_log_odds()
+        influence[: self.n_visible][self.exclusive] = np.inf
+        return log_odds, influence
+
+    def state_fields(self) -> np.ndarray:
+        """Return the log-weights (N, S), float64, of the classes of all outputs side by side.
+
+        They are the biases of the units, and 0 for the first of two classes. Classes that
+        contradict the evidence have the log-weight -inf.
+        """
+        fields = np.zeros((self.n_models, self.units.n_states))
+        fields[:, self.units.place] = self.visible_bias
+        if self.evidence is not None:
+            held = self._held()[0]
+            on, off = held == 1, held == 0
+            first = self.units.place[~self.exclusive] - 1
+            fields[:, first] = np.where(on[:, ~self.exclusive], -np.inf, fields[:, first])
+            for group in self.units.groups:
+                chosen = on[:, group].any(axis=1, keepdims=True)
+                off[:, group] |= chosen & ~on[:, group]
+            place = self.units.place
+            fields[:, place] = np.where(off, -np.inf, fields[:, place])
+        return fields
+
+    def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
+        """Return the most probable class of each output as visible units (N, V)."""
+        modes = super().marginal_modes(log_odds)
+        for group in self.units.groups:
+            own = log_odds[:, group]
+            modes[:, group] = np.eye(own.shape[1], dtype=np.int8)[own.argmax(axis=1)]
+        return modes
+
+    # ------------------------------------------------------------------ weights of states
+
+    def _check_evidence(self):
+        held = self._held()[0]
+        for group in self.units.groups:
+            own = held[:, group]
+            if (((own == 1).sum(axis=1) > 1) | (own == 0).all(axis=1)).any():
+                raise ValueError(
+                    "clamp contradicts the model, in which exactly one unit of each group is 1: it "
+                    f"clamps two of the units {group.start} to {group.stop - 1} to 1, or all to 0"
+                )
+
+    def _score(self, states):
+        valid = self.units.are_valid(states[:, : self.n_visible])
+        return np.where(valid, super()._score(states), -np.inf)
+
+    def _log_weight_of(self, visible, inputs, hidden):
+        weights = super()._log_weight_of(visible, inputs, hidden)
+        return np.where(self.units.are_valid(visible), weights, -np.inf)
+
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the negative free energy (N, S) of S states, -inf if they are not possible."""
+        weights = unchecked(super().log_weight_of_sets)(visible_sets, hidden)
+        return np.where(self.units.are_valid(visible_sets), weights, -np.inf)
+
+    # ------------------------------------------------------------------ conditionals
+
+    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-odds (N, V) of each visible unit given all other visible units.
+
+        They are ±inf in groups, because the other units of a group determine the unit.
+        """
+        log_odds = unchecked(super().visible_log_odds)(visible, hidden)
+        for group in self.units.groups:
+            others = visible[:, group].sum(axis=1, keepdims=True) - visible[:, group]
+            log_odds[:, group] = np.where(others == 0, np.inf, -np.inf)
+        return log_odds
+
+    def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
+        """Return the log-odds of each variable in a block given the variables outside the block.
+
+        In a group of visible units, these are the log-odds of each class against all others.
+        """
+        if not self._is_visible(block):
+            return unchecked(super().conditional_log_odds)(states, block)
+        scores = self._conditional_log_odds(states, slice(0, self.n_visible))
+        log_odds = scores
+        if self.evidence is not None:
+            log_odds = infinite_where_held(scores, self._held()[0][:, None])
+        for group in self.units.groups:
+            own = scores[..., group]
+            if self.evidence is not None:
+                held = self._held()[0][:, None, group]
+                chosen = (held == 1).any(axis=2, keepdims=True)
+                own = np.where((held == 0) | (chosen & (held != 1)), -np.inf, own)
+            log_odds[..., group] = one_against_rest(own)
+        return log_odds
+
+    def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
+        """Draw the variables of a block. To draw a class, only the first number of `u` is used."""
+        drawn = super().draw(log_odds, u, block)
+        if self._is_visible(block):
+            u = np.broadcast_to(u, log_odds.shape)
+            for group in self.units.groups:
+                mass = expit(log_odds[..., group]).cumsum(axis=2)
+                index = (u[..., group][..., :1] * mass[..., -1:] > mass[..., :-1]).sum(axis=2)
+                drawn[..., group] = np.eye(mass.shape[2], dtype=bool)[index]
+        return drawn
+
+    def _is_visible(self, block):
+        return isinstance(block, slice) and block.start == 0 and block.stop == self.n_visible

@@ -1,0 +1,444 @@
+"""Exact inference on RBMs over outputs with classes, by enumeration.
+
+The states of the hidden units are enumerated, or the vectors of classes if there are fewer.
+
+Given the hidden units the outputs are independent, so a hidden state h has the weight
+``exp(c' h) prod_outputs sum_classes exp(b_k + W_k h)``. With moderate weights these sums are matrix
+products of exp(b) and exp(W h). Otherwise, and for rows in which a probability underflows, they are
+computed from logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import log_expit
+
+from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
+from skcrbm.energies.states import binary_states, unchecked
+from skcrbm.inference.base import empty_result
+from skcrbm.inference.random_numbers import random_key, uniforms
+from skcrbm.utils.categorical import one_against_rest
+from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+
+# Matrix products of weights are used if the inputs of the classes of an output differ by at most
+# this number: products with weights of the fields then stay in the range of floats.
+_MAX_RANGE = 300.0
+# Smaller probabilities are computed from logarithms, because floats near 1e-308 lose digits.
+_TINY = 1e-290
+
+
+def solve(method, energy, query):
+    """Answer any query about a `GroupedRBMEnergy`."""
+    fields = empty_result(energy, query)
+    by_sums = "marginal_map" in query.returns
+    search = query.returns & {"map", "marginal_map"}
+    model = _model_for(method, energy, vectors=False)
+    with one_blas_thread():
+        if search:
+            best = _model_for(method, energy, vectors=True) if by_sums else model
+            _fill_best(best, query, "marginal" if by_sums else "max", fields)
+        if query.returns & {"marginals", "statistics", "log_partition"}:
+            _fill_sums(model, query, fields)
+        if "samples" in query.returns:
+            _draw(model, query, random_key(method.random_state), fields)
+    if "map_bound" in query.returns:
+        fields["gap"] = np.zeros(energy.n_models)
+    if "log_odds" in fields:
+        fields["log_odds"] = fields["log_odds"].astype(energy.dtype, copy=False)
+    return fields
+
+
+def _model_for(method, energy, vectors):
+    """Return the form of the model that enumerates less; if `vectors`, enumerate these."""
+    n_bits = energy.units.log2_vectors
+    vectors = vectors or n_bits < energy.n_hidden
+    n_units, what = (n_bits, "vectors of classes") if vectors else (energy.n_hidden, "states")
+    if n_units > method.max_units:
+        raise ValueError(
+            f"'exact' would enumerate 2^{math.ceil(n_units)} {what} of the "
+            f"{'outputs' if vectors else 'hidden units'}; the limit is "
+            f"max_units={method.max_units}. Use 'sum_product', or 'max_product' for 'map'"
+        )
+    return (_Vectors if vectors else _HiddenStates)(energy)
+
+
+class _Model:
+    """A model in float64 whose classes of all outputs lie side by side, S in total."""
+
+    def __init__(self, energy: GroupedRBMEnergy):
+        self.energy, self.units = energy, energy.units
+        units, n_hidden = energy.units, energy.n_hidden
+        self.weights = np.zeros((units.n_states, n_hidden))
+        self.weights[units.place] = energy.weights
+        fields = energy.state_fields()
+        # Subtract the largest log-weight of each output, so that rounding does not hide small
+        # differences next to a large number that all classes share.
+        self.offset = np.zeros(energy.n_models)
+        for own in self.own:
+            top = fields[:, own].max(axis=1)
+            fields[:, own] -= top[:, None]
+            self.offset += top
+        self.fields = fields
+        hidden_bias = energy.hidden_bias.astype(np.float64)
+        self.held = np.full(hidden_bias.shape, np.nan)
+        if energy.evidence is not None:
+            self.held = energy.evidence[:, energy.n_visible :]
+            self.offset += (np.nan_to_num(self.held) * hidden_bias).sum(axis=1)
+            hidden_bias = np.where(np.isnan(self.held), hidden_bias, 0.0)
+        self.hidden_bias = hidden_bias
+
+    @property
+    def own(self):
+        """Slice of the classes of each output."""
+        return [slice(i, j) for i, j in pairwise(self.units.first.tolist())]
+
+    def log_odds(self, chances, on, off):
+        """Return the log-odds (n, S + H) for probabilities of classes and of hidden units."""
+        with np.errstate(divide="ignore"):
+            return self.log_odds_of(np.log(chances), np.log(on), np.log(off))
+
+    def log_odds_of(self, log_chance, on, off):
+        """Return the log-odds (n, S + H) for logarithms of probabilities."""
+        with np.errstate(invalid="ignore"):
+            parts = [one_against_rest(log_chance[:, own]) for own in self.own]
+            return np.hstack([np.empty((len(on), 0)), *parts, on - off])
+
+    def lost(self, rows, chances, on, off):
+        """Return the indices of the rows in which a probability is too small for a float."""
+        some = ((chances < _TINY) & np.isfinite(self.fields[rows])).any(axis=1)
+        some |= (((on < _TINY) | (off < _TINY)) & np.isnan(self.held[rows])).any(axis=1)
+        return np.arange(rows.start, rows.stop)[some]
+
+    def chunks(self, n_columns):
+        """Return blocks of rows, whose temporary arrays have `n_columns` numbers per row."""
+        return row_chunks(self.energy.n_models, max(1, BLOCK_ENTRIES // max(1, n_columns)))
+
+
+class _HiddenStates(_Model):
+    """Enumerate the M hidden states, and sum over the classes of each output."""
+
+    def __init__(self, energy):
+        super().__init__(energy)
+        self.states = binary_states(energy.n_hidden).astype(np.float64)  # (M, H)
+        self.inputs = self.weights @ self.states.T  # (S, M)
+        parts = [self.inputs[own] for own in self.own]
+        self.tops = [part.max(axis=0) for part in parts]
+        reach = max((float((t - p).max()) for t, p in zip(self.tops, parts)), default=0.0)
+        self.odds = [np.exp(p - t) for t, p in zip(self.tops, parts)]
+        self.moderate = reach <= _MAX_RANGE
+
+    @property
+    def n_columns(self):
+        """Number of temporary entries per row."""
+        return len(self.states) * max(1, self.units.n_states)
+
+    def prior(self, rows):
+        """Return the log-weights (n, M) of the hidden states without the outputs."""
+        log_weight = self.hidden_bias[rows] @ self.states.T
+        held = self.held[rows]
+        if not np.isnan(held).all():
+            wrong = (held == 1) @ (1 - self.states.T) + (held == 0) @ self.states.T > 0
+            log_weight[wrong] = -np.inf
+        return log_weight
+
+    def sums(self, rows, weight):
+        """Return log Z (n,), log-odds (n, S + H) and weighted statistics (S, H) of some rows.
+
+        `weight` (n,) holds weights of the rows; None gives the statistics (n, S, H) of each row.
+        """
+        if not self.moderate or weight is None:
+            return self.sums_of_logs(rows, weight)
+        log_weight = self.prior(rows)
+        fields = [np.exp(self.fields[rows, own]) for own in self.own]
+        totals = [f @ odds for f, odds in zip(fields, self.odds)]  # (n, M)
+        for total, top in zip(totals, self.tops):
+            log_weight += np.log(total)
+            log_weight += top
+        log_z = _log_sum(log_weight, 1)
+        p = np.exp(log_weight - log_z[:, None])
+        statistics = np.empty(self.weights.shape)
+        chances = np.empty((len(p), len(self.weights)))
+        for own, f, total, odds in zip(self.own, fields, totals, self.odds):
+            share = np.divide(p, total, out=total)
+            chances[:, own] = f * (share @ odds.T)
+            statistics[own] = (((weight[:, None] * f).T @ share) * odds) @ self.states
+        on, off = p @ self.states, p @ (1 - self.states)
+        log_odds = self.log_odds(chances, on, off)
+        lost = self.lost(rows, chances, on, off)
+        if len(lost):
+            log_odds[lost - rows.start] = self.sums_of_logs(lost, np.zeros(len(lost)))[1]
+        return log_z, log_odds, statistics
+
+    def sums_of_logs(self, rows, weight):
+        """Return the answers of `sums`, computed from logarithms."""
+        log_weight, terms = self._joint(rows, _log_sum)
+        log_z = _log_sum(log_weight, 1)
+        log_p = log_weight - log_z[:, None]
+        statistics = np.zeros((*(() if weight is not None else (len(log_p),)), *self.weights.shape))
+        log_chance = np.empty((len(log_p), len(self.weights)))
+        for own, term in zip(self.own, terms):
+            joint = log_p[:, None, :] + term  # (n, K, M)
+            log_chance[:, own] = _log_sum(joint, 2)
+            joint = np.exp(joint) @ self.states
+            statistics[..., own, :] = joint if weight is None else np.tensordot(weight, joint, 1)
+        on, off = self._hidden(log_p, _log_sum)
+        return log_z, self.log_odds_of(log_chance, on, off), statistics
+
+    def _joint(self, rows, reduce):
+        """Return the log-weights (n, M) of the hidden states, and log p(class | h) of each output.
+
+        `reduce` sums or maximises over the classes.
+        """
+        log_weight, terms = self.prior(rows), []
+        for own in self.own:
+            term = self.fields[rows, own][:, :, None] + self.inputs[own]
+            total = reduce(term, 1)
+            log_weight += total
+            terms.append(term - total[:, None, :])
+        return log_weight, terms
+
+    def _hidden(self, log_p, reduce):
+        """Return the logarithms (n, H) of the weights with each hidden unit on, and off."""
+        on = [reduce(log_p[:, state == 1], 1) for state in self.states.T]
+        off = [reduce(log_p[:, state == 0], 1) for state in self.states.T]
+        return _columns(on, len(log_p)), _columns(off, len(log_p))
+
+    def best(self, rows, hidden):
+        """Return codes (n, L), hidden states (n, H), scores (n,) and log-odds of max-marginals."""
+        log_weight, terms = self._joint(rows, np.max)
+        index = log_weight.argmax(axis=1)
+        each = np.arange(len(index))
+        codes = [term[each, :, index].argmax(axis=1) for term in terms]
+        log_max = [(log_weight[:, None] + term).max(axis=2) for term in terms]
+        log_odds = [_best_against_rest(part) for part in log_max]
+        on, off = self._hidden(log_weight, np.max)
+        with np.errstate(invalid="ignore"):
+            log_odds = np.hstack([np.empty((len(each), 0)), *log_odds, on - off])
+        return _columns(codes, len(each)), self.states[index], log_weight[each, index], log_odds
+
+    def draw(self, rows, n_samples, key):
+        """Draw codes (n, n_samples, L) and hidden states (n, n_samples, H)."""
+        index = np.arange(rows.start, rows.stop)
+        log_weight, _ = self._joint(rows, _log_sum)
+        number = _drawn(log_weight, uniforms(key, index, 0, n_samples))
+        n_outputs = len(self.own)
+        u = uniforms(key, index, 1, n_samples * n_outputs).reshape(-1, n_samples, n_outputs)
+        codes = []
+        for i, own in enumerate(self.own):
+            logs = self.fields[rows, own][:, None, :] + self.inputs[own].T[number]
+            codes.append(_drawn(logs, u[..., i, None])[..., 0])
+        return _columns(codes, *number.shape), self.states[number]
+
+
+class _Vectors(_Model):
+    """Enumerate the M vectors of classes, and sum over each hidden unit."""
+
+    def __init__(self, energy):
+        super().__init__(energy)
+        counts = self.units.n_classes.tolist()
+        codes = np.indices(counts).reshape(len(counts), -1).T if counts else np.empty((1, 0), int)
+        self.codes = codes  # (M, L)
+        self.member = np.zeros((len(codes), self.units.n_states))
+        np.put_along_axis(self.member, codes + self.units.first[:-1], 1.0, axis=1)
+        self.inputs = self.member @ self.weights  # (M, H)
+
+    @property
+    def n_columns(self):
+        """Number of temporary entries per row."""
+        return len(self.codes) * max(1, self.energy.n_hidden, len(self.own))
+
+    def _joint(self, rows, hidden):
+        """Return the log-weights (n, M) of the vectors and the inputs (n, M, H) of hidden units."""
+        inputs = self.hidden_bias[rows][:, None] + self.inputs
+        gain = np.maximum(inputs, 0)
+        if hidden == "marginal":
+            gain += np.log1p(np.exp(-np.abs(inputs)))
+        held = self.held[rows][:, None]
+        gain = np.where(np.isnan(held), gain, np.nan_to_num(held) * inputs)
+        return self._own_weights(rows) + gain.sum(axis=2), inputs
+
+    def _own_weights(self, rows):
+        """Return the log-weights (n, M) of the vectors without the hidden units."""
+        return self.fields[rows][:, self.codes + self.units.first[:-1]].sum(axis=2)
+
+    def sums(self, rows, weight):
+        """Return log Z, log-odds and statistics of some rows; see `_HiddenStates.sums`."""
+        log_weight, inputs = self._joint(rows, "marginal")
+        held = self.held[rows]
+        log_z = _log_sum(log_weight, 1)
+        p = np.exp(log_weight - log_z[:, None])
+        small = np.exp(-np.abs(inputs))
+        part = p[:, :, None] / (1 + small)
+        on, off = np.where(inputs > 0, 1.0, small), np.where(inputs > 0, small, 1.0)
+        fixed = held[:, None]
+        on = np.where(np.isnan(fixed), on * part, (fixed == 1) * p[:, :, None])  # (n, M, H)
+        off = np.where(np.isnan(fixed), off * part, (fixed == 0) * p[:, :, None])
+        if weight is None:
+            statistics = np.matmul(self.member.T, on)
+        else:
+            statistics = self.member.T @ np.tensordot(weight, on, 1)
+        chances, on, off = p @ self.member, on.sum(axis=1), off.sum(axis=1)
+        log_odds = self.log_odds(chances, on, off)
+        lost = self.lost(rows, chances, on, off)
+        if len(lost):
+            log_odds[lost - rows.start] = self._log_odds_of_logs(lost)
+        return log_z, log_odds, statistics
+
+    def _log_odds_of_logs(self, rows):
+        """Return the log-odds (n, S + H) of some rows, computed from logarithms."""
+        log_weight, inputs = self._joint(rows, "marginal")
+        log_p = log_weight - _log_sum(log_weight, 1)[:, None]
+        held = self.held[rows][:, None]
+        with np.errstate(divide="ignore"):
+            on = np.where(np.isnan(held), log_expit(inputs), np.log(held == 1))
+            off = np.where(np.isnan(held), log_expit(-inputs), np.log(held == 0))
+        log_chance = self._reduced(log_p, _log_sum)
+        on, off = (_log_sum(log_p[:, :, None] + part, 1) for part in (on, off))
+        return self.log_odds_of(log_chance, on, off)
+
+    def _reduced(self, log_weight, reduce):
+        """Return the log-weight (n, S) of each class: the sum or maximum over its vectors."""
+        parts = [
+            reduce(np.where(self.member[:, k] > 0, log_weight, -np.inf), 1)
+            for k in range(self.units.n_states)
+        ]
+        return _columns(parts, len(log_weight))
+
+    def best(self, rows, hidden):
+        """Return the best codes, hidden states, scores and log-odds of max-marginals."""
+        log_weight, inputs = self._joint(rows, hidden)
+        index = log_weight.argmax(axis=1)
+        each = np.arange(len(index))
+        log_max = self._reduced(log_weight, np.max)
+        parts = [_best_against_rest(log_max[:, own]) for own in self.own]
+        at = inputs[each, index]
+        if hidden == "max":
+            held = self.held[rows][:, None]
+            gain = np.where(np.isnan(held), np.maximum(inputs, 0), np.nan_to_num(held) * inputs)
+            rest = log_weight[:, :, None] - gain
+            odds = (rest + inputs).max(axis=1) - rest.max(axis=1)
+        else:
+            odds = at
+        log_odds = np.hstack([np.empty((len(each), 0)), *parts, odds])
+        return self.codes[index], at > 0, log_weight[each, index], log_odds
+
+    def draw(self, rows, n_samples, key):
+        """Draw codes (n, n_samples, L) and hidden states (n, n_samples, H)."""
+        index = np.arange(rows.start, rows.stop)
+        log_weight, inputs = self._joint(rows, "marginal")
+        number = _drawn(log_weight, uniforms(key, index, 0, n_samples))
+        n_hidden = inputs.shape[2]
+        u = uniforms(key, index, 1, n_samples * n_hidden).reshape(-1, n_samples, n_hidden)
+        given = np.take_along_axis(inputs, number[:, :, None], 1)
+        return self.codes[number], np.log(u) < log_expit(given)
+
+
+def _log_sum(values, axis):
+    """Return the logarithm of the sum of exp(values) along an axis; the sum may be 0."""
+    top = values.max(axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(values - top).sum(axis=axis)) + top.squeeze(axis)
+
+
+def _best_against_rest(values):
+    """Return the differences (n, K) of each value and the largest of the other values (n, K)."""
+    padded = np.pad(values, ((0, 0), (1, 0)), constant_values=-np.inf)
+    two = np.partition(padded, -2, axis=1)
+    best = np.arange(values.shape[1]) == values.argmax(axis=1)[:, None]
+    others = np.where(best, two[:, -2:-1], two[:, -1:])
+    possible = values > -np.inf
+    return np.subtract(values, others, out=np.full(values.shape, -np.inf), where=possible)
+
+
+def _columns(parts, *shape):
+    """Stack arrays of a shape along a new last axis; there may be no arrays."""
+    return np.stack(parts, axis=-1) if parts else np.empty((*shape, 0), np.int64)
+
+
+def _drawn(log_weight, u):
+    """Draw indices from weights (..., K) by uniform numbers u (..., n_draws)."""
+    mass = np.exp(log_weight - log_weight.max(axis=-1, keepdims=True)).cumsum(axis=-1)
+    if log_weight.ndim == 2:
+        rows = [np.searchsorted(m, v * m[-1], side="right") for m, v in zip(mass, u)]
+        found = np.stack(rows) if rows else np.empty(u.shape, int)
+    else:
+        found = (u[..., None] * mass[..., None, -1:] >= mass[..., None, :]).sum(axis=-1)
+    last = mass.shape[-1] - 1 - (log_weight[..., ::-1] > -np.inf).argmax(axis=-1)
+    return np.minimum(found, last[..., None])
+
+
+def _fill_sums(model, query, fields):
+    """Write log-odds, statistics and log Z to `fields`."""
+    energy, place = model.energy, model.units.place
+    n_states = model.units.n_states
+    columns = np.concatenate([place, n_states + np.arange(energy.n_hidden)])
+    log_odds = np.empty((energy.n_models, energy.n_variables))
+    total = np.zeros((len(place), energy.n_hidden))
+    log_z = np.empty(energy.n_models)
+    chunks = model.chunks(model.n_columns)
+
+    def run(rows):
+        weight = None if query.per_example else query.sample_weight[rows]
+        return model.sums(rows, weight)
+
+    answers = ordered_map(run, chunks, query.n_jobs)
+    for rows, (partition, ratio, statistics) in zip(chunks, answers):
+        log_z[rows] = partition + model.offset[rows]
+        log_odds[rows] = ratio[:, columns]
+        if "statistics" not in query.returns:
+            continue
+        if query.per_example:
+            fields["statistics"][0][rows] = statistics[:, place]
+        else:
+            total += statistics[place]
+    if "log_partition" in query.returns:
+        fields["log_partition"][:] = log_z
+    if "statistics" in query.returns and not query.per_example:
+        fields["statistics"][0][:] = total
+    if "marginals" in query.returns:
+        fields["log_odds"] = log_odds
+
+
+def _fill_best(model, query, hidden, fields):
+    """Write the best states, their scores as bounds, and max-marginals to `fields`."""
+    energy, units = model.energy, model.units
+    columns = np.concatenate([units.place, units.n_states + np.arange(energy.n_hidden)])
+    fields["log_odds"] = np.empty((energy.n_models, energy.n_variables))
+    bound = np.empty(energy.n_models)
+    chunks = model.chunks(model.n_columns)
+    answers = ordered_map(lambda rows: model.best(rows, hidden), chunks, query.n_jobs)
+    for rows, (codes, states, score, log_odds) in zip(chunks, answers):
+        fields["assignment"][rows] = np.hstack([units.units_of(codes), states])
+        fields["log_odds"][rows] = log_odds[:, columns]
+        bound[rows] = score + model.offset[rows]
+    if "map_bound" in query.returns:
+        fields["map_bound"] = bound
+
+
+def _draw(model, query, key, fields):
+    """Write independent samples and their log-probabilities to `fields`."""
+    energy, units, n_samples = model.energy, model.units, query.n_samples
+    samples = np.empty((energy.n_models, n_samples, energy.n_variables), np.int8)
+    width = max(model.n_columns, n_samples * max(1, units.n_states))
+    for rows in model.chunks(width):
+        codes, hidden = model.draw(rows, n_samples, key)
+        held = model.held[rows][:, None]
+        hidden = np.where(np.isnan(held), hidden, held)
+        samples[rows] = np.concatenate([units.units_of(codes.astype(int)), hidden], axis=2)
+    fields["samples"] = samples
+    if "sample_log_prob" not in query.returns:
+        return
+    scores = np.empty((energy.n_models, n_samples))
+    for rows in row_chunks(energy.n_models, max(1, CACHED_ENTRIES // n_samples)):
+        index = np.repeat(np.arange(rows.start, rows.stop), n_samples)
+        part = samples[rows].reshape(len(index), -1)
+        scores[rows] = unchecked(energy.rows(index).score)(part).reshape(-1, n_samples)
+    for rows in model.chunks(model.n_columns):
+        log_z = model.sums(rows, np.zeros(rows.stop - rows.start))[0] + model.offset[rows]
+        scores[rows] -= log_z[:, None]
+    fields["sample_log_prob"] = scores

@@ -1,0 +1,96 @@
+"""Layout of 0/1 units for several outputs with classes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+class OutputUnits:
+    """Units of L outputs, side by side.
+
+    An output of two classes has a single unit, which is on for the second class. An output of k > 2
+    classes has k units, exactly one of which is on. An output with a single class has no unit.
+
+    Parameters
+    ----------
+    n_classes : array-like of int (L,)
+        Number of classes of each output.
+    """
+
+    def __init__(self, n_classes: Any):
+        self.n_classes = np.asarray(n_classes, np.int64)
+        self.sizes = np.where(self.n_classes > 2, self.n_classes, self.n_classes - 1)
+        outputs = np.arange(len(self.sizes))
+        self.output = np.repeat(outputs, self.sizes)  # (V,), output of each unit
+        self.start = np.concatenate([[0], np.cumsum(self.sizes)])  # (L + 1,), first units
+        self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,), first classes
+        # (V,): True for units of outputs with more than two classes, which exclude each other
+        self.exclusive = (self.sizes > 1)[self.output]
+        #: Index (V,) of the class of each unit, among the classes of all outputs side by side.
+        self.place = np.arange(len(self.output)) - self.start[self.output]
+        self.place += self.first[self.output] + ~self.exclusive
+        # (V, G), of 0 and 1: the units of each of the G outputs with more than two classes
+        self.member = (self.output[:, None] == outputs[self.sizes > 1]).astype(np.float64)
+
+    def __eq__(self, other: object) -> bool:
+        """Return True if the outputs have the same numbers of classes."""
+        return isinstance(other, OutputUnits) and np.array_equal(self.n_classes, other.n_classes)
+
+    __hash__ = None  # type: ignore[assignment]  # equality compares arrays
+
+    @property
+    def n_units(self) -> int:
+        """Number of units V."""
+        return int(self.start[-1])
+
+    @property
+    def n_states(self) -> int:
+        """Number of classes of all outputs."""
+        return int(self.first[-1])
+
+    @property
+    def log2_vectors(self) -> float:
+        """Binary logarithm of the number of vectors of classes."""
+        return math.fsum(math.log2(k) for k in self.n_classes.tolist())
+
+    @property
+    def groups(self) -> list[slice]:
+        """Slice of the units of each output with more than two classes."""
+        large = np.flatnonzero(self.sizes > 1)
+        return [slice(int(self.start[i]), int(self.start[i + 1])) for i in large]
+
+    def are_valid(self, units: np.ndarray) -> np.ndarray:
+        """Return True for unit vectors (..., V) with one unit on in each group, (...,)."""
+        return (units @ self.member == 1).all(axis=-1)
+
+    def units_of(self, codes: np.ndarray) -> np.ndarray:
+        """Return the units (..., V) for codes (..., L) of classes; NaN for missing codes.
+
+        Integer codes give int8 units, other codes give units of the dtype of the codes.
+        """
+        codes = np.asarray(codes)
+        dtype = codes.dtype if codes.dtype.kind == "f" else np.dtype(np.int8)
+        own = codes[..., self.output]
+        units = (own == self.place - self.first[self.output]).astype(dtype)
+        if dtype.kind == "f":
+            units[np.isnan(own)] = np.nan
+        return units
+
+    def codes_of(self, units: np.ndarray) -> np.ndarray:
+        """Return the codes (..., L), float64, of the classes for units (..., V).
+
+        The code is NaN if a unit of the output is NaN, and if no unit is on in a group.
+        """
+        units = np.asarray(units)
+        codes = np.zeros((*units.shape[:-1], len(self.sizes)))
+        for i, (start, size) in enumerate(zip(self.start.tolist(), self.sizes.tolist())):
+            own = units[..., start : start + size]
+            if size == 1:
+                codes[..., i] = own[..., 0]
+            elif size > 1:
+                known = ~np.isnan(own).any(axis=-1) & (own == 1).any(axis=-1)
+                codes[..., i] = np.where(known, np.argmax(own == 1, axis=-1), np.nan)
+        return codes

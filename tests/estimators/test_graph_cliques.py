@@ -1,0 +1,130 @@
+"""GraphCRF with cliques of nodes, held against enumeration and finite differences."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from skcrbm import Graph, GraphCRF
+from skcrbm.inference import SumProduct
+from skcrbm.learning.lbfgs import RowsObjective
+from skcrbm.learning.structured import structured_penalty
+
+
+def make_graphs(seed=0, edges=True):
+    """Graphs of four or five nodes with cliques of three or four nodes, and two classes."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for c in range(8):
+        n = 4 + c % 2
+        cliques = [[0, 1, 2]] if c % 3 else [[2, 0, 1], [3, 0, 1, 2]]
+        joined = [[2, 3], *([[3, 4]] if n == 5 else [])] if edges else []
+        X.append(Graph(rng.normal(size=(n, 2)), joined, None, None, cliques))
+        y.append(rng.integers(0, 2, n))
+    return X, y
+
+
+def log_weights(model, graph):
+    n = len(graph.nodes)
+    states = np.array(list(product((0, 1), repeat=n)))
+    scores = graph.nodes @ model.coef_.T + model.intercept_
+    total = scores[np.arange(n), states].sum(axis=1)
+    for i, j in graph.edges:
+        total = total + model.pair_intercept_[states[:, i], states[:, j]]
+    for clique in graph.cliques:
+        total = total + model.clique_coef_[len(clique)][tuple(states[:, clique].T)]
+    return states, total
+
+
+@pytest.mark.parametrize("edges", [False, True])
+def test_answers_are_those_of_enumeration(edges):
+    X, y = make_graphs(edges=edges)
+    model = GraphCRF(alpha=0.02, inference="exact").fit(X, y)
+    assert {m: table.shape for m, table in model.clique_coef_.items()} == {
+        3: (2, 2, 2),
+        4: (2, 2, 2, 2),
+    }
+    assert np.ptp(model.clique_coef_[3]) > 0.1
+    known = [[int(labels[0]), *[None] * (len(labels) - 1)] for labels in y]
+    proba, best, likelihood = model.predict_proba(X), model.predict(X), model.score_samples(X, y)
+    part, top = model.score_samples(X, known), model.predict_topk(X, 2)
+    _, objective, gap = model.predict_with_gap(X)
+    for c, graph in enumerate(X):
+        states, weight = log_weights(model, graph)
+        log_p = weight - logsumexp(weight)
+        chances = np.tensordot(np.exp(log_p), np.eye(2)[states], 1)
+        np.testing.assert_allclose(proba[c], chances, atol=1e-8)
+        np.testing.assert_array_equal(best[c], states[weight.argmax()])
+        assert likelihood[c] == pytest.approx(log_p[(states == y[c]).all(axis=1)][0], abs=1e-7)
+        assert part[c] == pytest.approx(logsumexp(log_p[states[:, 0] == y[c][0]]), abs=1e-7)
+        np.testing.assert_allclose(top[c].log_proba, np.sort(log_p)[::-1][:2], atol=1e-8)
+        assert -objective[c] == pytest.approx(weight.max(), abs=1e-8)
+        assert gap[c] == pytest.approx(0, abs=1e-8)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_gradient_by_finite_differences(missing):
+    X, y = make_graphs(1)
+    if missing:
+        y = [[None, *labels[1:].tolist()] for labels in y]
+    weight = np.arange(8) % 3 + 1.0
+    model = GraphCRF(inference="exact", alpha=0.1, max_iter=2, directed=True)
+    model.fit(X, y, sample_weight=weight)
+    batch = model._training_graphs(X, y, weight, True)
+    plan, _ = model._plan(batch, np.random.RandomState(0), True)
+    penalty = structured_penalty(model._model.params, 0.1, 0.0)
+    function = RowsObjective(model._model, batch, plan.objective, penalty)
+    x = function.coordinates.vector(model._model.params)
+    x = x + np.random.default_rng(0).normal(size=len(x)) * 0.3
+    _, gradient, _ = function(x)
+    for i in range(len(x)):
+        step = np.zeros(len(x))
+        step[i] = 1e-5
+        slope = (function(x + step)[0] - function(x - step)[0]) / 2e-5
+        assert gradient[i] == pytest.approx(slope, abs=2e-6)
+
+
+def test_messages_are_exact_if_cliques_form_a_tree():
+    X, y = make_graphs(2)
+    X = [graph._replace(cliques=[[0, 1, 2]]) for graph in X]
+    exact = GraphCRF(alpha=0.02, inference="exact").fit(X, y)
+    messages = GraphCRF(alpha=0.02, inference=SumProduct(tol=1e-10)).fit(X, y)
+    np.testing.assert_allclose(messages.clique_coef_[3], exact.clique_coef_[3], atol=1e-3)
+    for one, other in zip(messages.predict_proba(X), exact.predict_proba(X), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-3)
+
+
+def test_cliques_learn_what_pairs_cannot():
+    """Three nodes whose classes have an even sum: any two of them are independent."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 2, (60, 2))
+    y = [np.array([a, b, (a + b) % 2]) for a, b in first]
+    nodes, edges = np.zeros((3, 1)), [[0, 1], [1, 2], [2, 0]]
+    plain = [Graph(nodes, edges)] * 60
+    joined = [Graph(nodes, edges, cliques=[[0, 1, 2]])] * 60
+    pairs = GraphCRF(alpha=0.001, inference="exact").fit(plain, y)
+    cliques = GraphCRF(alpha=0.001, inference="exact").fit(joined, y)
+    assert pairs.score_samples(plain, y).mean() < -1.9  # log 1/8 is -2.08
+    assert cliques.score_samples(joined, y).mean() > -1.5  # log 1/4 is -1.39
+
+
+def test_clear_errors():
+    X, y = make_graphs()
+    model = GraphCRF(alpha=0.1, inference="exact", max_iter=2).fit(X, y)
+    for cliques, message in (
+        ([[0, 1]], "clique 0 of graph 0 of X should be three or more different nodes"),
+        ([[0, 1, 1]], "different nodes"),
+        ([[0, 1, 9]], "the graph has the nodes 0 to 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            GraphCRF(alpha=0.1).fit([X[0]._replace(cliques=cliques)], y[:1])
+    five = Graph(np.zeros((5, 2)), [[2, 3]], None, None, [[0, 1, 2, 3, 4]])
+    with pytest.raises(ValueError, match="5 nodes, but the model was fitted with cliques of"):
+        model.predict([five])
+    for options in ({"learning": "cd"}, {"n_latent_states": 2}, {"learning": "max_margin"}):
+        with pytest.raises(ValueError, match="cliques need learning='mle'"):
+            GraphCRF(alpha=0.1, **options).fit(X, y)
+    large = Graph(np.zeros((12, 2)), [], None, None, [list(range(12))])
+    with pytest.raises(ValueError, match=r"would have 12\^12 entries"):
+        GraphCRF(alpha=0.1).fit([large], [list(range(12))])
