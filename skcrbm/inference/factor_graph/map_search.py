@@ -45,7 +45,7 @@ _MAX_SWEEPS = 1000
 # Relative amounts of work for the two tree searches, the frontier sweeps and the forest moves. The
 # search gives each of them a share of the nodes in proportion to these numbers. Work that finds a
 # better state is not counted.
-_PREFERENCE = 4, 1, 4, 1
+_PREFERENCE = 2, 1, 6, 1
 
 
 def solve_from_energy(method, energy, query):
@@ -153,7 +153,11 @@ def _search_component(method, part, budget, seed):
         return eliminate(part, order), 0.0
     moves = Moves(part, budget, seed)
     while budget.progress < _FIRST:
+        before = budget.used
         moves.forests()
+        forests = budget.used
+        while budget.progress < _FIRST and budget.used - forests < forests - before:
+            moves.frontiers()
     bound, shifted = _bound(moves, budget)
     if moves.gap(bound) == 0:
         return moves.best, 0.0
