@@ -86,11 +86,6 @@ class Moves:
         self._work = frontier_arrays(self.graph.n_states, len(self.graph.first), self._widths[-1])
         self._walk, self._walk_value = self.best.copy(), self.best_value.copy()
         self._n_failed, self._n_walks = 0, 0
-        gaps = np.empty(len(self.best))
-        local_gaps(self.graph, self._state, self._penalty, gaps)
-        gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
-        typical = float(np.median(gaps)) if len(gaps) else 1.0
-        self._noises = [level * typical for level in _NOISES]
         self._coolings = self._make_coolings()
         self._temperatures = np.empty(0)
 
@@ -143,10 +138,10 @@ class Moves:
         if self._n_walks % 2 == 0 and self._is_better(self.best_value, self._walk_value):
             self._walk, self._walk_value = self.best.copy(), self.best_value.copy()
             self._n_failed = 0
-        level = self._noises[self._turn % len(self._noises)]
+        noise = _NOISES[self._turn % len(_NOISES)] * float(np.median(self._gaps(self._walk)))
         self._turn += 1
         state = self._walk.copy()
-        self._sweep(state, self._widths[0], level)
+        self._sweep(state, self._widths[0], noise)
         self._climb(state)
         self._combine(state)
         joined = self._walk.copy()
@@ -156,6 +151,13 @@ class Moves:
             value = self._value_of(other)
             if self._is_better(value, self._walk_value):
                 self._walk, self._walk_value, self._n_failed = other, value, 0
+
+    def _gaps(self, state):
+        """Return the positive losses of score if a single variable of a state changes, or [1]."""
+        gaps = np.empty(len(state))
+        local_gaps(self.graph, state, self._penalty, gaps)
+        gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
+        return gaps if len(gaps) else np.ones(1)
 
     @staticmethod
     def _is_better(value, other):
@@ -229,11 +231,7 @@ class Moves:
         of weight 0, the penalty of table entries of weight 0 is doubled.
         """
         yield np.zeros(8)
-        gaps = np.empty(len(self.best))
-        local_gaps(self.graph, self._state, self._penalty, gaps)
-        gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
-        if not len(gaps):
-            gaps = np.ones(1)
+        gaps = self._gaps(self._state)
         high = float(np.quantile(gaps, 0.75))
         low = max(0.05 * float(np.quantile(gaps, 0.25)), 1e-3 * high)
         length = _FIRST_LENGTH
