@@ -31,9 +31,9 @@ _MOVE_WORK = 2**18
 # Number of forest moves in each of the first two coolings. This number doubles after every second
 # cooling.
 _FIRST_LENGTH = 64
-# Successive frontier sweeps allow tables of up to _WIDTHS entries. Walks from the best state go on to
-# the tables of _WIDER entries, one more in each of these walks. If the stored best states of all
-# tables together would need more than _BACK_WORDS words of two bytes, the tables are smaller.
+# Successive frontier sweeps allow tables of up to _WIDTHS entries. Each new walk from the best
+# state adds the next of the _WIDER tables. If the best states of all variables would need
+# more than _BACK_WORDS words of two bytes in memory, the tables are smaller.
 _WIDTHS, _WIDER, _BACK_WORDS = (2**4, 2**8, 2**10), (2**12, 2**14, 2**16), 2**25
 # A node of the budget stands for this many entries of the table of the frontier.
 _ENTRIES_OF_NODE = 256

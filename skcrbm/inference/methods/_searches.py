@@ -50,6 +50,7 @@ class BranchAndBound(InferenceMethod):
     """
 
     name: ClassVar = "branch_and_bound"
+    categorical_alternative: ClassVar = "map_search"
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
     restriction: ClassVar = "it cannot handle weights of 0 (entries of -inf, OR or AND factors)"
@@ -89,6 +90,7 @@ class MixedIntegerProgram(InferenceMethod):
     """
 
     name: ClassVar = "milp"
+    categorical_alternative: ClassVar = "map_search"
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
 
