@@ -41,13 +41,13 @@ _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
 _FIRST, _BOUND = 0.1, 0.2
 # The search with consistent tables then works alone. It ends if it finds no better state within the
 # share _TRIAL of the limit, or within the share _PATIENCE after its previous better state.
-_TRIAL, _PATIENCE = 0.05, 0.2
+_TRIAL, _PATIENCE = 0.05, 0.3
 # The bound is computed by at most this many sweeps over all tables.
 _MAX_SWEEPS = 1000
 # Relative amounts of work for the two tree searches, the frontier sweeps and the forest moves. The
 # search gives each of them a share of the nodes in proportion to these numbers. Work that finds a
 # better state is not counted.
-_PREFERENCE = 2, 1, 6, 1
+_PREFERENCE = 3, 1, 6, 1
 
 
 def solve_from_energy(method, energy, query):
