@@ -5,9 +5,11 @@ table for each pair, or a Potts table (one value on the diagonal, one off it). T
 processor time in a single thread: of a message, and of an entry of a table and message, which is
 the difference of runs of 25 and 5 iterations. Beside them stand the same messages as NumPy arrays
 over all edges at once. The first calls, which may compile, are timed by the clock. Prints a
-Markdown table.
+Markdown table. With --pgmax, a column has the processor time of the same messages in PGMax, after
+compilation, as a multiple of the time here (`pip install pgmax "jax[cpu]"`).
 
     python -m examples.speed.benchmark_categorical
+    python -m examples.speed.benchmark_categorical --states 4 10 --side 64 --pgmax
 """
 
 import argparse
@@ -54,6 +56,34 @@ def numpy_sweep(energy):
     return time.process_time() - start
 
 
+def pgmax_sweep(energy, method):
+    """Send all messages once in PGMax; return the processor time, from runs of 5 and 25 sweeps."""
+    import jax
+    from pgmax import fgraph, fgroup, vgroup
+    from pgmax import infer as pgmax
+
+    (group,) = energy.tables
+    variables = vgroup.NDVarArray(num_states=energy.n_levels, shape=(energy.n_variables,))
+    graph = fgraph.FactorGraph(variable_groups=variables)
+    pairs = [[variables[int(v)] for v in pair] for pair in group.variables]
+    tables = np.reshape(group.log_potentials, (-1, energy.n_levels, energy.n_levels))
+    graph.add_factors(fgroup.PairwiseFactorGroup(pairs, np.asarray(tables, np.float32)))
+    inferer = pgmax.build_inferer(graph.bp_state, backend="bp")
+    temperature = 0.0 if method == "max_product" else 1.0
+    begin = inferer.init(evidence_updates={variables: np.asarray(energy.field[0], np.float32)})
+
+    def spent(n_iter):
+        run = jax.jit(
+            lambda state: inferer.run(state, num_iters=n_iter, damping=0.0, temperature=temperature)
+        )
+        jax.block_until_ready(run(begin))  # compiles
+        start = time.process_time()
+        jax.block_until_ready(run(begin))
+        return time.process_time() - start
+
+    return (spent(25) - spent(5)) / 20
+
+
 def seconds(energy, method, n_iter, n_repeats=3):
     """Return the least processor time of some runs with a fixed number of iterations."""
     found = []
@@ -70,6 +100,8 @@ def main():
     parser.add_argument("--states", type=int, nargs="+", default=[4, 5, 10, 21])
     parser.add_argument("--side", type=int, default=128, help="side of the lattice")
     parser.add_argument("--methods", nargs="+", default=["sum_product", "max_product"])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--pgmax", action="store_true")
     options = parser.parse_args()
     energy = lattice(8, 3, "each")
     for method in options.methods:
@@ -77,18 +109,22 @@ def main():
         infer(energy, method, max_iter=2)
         print(f"first call of {method}: {time.perf_counter() - start:.1f} s")
     columns = "method", "states", "tables", "sweep (ms)", "message (ns)", "entry (ns)", "NumPy"
+    columns += ("PGMax",) * options.pgmax
     print(f"\n| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for method in options.methods:
         for k in options.states:
-            for kind in KINDS:
+            for kind in options.kinds:
                 energy = lattice(options.side, k, kind)
                 n_messages = 2 * len(energy.tables[0].variables)
                 sweep = (seconds(energy, method, 25) - seconds(energy, method, 5)) / 20
                 by_numpy = min(numpy_sweep(energy) for _ in range(3))
                 message = 1e9 * sweep / n_messages
+                other = ""
+                if options.pgmax:
+                    other = f" {pgmax_sweep(energy, method) / sweep:.0f} times |"
                 print(
                     f"| {method} | {k} | {kind} | {1e3 * sweep:.1f} | {message:.0f} | "
-                    f"{message / k**2:.2f} | {by_numpy / sweep:.0f} times |",
+                    f"{message / k**2:.2f} | {by_numpy / sweep:.0f} times |{other}",
                     flush=True,
                 )
 

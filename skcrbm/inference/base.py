@@ -274,6 +274,9 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     accepts: ClassVar[frozenset] = frozenset()
     #: Reason why the method refuses some energies of a class that it supports, for error messages.
     restriction: ClassVar[str] = ""
+    #: Name of the method to use instead if variables have more than two states, which this method
+    #: does not support. Error messages suggest it.
+    categorical_alternative: ClassVar[str] = ""
     #: Advice in error messages about answers that the method gives only with an option.
     hints: ClassVar[dict[str, str]] = {}
     _parameter_constraints: ClassVar[dict[str, Any]] = {}

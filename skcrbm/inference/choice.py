@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import HasMethods
 
 from skcrbm.energies import BaseEnergy, RBMEnergy
 from skcrbm.energies.base import QUERIES
+from skcrbm.energies.states import is_categorical
 from skcrbm.inference.base import (
     InferenceMethod,
     check_energy,
@@ -314,6 +315,9 @@ def _with_article(noun):
 def _described(method, energy):
     """Describe an energy that a method refuses: its class and, if known, the reason."""
     kind = type(energy).__name__
-    if method.restriction and has_solver(method.name, type(energy)):
-        return f"this {kind}, because {method.restriction}"
+    if has_solver(method.name, type(energy)):
+        return f"this {kind}, because {method.restriction}" if method.restriction else kind
+    if method.categorical_alternative and is_categorical(energy):
+        other = method.categorical_alternative
+        return f"{kind}, because it is for 0/1 variables; use {other!r} for more than two states"
     return kind

@@ -28,12 +28,18 @@ class Frontier(NamedTuple):
     stage: np.ndarray  # (n,) int64: waiting, open (or finished), or held
     missing: np.ndarray  # (F,) int64, number of unvisited variables of each factor
     left: np.ndarray  # (n,) int64, number of factors of each variable not yet added to the table
+    # (n, K) float64, log-weights of the states of each variable alone, given the held variables.
+    # They are added when the variable is finished.
+    own: np.ndarray
     members: np.ndarray  # (MAX_FRONTIER,) int64, variables of the frontier; the last varies fastest
-    table: np.ndarray  # (2, limit) float64, the table of the frontier, and a copy
+    table: np.ndarray  # (2, limit) float64, the table of the frontier, and the next table
+    pair: np.ndarray  # (K, K) float64, a table of two open variables
     code: np.ndarray  # (limit,) int64, index in a factor's table for each state of the frontier
-    # (n * limit,) int16, best state of each finished variable for each state of the other members
+    choice: np.ndarray  # (limit,) uint16, best states of a finished variable
+    # uint16, best states of the finished variables for each state of the other members. A word
+    # holds several of them, see `state_bits`.
     back: np.ndarray
-    # (n, 3) int64: finished variable, its first index in `back`, number of the other members
+    # (n, 3) int64: finished variable, its first word in `back`, number of the other members
     finished: np.ndarray
     rest: np.ndarray  # (n, MAX_FRONTIER) int64, the other members when a variable was finished
 
@@ -45,39 +51,78 @@ def _uniform(seed):
 
 
 @jit
-def _introduce(graph, work, v, m, size, noise, seed):
-    """Add an axis for variable v to the table (size,) of the frontier; return the new size.
-
-    The log-weight of each state of v is added, plus Gumbel noise with the scale `noise`.
-    """
-    k = graph.n_states[v]
-    old, new = work.table[0], work.table[1]
-    for s in range(size):
-        new[s] = old[s]
-    for x in range(k - 1, -1, -1):
-        own = graph.unary[v, x]
-        if noise > 0.0:
-            own -= noise * math.log(-math.log(_uniform(seed)))
-        for s in range(size):
-            old[s * k + x] = new[s] + own
-    work.members[m] = v
-    return size * k
+def state_bits(k):
+    """Return how many bits of a 16-bit word hold one of k states: 1, 2, 4, 8 or 16."""
+    width = 1
+    while width < 16 and (1 << width) < k:
+        width *= 2
+    return width
 
 
 @jit
-def _add_factor(graph, work, f, state, m, size, penalty):
-    """Add a factor to the table of the frontier; a held variable has its value in `state`.
+def _entry(graph, at, penalty):
+    value = graph.entries[at]
+    return value if value > -math.inf else -penalty
 
-    An entry of weight 0 (log-weight -inf) counts as ``-penalty``.
+
+@jit
+def _introduce(old, new, size, k):
+    """Add a variable with k states to the table old (size,): repeat each entry k times."""
+    for s in range(size):
+        for x in range(k):
+            new[s * k + x] = old[s]
+
+
+@jit
+def _introduce_with_pair(old, new, size, inner, pair, n_other, k):
+    """Add a variable with k states to the table (size,), and its pair with another member.
+
+    The other member has `n_other` states, and all later members together have `inner` states.
     """
-    base = graph.first[f]
+    for a in range(size // (inner * n_other)):
+        for y in range(n_other):
+            first = (a * n_other + y) * inner
+            if k == 2:
+                zero, one = pair[y, 0], pair[y, 1]
+                for b in range(first, first + inner):
+                    new[2 * b] = old[b] + zero
+                    new[2 * b + 1] = old[b] + one
+            else:
+                for b in range(first, first + inner):
+                    for x in range(k):
+                        new[b * k + x] = old[b] + pair[y, x]
+
+
+@jit
+def _add_pair(table, size, inner, pair, n_other, k):
+    """Add a pair of a member and the last member, as in `_introduce_with_pair`."""
+    for a in range(size // (inner * n_other * k)):
+        for y in range(n_other):
+            first = (a * n_other + y) * inner
+            if k == 2:
+                zero, one = pair[y, 0], pair[y, 1]
+                for b in range(first, first + inner):
+                    table[2 * b] += zero
+                    table[2 * b + 1] += one
+            else:
+                for b in range(first, first + inner):
+                    for x in range(k):
+                        table[b * k + x] += pair[y, x]
+
+
+@jit
+def _add_factor(graph, work, table, f, base, m, size, penalty):
+    """Add a factor of three or more open variables to the table of the frontier.
+
+    `base` is the position of the entry in which the held variables have their values, and the open
+    variables the value 0.
+    """
     code = work.code
     for s in range(size):
-        code[s] = 0
+        code[s] = base
     for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
         v = graph.scope[e]
         if work.stage[v] == _HELD:
-            base += graph.stride[e] * state[v]
             continue
         inner = 1
         for p in range(m - 1, -1, -1):
@@ -91,38 +136,48 @@ def _add_factor(graph, work, f, state, m, size, penalty):
                 step = x * graph.stride[e]
                 for b in range(first, first + inner):
                     code[b] += step
-    table = work.table[0]
     for s in range(size):
-        value = graph.entries[base + code[s]]
-        table[s] += value if value > -math.inf else -penalty
+        table[s] += _entry(graph, code[s], penalty)
 
 
 @jit
-def _finish(graph, work, p, m, size, count, at):
-    """Maximise the table over member p and remove p from the frontier; return the new size."""
-    v = work.members[p]
-    k = graph.n_states[v]
-    inner = 1
-    for q in range(p + 1, m):
-        inner *= graph.n_states[work.members[q]]
-    table = work.table[0]
+def _maximise(old, new, choice, size, inner, k, own):
+    """Maximise the table old (size,) over a member with k states and log-weights `own`.
+
+    All later members together have `inner` states.
+    """
     for a in range(size // (inner * k)):
+        out, first = a * inner, a * k * inner
         for b in range(inner):
-            best, chosen = table[a * k * inner + b], 0
-            for x in range(1, k):
-                value = table[(a * k + x) * inner + b]
-                if value > best:
-                    best, chosen = value, x
-            # Entries are read before they are overwritten, because positions only decrease.
-            table[a * inner + b] = best
-            work.back[at + a * inner + b] = chosen
-    work.finished[count, 0], work.finished[count, 1] = v, at
-    work.finished[count, 2] = m - 1
-    for q in range(p, m - 1):
-        work.members[q] = work.members[q + 1]
-    for q in range(m - 1):
-        work.rest[count, q] = work.members[q]
-    return size // k
+            new[out + b] = old[first + b] + own[0]
+            choice[out + b] = 0
+        for x in range(1, k):
+            first += inner
+            more = own[x]
+            for b in range(inner):
+                value = old[first + b] + more
+                if value > new[out + b]:
+                    new[out + b] = value
+                    choice[out + b] = x
+
+
+@jit
+def _pack(choice, size, width, back, at):
+    """Write choice (size,) to `back`, 16 // width numbers in a word; return the next position."""
+    per = 16 // width
+    full = size // per
+    for i in range(full):
+        word = 0
+        for j in range(per):
+            word |= np.int64(choice[i * per + j]) << (j * width)
+        back[at + i] = word
+    if full * per < size:
+        word = 0
+        for j in range(size - full * per):
+            word |= np.int64(choice[full * per + j]) << (j * width)
+        back[at + full] = word
+        full += 1
+    return at + full
 
 
 @jit
@@ -178,9 +233,13 @@ def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
     for v in range(n):
         work.stage[v] = _WAITING
         work.left[v] = graph.variable_start[v + 1] - graph.variable_start[v]
+        for x in range(graph.n_states[v]):
+            work.own[v, x] = graph.unary[v, x]
+            if noise > 0.0:
+                work.own[v, x] -= noise * math.log(-math.log(_uniform(seed)))
     for f in range(len(graph.first)):
         work.missing[f] = graph.scope_start[f + 1] - graph.scope_start[f]
-    m, size, count, at, begun = 0, 1, 0, 0, 0
+    m, size, count, at, begun, now = 0, 1, 0, 0, 0, 0
     work.table[0, 0] = 0.0
     while True:
         v = _next_variable(graph, work, m, seed) if m > 0 else -1
@@ -190,38 +249,99 @@ def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
             if begun == n:
                 break
             v = order[begun]
-        if size * graph.n_states[v] > limit or m == MAX_FRONTIER:
-            work.stage[v] = _HELD
-        else:
-            work.stage[v] = _OPEN
-            size = _introduce(graph, work, v, m, size, noise, seed)
-            m += 1
+        k = graph.n_states[v]
+        introduced = size * k > limit or m == MAX_FRONTIER
+        work.stage[v] = _HELD if introduced else _OPEN
         for q in range(graph.variable_start[v], graph.variable_start[v + 1]):
             f = graph.edge_factor[graph.variable_edge[q]]
             work.missing[f] -= 1
-            if work.missing[f] == 0:
-                is_open = False
-                for j in range(graph.scope_start[f], graph.scope_start[f + 1]):
-                    u = graph.scope[j]
-                    work.left[u] -= 1
-                    is_open |= work.stage[u] == _OPEN
+            if work.missing[f] > 0:
+                continue
+            n_open, other, step, other_step, base = 0, -1, 0, 0, graph.first[f]
+            for j in range(graph.scope_start[f], graph.scope_start[f + 1]):
+                u = graph.scope[j]
+                work.left[u] -= 1
+                if work.stage[u] == _HELD:
+                    base += graph.stride[j] * state[u]
+                    continue
+                n_open += 1
+                if u == v:
+                    step = graph.stride[j]
+                else:
+                    other, other_step = u, graph.stride[j]
+            if n_open == 0:
+                continue
+            if n_open == 1:
+                u, jump = (v, step) if other < 0 else (other, other_step)
+                for x in range(graph.n_states[u]):
+                    work.own[u, x] += _entry(graph, base + jump * x, penalty)
+            elif n_open == 2 and work.stage[v] == _OPEN:
+                inner, p = 1, m - 1
+                while work.members[p] != other:
+                    inner *= graph.n_states[work.members[p]]
+                    p -= 1
+                n_other = graph.n_states[other]
+                for y in range(n_other):
+                    for x in range(k):
+                        place = base + other_step * y + step * x
+                        work.pair[y, x] = _entry(graph, place, penalty)
+                if introduced:
+                    _add_pair(work.table[now], size * k, inner, work.pair, n_other, k)
+                else:
+                    old, new = work.table[now], work.table[1 - now]
+                    _introduce_with_pair(old, new, size, inner, work.pair, n_other, k)
+                    introduced, now = True, 1 - now
+            else:
+                if not introduced:
+                    _introduce(work.table[now], work.table[1 - now], size, k)
+                    introduced, now = True, 1 - now
+                is_open = work.stage[v] == _OPEN
                 if is_open:
-                    _add_factor(graph, work, f, state, m, size, penalty)
+                    work.members[m] = v
+                _add_factor(
+                    graph, work, work.table[now], f, base, m + is_open,
+                    size * k if is_open else size, penalty,
+                )  # fmt: skip
+        if work.stage[v] == _OPEN:
+            if not introduced:
+                _introduce(work.table[now], work.table[1 - now], size, k)
+                now = 1 - now
+            work.members[m] = v
+            size *= k
+            m += 1
         p = 0
         while p < m:
-            if work.left[work.members[p]] == 0:
-                size = _finish(graph, work, p, m, size, count, at)
-                at += size
-                count += 1
-                m -= 1
-            else:
+            u = work.members[p]
+            if work.left[u] > 0:
                 p += 1
+                continue
+            inner = 1
+            for q in range(p + 1, m):
+                inner *= graph.n_states[work.members[q]]
+            k = graph.n_states[u]
+            old, new = work.table[now], work.table[1 - now]
+            _maximise(old, new, work.choice, size, inner, k, work.own[u])
+            now = 1 - now
+            size //= k
+            m -= 1
+            work.finished[count, 0], work.finished[count, 1] = u, at
+            work.finished[count, 2] = m
+            for q in range(p, m):
+                work.members[q] = work.members[q + 1]
+            for q in range(m):
+                work.rest[count, q] = work.members[q]
+            at = _pack(work.choice, size, state_bits(k), work.back, at)
+            count += 1
     for c in range(count - 1, -1, -1):
         index = 0
         for q in range(work.finished[c, 2]):
             u = work.rest[c, q]
             index = index * graph.n_states[u] + state[u]
-        state[work.finished[c, 0]] = work.back[work.finished[c, 1] + index]
+        u = work.finished[c, 0]
+        width = state_bits(graph.n_states[u])
+        per = 16 // width
+        word = np.int64(work.back[work.finished[c, 1] + index // per])
+        state[u] = (word >> ((index % per) * width)) & ((1 << width) - 1)
 
 
 @jit
@@ -233,12 +353,11 @@ def _root(parent, v):
 
 
 @jit
-def _entry(graph, f, state, penalty):
+def _value(graph, f, state, penalty):
     at = graph.first[f]
     for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
         at += graph.stride[e] * state[graph.scope[e]]
-    value = graph.entries[at]
-    return value if value > -math.inf else -penalty
+    return _entry(graph, at, penalty)
 
 
 @jit
@@ -267,7 +386,7 @@ def take_better_parts(graph, state, other, penalty):
         for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
             v = graph.scope[e]
             if state[v] != other[v]:
-                change = _entry(graph, f, other, penalty) - _entry(graph, f, state, penalty)
+                change = _value(graph, f, other, penalty) - _value(graph, f, state, penalty)
                 gain[_root(parent, v)] += change
                 break
     for v in range(n):

@@ -10,7 +10,7 @@ from reference.conformance import methods_for
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
-from skcrbm.inference import Exact, infer
+from skcrbm.inference import Exact, available_methods, infer
 
 CASES = {
     "two": lambda: CategoricalGraphEnergy.from_binary(two_states(1)),
@@ -115,6 +115,22 @@ def test_names_of_methods():
         "simulated_annealing", "ais", "bp_chain", "perturb_and_max_product", "mplp",
         "linear_program", "map_search",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("counts", [[3, 3, 3], [2, 3, 4]])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("branch_and_bound", "map_search"), ("milp", "map_search"), ("gibbs_with_gradients", "gibbs")],
+)
+def test_refusals_name_the_method_to_use(name, other, counts):
+    rng = np.random.default_rng(0)
+    scopes = [(0, 1), (1, 2), (0, 2)]
+    tables = [rng.normal(size=[counts[v] for v in scope]) for scope in scopes]
+    energy = FactorGraphEnergy.from_tables(scopes, tables, n_states=counts)
+    with pytest.raises(ValueError, match=f"'{name}' .* is for 0/1 variables; use '{other}'"):
+        infer(energy, name)
+    answer = "map" if other == "map_search" else "marginals"
+    assert other in available_methods(energy, answer)
 
 
 def test_variables_with_one_state():

@@ -195,6 +195,18 @@ def test_more_samples_begin_with_the_same_ones():
 # --------------------------------------------------- refusals and impossible models
 
 
+def test_a_search_that_stops_early_names_the_table(monkeypatch):
+    """The size is that of the table at which the search for an order stopped."""
+    n = 40
+    monkeypatch.setattr("skcrbm.utils.graphs._MAX_WORK", 5 * n**2 // 2)
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    energy = FactorGraphEnergy([TableFactors(pairs, np.zeros(4))])
+    with pytest.raises(ValueError, match=r"a table of at least 2\^39 entries \(4.1e\+03 GiB\)"):
+        infer(energy, "exact")
+    assert _elimination._entries(2**2000) == "2^2000 entries (more than 2^1973 GiB)"
+    assert _elimination._entries(3**50) == "more than 2^79 entries (5.35e+15 GiB)"
+
+
 def test_too_wide_is_refused_at_once():
     pairs = list(itertools.combinations(range(48), 2))
     energy = FactorGraphEnergy([TableFactors(pairs, np.zeros(4))])

@@ -155,7 +155,8 @@ def test_sweeps_along_a_frontier(kind):
 
             best = max(map(value, states))
             for limit in (max(part.n_states), 6, 2**12):
-                work = frontier_arrays(n, len(graph.first), max(limit, max(part.n_states)))
+                size = max(limit, max(part.n_states))
+                work = frontier_arrays(graph.n_states, len(graph.first), size)
                 state = states[rng.integers(len(states))].copy()
                 for _ in range(3):
                     before = value(state)

@@ -72,6 +72,8 @@ def make_plan(graph, held: np.ndarray, max_entries: int, last: frozenset = froze
         counts[v] * math.prod([counts[u] for u in near])
         for v, near in zip(found.order, found.neighbours)
     ]
+    if len(found.neighbours) > len(sizes):  # the search for an order stopped at this variable
+        sizes.append(math.prod([counts[u] for u in found.neighbours[-1]]))
     largest, in_all = max(sizes, default=1), sum(sizes)
     if not found.complete or largest > max_entries:
         least = "" if found.complete else "at least "
@@ -92,8 +94,13 @@ def make_plan(graph, held: np.ndarray, max_entries: int, last: frozenset = froze
 
 def _entries(count):
     """Return a text such as "2^24 entries (0.125 GiB)" for a number of entries."""
-    number = f"2^{count.bit_length() - 1}" if count & (count - 1) == 0 else f"{count:,}"
-    return f"{number} entries ({8 * count / 2**30:.3g} GiB)"
+    power = count.bit_length() - 1
+    if count == 1 << power:
+        number = f"2^{power}"
+    else:
+        number = f"{count:,}" if power < 64 else f"more than 2^{power}"
+    size = f"{count / 2**27:.3g}" if power < 1000 else f"more than 2^{power - 27}"
+    return f"{number} entries ({size} GiB)"
 
 
 def _as_plan(scopes, held, found, counts, entries):

@@ -19,6 +19,7 @@ from skcrbm.kernels.forest_moves import fill_next, local_gaps, move_forests
 from skcrbm.kernels.frontiers import (
     MAX_FRONTIER,
     Frontier,
+    state_bits,
     sweep_frontier,
     take_better_parts,
 )
@@ -31,15 +32,19 @@ _MOVE_WORK = 2**18
 # Number of forest moves in each of the first two coolings. This number doubles after every second
 # cooling.
 _FIRST_LENGTH = 64
-# Successive frontier sweeps allow tables of up to 16, 256 and 1024 entries. A sweep stores a table
-# for each variable. If all tables together would have more than 2**25 entries, the tables are
-# smaller.
-_WIDTHS, _ALL_FRONTIER_ENTRIES = (2**4, 2**8, 2**10), 2**25
+# Successive frontier sweeps allow tables of up to _WIDTHS entries. Each new walk from the best
+# state adds the next of the _WIDER tables. If the best states of all variables would need
+# more than _BACK_WORDS words of two bytes in memory, the tables are smaller.
+_WIDTHS, _WIDER, _BACK_WORDS = (2**4, 2**8, 2**10), (2**12, 2**14, 2**16), 2**25
+# A node of the budget stands for this many entries of the table of the frontier.
+_ENTRIES_OF_NODE = 256
 # Scales of the noise that disturbs a state, used in turn. The unit is the typical loss of score if
 # a single variable changes.
-_NOISES = 0.5, 1.0, 2.0
+_NOISES = 0.25, 0.5, 1.0, 2.0
 # After a disturbance, sweeps with the widest tables are repeated at most this many times.
 _MAX_FRONTIER_SWEEPS = 20
+# A walk of disturbances ends after this many of them without a better state.
+_PATIENCE = 100
 
 
 class Moves:
@@ -73,14 +78,15 @@ class Moves:
         self.best = self._state.copy()
         self.best_value = np.array(state_score(self.graph, self._state), np.float64)
         self._batch = max(1, _MOVE_WORK // (1 + len(self.graph.scope) * self.graph.unary.shape[1]))
-        most = max(max(part.n_states), _ALL_FRONTIER_ENTRIES // len(part.variables))
-        self._widths = [max(max(part.n_states), min(width, most)) for width in _WIDTHS]
-        self._work = frontier_arrays(len(self.best), len(self.graph.first), self._widths[-1])
-        gaps = np.empty(len(self.best))
-        local_gaps(self.graph, self._state, self._penalty, gaps)
-        gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
-        typical = float(np.median(gaps)) if len(gaps) else 1.0
-        self._noises = [level * typical for level in _NOISES]
+        least = max(part.n_states)
+        words = sum(state_bits(k) / k for k in part.n_states) / 16
+        most = max(least, int(_BACK_WORDS / words))
+        self._widths = sorted({max(least, min(width, most)) for width in _WIDTHS})
+        wider = {width for width in _WIDER if self._widths[-1] < width <= most}
+        self._wider = sorted(wider, reverse=True)
+        self._work = frontier_arrays(self.graph.n_states, len(self.graph.first), self._widths[-1])
+        self._walk, self._walk_value = self.best.copy(), self.best_value.copy()
+        self._n_failed, self._n_walks = 0, 0
         self._coolings = self._make_coolings()
         self._temperatures = np.empty(0)
 
@@ -111,11 +117,9 @@ class Moves:
         self._state = own
 
     def _keep(self, state):
-        value = np.array(state_score(self.graph, state), np.float64)
-        better = (value[1], -value[0]) < (self.best_value[1], -self.best_value[0])
-        if better:
+        value = self._value_of(state)
+        if self._is_better(value, self.best_value):
             self.best, self.best_value = state, value
-        return better
 
     def visit(self, tree: TreeSearch | ConsistentSearch, n_nodes: int) -> None:
         """Continue a tree search by `n_nodes` nodes, and keep the best state found."""
@@ -124,32 +128,81 @@ class Moves:
         self._keep(found)
 
     def frontiers(self) -> None:
-        """Disturb the best state by noise, improve the result by frontier sweeps, and keep gains.
+        """Disturb a state by noise, improve the result by frontier sweeps, and keep gains.
 
-        The sweeps begin with small tables and end with the largest tables.
+        The sweeps begin with small tables and end with the largest tables. The state is the best
+        state of a walk. After `_PATIENCE` failures a new walk begins, in turn at a random state and
+        at the best state.
         """
-        level = self._noises[self._turn % len(self._noises)]
+        if self._n_failed >= _PATIENCE:
+            self._begin_walk()
+        if self._n_walks % 2 == 0 and self._is_better(self.best_value, self._walk_value):
+            self._walk, self._walk_value = self.best.copy(), self.best_value.copy()
+            self._n_failed = 0
+        noise = _NOISES[self._turn % len(_NOISES)] * float(np.median(self._gaps(self._walk)))
         self._turn += 1
-        state = self.best.copy()
-        self._sweep(state, self._widths[0], level)
+        state = self._walk.copy()
+        self._sweep(state, self._widths[0], noise)
+        self._climb(state)
+        self._combine(state)
+        joined = self._walk.copy()
+        take_better_parts(self.graph, joined, state, self._penalty)
+        self._n_failed += 1
+        for other in (joined, state):
+            value = self._value_of(other)
+            if self._is_better(value, self._walk_value):
+                self._walk, self._walk_value, self._n_failed = other, value, 0
+
+    def _gaps(self, state):
+        """Return the positive losses of score if a single variable of a state changes, or [1]."""
+        gaps = np.empty(len(state))
+        local_gaps(self.graph, state, self._penalty, gaps)
+        gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
+        return gaps if len(gaps) else np.ones(1)
+
+    @staticmethod
+    def _is_better(value, other):
+        return (value[1], -value[0]) < (other[1], -other[0])
+
+    def _value_of(self, state):
+        return np.array(state_score(self.graph, state), np.float64)
+
+    def _begin_walk(self):
+        self._n_walks, self._n_failed = self._n_walks + 1, 0
+        if self._n_walks % 2:
+            draws = np.empty(len(self.best))
+            fill_next(self._seed, draws)
+            self._walk = (draws * self.graph.n_states).astype(np.int64)
+            self._climb(self._walk)
+            self._combine(self._walk)
+        else:
+            self._walk = self.best.copy()
+            if self._wider:
+                self._widths.append(self._wider.pop())
+                self._work = frontier_arrays(
+                    self.graph.n_states, len(self.graph.first), self._widths[-1]
+                )
+        self._walk_value = self._value_of(self._walk)
+
+    def _climb(self, state):
+        """Improve a state in place by sweeps, until one with the largest tables gains nothing."""
         last = -math.inf
-        for width in (*self._widths, *self._widths[-1:]):
+        for width in (*self._widths, *self._widths[-1:] * _MAX_FRONTIER_SWEEPS):
             self._sweep(state, width, 0.0)
-        for _ in range(_MAX_FRONTIER_SWEEPS):
+            if width < self._widths[-1]:
+                continue
             value, bad = state_score(self.graph, state)
             value -= self._penalty * bad
             if value <= last or self.budget.progress >= 1:
                 break
             last = value
-            self._sweep(state, self._widths[-1], 0.0)
-        self._combine(state)
 
     def _combine(self, state):
         """Replace parts of the best state by better parts of `state`; keep the result if better."""
         joined = self.best.copy()
         take_better_parts(self.graph, joined, state, self._penalty)
         self._keep(joined)
-        self._keep(state)
+        self._keep(state.copy())  # the kernel of forest moves changes `best` in place
 
     def _sweep(self, state, width, noise):
         draws = np.empty(len(state))
@@ -158,7 +211,7 @@ class Moves:
         sweep_frontier(
             self.graph, state, width, noise, self._penalty, order, self._work, self._seed
         )
-        self.budget.used += len(state) * max(1, width // 64)
+        self.budget.used += len(state) * max(1, width // _ENTRIES_OF_NODE)
 
     def forests(self) -> None:
         """Make some more forest moves of simulated annealing.
@@ -179,11 +232,7 @@ class Moves:
         of weight 0, the penalty of table entries of weight 0 is doubled.
         """
         yield np.zeros(8)
-        gaps = np.empty(len(self.best))
-        local_gaps(self.graph, self._state, self._penalty, gaps)
-        gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
-        if not len(gaps):
-            gaps = np.ones(1)
+        gaps = self._gaps(self._state)
         high = float(np.quantile(gaps, 0.75))
         low = max(0.05 * float(np.quantile(gaps, 0.25)), 1e-3 * high)
         length = _FIRST_LENGTH
@@ -200,16 +249,21 @@ class Moves:
             length *= 2
 
 
-def frontier_arrays(n_variables: int, n_factors: int, limit: int) -> Frontier:
+def frontier_arrays(n_states: np.ndarray, n_factors: int, limit: int) -> Frontier:
     """Allocate the work arrays of frontier sweeps with tables of at most `limit` entries."""
+    n, most = len(n_states), int(n_states.max())
+    words = sum(-(-(limit // k) * state_bits(k) // 16) for k in n_states.tolist())
     return Frontier(
-        np.empty(n_variables, np.int64),
+        np.empty(n, np.int64),
         np.empty(n_factors, np.int64),
-        np.empty(n_variables, np.int64),
+        np.empty(n, np.int64),
+        np.empty((n, most)),
         np.empty(MAX_FRONTIER, np.int64),
         np.empty((2, limit)),
+        np.empty((most, most)),
         np.empty(limit, np.int64),
-        np.empty(n_variables * limit, np.int16),
-        np.empty((n_variables, 3), np.int64),
-        np.empty((n_variables, MAX_FRONTIER), np.int64),
+        np.empty(limit, np.uint16),
+        np.empty(words, np.uint16),
+        np.empty((n, 3), np.int64),
+        np.empty((n, MAX_FRONTIER), np.int64),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 
@@ -18,6 +19,7 @@ from skcrbm.inference.factor_graph._buckets import (
 from skcrbm.inference.factor_graph._consistent_search import ConsistentSearch
 from skcrbm.inference.factor_graph._moves import Moves
 from skcrbm.inference.factor_graph._table_model import (
+    Component,
     ImpossibleModelError,
     TableModel,
     tables_of,
@@ -39,13 +41,13 @@ _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
 _FIRST, _BOUND = 0.1, 0.2
 # The search with consistent tables then works alone. It ends if it finds no better state within the
 # share _TRIAL of the limit, or within the share _PATIENCE after its previous better state.
-_TRIAL, _PATIENCE = 0.05, 0.2
+_TRIAL, _PATIENCE = 0.05, 0.3
 # The bound is computed by at most this many sweeps over all tables.
 _MAX_SWEEPS = 1000
 # Relative amounts of work for the two tree searches, the frontier sweeps and the forest moves. The
 # search gives each of them a share of the nodes in proportion to these numbers. Work that finds a
 # better state is not counted.
-_PREFERENCE = 4, 1, 4, 1
+_PREFERENCE = 3, 1, 6, 1
 
 
 def solve_from_energy(method, energy, query):
@@ -60,6 +62,8 @@ def solve(method, energy, query):
     unary, n_states = energy.log_fields(), energy.state_counts
     start = seeds(random_key(method.random_state), np.zeros(energy.n_models, np.uint64), 0)
     gap = np.zeros(energy.n_models)
+    if method.time_limit is not None:
+        _compile()
 
     def run(rows):
         n = rows.start
@@ -88,6 +92,19 @@ def solve(method, energy, query):
         fields["gap"] = gap
         fields["map_bound"] = np.where(gap < np.inf, score + gap, np.inf)
     return fields
+
+
+@functools.cache
+def _compile():
+    """Compile all kernels or load them from the cache, so that no time limit includes this work."""
+    part = Component([0, 1, 2], [2] * 3, [(0, 1, 2)], [np.zeros((2, 2, 2))], [np.zeros(2)] * 3)
+    eliminate(part, elimination_order(part))
+    moves = Moves(part, Budget(1, None), np.zeros(1, np.uint64))
+    moves.forests()
+    moves.frontiers()
+    bound, shifted = _bound(moves, moves.budget)
+    moves.visit(ConsistentSearch(part, shifted, bound + 1.0, moves.rounding), 1)
+    moves.visit(TreeSearch(shifted, [0, 1, 2], 2, moves.rounding), 1)
 
 
 class Budget:
@@ -153,7 +170,11 @@ def _search_component(method, part, budget, seed):
         return eliminate(part, order), 0.0
     moves = Moves(part, budget, seed)
     while budget.progress < _FIRST:
+        before = budget.used
         moves.forests()
+        forests = budget.used
+        while budget.progress < _FIRST and budget.used - forests < forests - before:
+            moves.frontiers()
     bound, shifted = _bound(moves, budget)
     if moves.gap(bound) == 0:
         return moves.best, 0.0

@@ -154,6 +154,7 @@ class GibbsWithGradients(_RandomMethod):
     """
 
     name: ClassVar = "gibbs_with_gradients"
+    categorical_alternative: ClassVar = "gibbs"
     answers: ClassVar = frozenset({"marginals", "statistics", "samples"})
     accepts: ClassVar = frozenset({"init", "state", "return_state"})
     #: Number of sweeps between two samples of a chain, which is fixed.

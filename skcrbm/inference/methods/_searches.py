@@ -50,6 +50,7 @@ class BranchAndBound(InferenceMethod):
     """
 
     name: ClassVar = "branch_and_bound"
+    categorical_alternative: ClassVar = "map_search"
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
     restriction: ClassVar = "it cannot handle weights of 0 (entries of -inf, OR or AND factors)"
@@ -89,6 +90,7 @@ class MixedIntegerProgram(InferenceMethod):
     """
 
     name: ClassVar = "milp"
+    categorical_alternative: ClassVar = "map_search"
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
 
@@ -166,8 +168,10 @@ class MapSearch(InferenceMethod):
       coolings are longer. An
       entry of weight 0 costs a penalty, which grows until the state is possible.
     - Frontier sweeps maximise parts of bounded width, such as strips of a lattice, given the
-      variables around them. The sweeps start from the best state, disturbed by noise. Then the
-      connected parts that became better are copied to the best state [4]_.
+      variables around them. The sweeps start from a state that is disturbed by noise. Then the
+      connected parts that became better are copied to this state and to the best state [4]_. After
+      many failures, a new walk of such steps begins: in turn at a random state, and at the best
+      state with wider parts.
     - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
       give a state to start from.
     - A hybrid best-first branch and bound [5]_ continues MPLP at each node, after the decision for
@@ -187,7 +191,8 @@ class MapSearch(InferenceMethod):
     Parameters
     ----------
     time_limit : float or None, default=None
-        Largest number of seconds for a model, apart from compilation. None: no limit.
+        Largest number of seconds of search for a model. The clock starts after the kernels are
+        compiled: from an empty cache, the first call takes some more seconds. None: no limit.
     max_nodes : int or None, default=10_000_000
         Largest number of nodes for a model. A node is the choice of a state for a variable, in a
         move or in the search tree; sixteen table entries in the computation of the bound also count
