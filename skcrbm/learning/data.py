@@ -402,7 +402,7 @@ def mean_square(X, weight):
 
 def n_used_columns(X: Any) -> int:
     """Return the number of columns of X, dense or sparse, that are not 0 in all rows."""
-    return np.count_nonzero(np.asarray(abs(X).sum(axis=0)))
+    return int(np.count_nonzero(np.asarray(abs(X).sum(axis=0))))
 
 
 def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
