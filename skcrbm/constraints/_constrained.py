@@ -448,11 +448,6 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
                 yield Listed(rows, log_p[:, number], allowed, held)
             return
         proba = distribution.marginals(X, known if takes_known(self.estimator_) else None)
-        if proba.shape[1] != self._targets.n_visible:
-            raise ValueError(
-                f"estimator predicts {proba.shape[1]} labels, but y in fit has "
-                f"{self._targets.n_visible}"
-            )
         for rows in row_chunks(len(proba), _ROWS):
             held = None if known is None else known[rows]
             log_odds = _fields(proba[rows], self._conditions.parent)

@@ -50,6 +50,10 @@ class CompactTree:
         self.leaf_values = _leaf_values(tree, self._leaves())
         self._importances = sp.csr_array(tree.compute_feature_importances()[None])
 
+    @property
+    def n_leaves(self) -> int:  # scikit-learn's `get_n_leaves` reads it
+        return self.node_count - len(self._inner)
+
     def _leaves(self) -> np.ndarray:
         leaf = np.ones(self.node_count, bool)
         leaf[self._inner] = False

@@ -89,7 +89,8 @@ class CRBMClassifier(RBMClassifier):
     whose columns hold classes ("multiclass-multioutput"), or a 1-D array with two or more classes.
     An output of more than two classes has a visible unit for each class, of which exactly one is
     on. Columns are taken for classes if one of them has three or more, and if they hold strings or
-    numbers of at least 0 (but 0, 1 and one larger number than 2 may be a code of missing labels).
+    numbers of at least 0. Convert the classes to strings if they are only 0, 1 and a larger number,
+    which may be a code of missing labels.
 
     `decision_function` returns the log-odds of the marginal of each output. For a 1-D y it returns
     the log-odds of the second of two classes, or unnormalised log-probabilities of more classes.

@@ -29,7 +29,7 @@ from skcrbm.inference.layered.truncated import (
 )
 from skcrbm.layers import Dense
 from skcrbm.layers.clamping import HardClamping, clamping_constraint, clamping_cuts
-from skcrbm.layers.layers import check_layers, checked_input_shape
+from skcrbm.layers.layers import check_layers, checked_input_shape, split_skips
 from skcrbm.learning.data import ArraySource, Design, layered_params
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves, resumed_generator
 from skcrbm.learning.penalties import L2
@@ -82,12 +82,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     layers : tuple of layers, default=(Dense(100),)
         Hidden layers, in order from the input to the output: `skcrbm.layers.Dense`, `Local2d`
         or `Conv2d`. Without hidden layers, ``()``, the model is a (multinomial) logistic
-        regression.
-    skips : tuple of (int, int), default=()
-        Pairs (a, b) of layers that are also connected, by edges from each node of layer a to each
-        node of layer b >= a + 2. Layer 0 is the input, layer ``len(layers) + 1`` the output. For
-        example, ``((0, 2),)`` joins the input to the second hidden layer, or to the output if there
-        is a single hidden layer. Skips make loops of layers.
+        regression. A `skcrbm.layers.Skip` among the layers joins two layers that are not
+        neighbours, as in ``(Dense(20), Skip(0, 2))``.
     input_shape : tuple of int, default=None
         Shape (height, width) or (height, width, channels) of the images in the rows of X, in C
         order; local and convolutional layers need it. None means that rows are plain vectors.
@@ -192,7 +188,6 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
 
     _parameter_constraints: dict = {
         "layers": [tuple, list],
-        "skips": [tuple, list],
         "input_shape": [tuple, list, None],
         "clamping": clamping_constraint(),
         "inference": truncated_constraint(),
@@ -216,7 +211,6 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         self,
         *,
         layers: tuple | list = _DEFAULT_LAYERS,
-        skips: tuple | list = (),
         input_shape: tuple | list | None = None,
         clamping: str | HardClamping = "soft",
         inference: str | TruncatedInference = "tree_reweighted",
@@ -233,7 +227,6 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         verbose: bool | int = False,
     ):
         self.layers = layers
-        self.skips = skips
         self.input_shape = input_shape
         self.clamping = clamping
         self.inference = inference
@@ -402,9 +395,10 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
 
     def _check_layers(self) -> None:
         """Raise a ValueError if `layers` is invalid, or `inference` has too few iterations."""
-        check_layers(self.layers)
-        checked_skips(self.skips, len(self.layers) + 1)
-        resolve_truncated(self.inference).check_depth(len(self.layers))
+        layers, skips = split_skips(self.layers)
+        check_layers(layers)
+        checked_skips(skips, len(layers) + 1)
+        resolve_truncated(self.inference).check_depth(len(layers))
 
     def _new_structure(self, X, visible):
         """Return the structure and the input encoding, for a fit without an earlier model."""
@@ -412,22 +406,20 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
         n_outputs, n_states = (1, n_visible) if self._targets.one_hot else (n_visible, 2)
-        structure = LayeredStructure(
-            self.layers, shape, code.n_states, n_outputs, n_states, self.skips
-        )
+        layers, skips = split_skips(self.layers)
+        structure = LayeredStructure(layers, shape, code.n_states, n_outputs, n_states, skips)
         return structure, code
 
     def _hyperstructure(self):
         """Return the hyperparameters that determine the shapes of the parameters."""
         cuts = clamping_cuts(self.clamping)
         shape = None if self.input_shape is None else tuple(self.input_shape)
-        skips = checked_skips(self.skips, len(self.layers) + 1)
-        return tuple(self.layers), skips, shape, None if cuts is None else tuple(cuts)
+        return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
 
     def _check_same_model(self):
         if self._hyperstructure() != self._fitted_structure:
             raise ValueError(
-                "layers, skips, input_shape or clamping differ from the earlier fit, so training "
+                "layers, input_shape or clamping differ from the earlier fit, so training "
                 "cannot continue; set warm_start=False, or keep them"
             )
 

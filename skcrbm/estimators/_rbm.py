@@ -313,12 +313,12 @@ class RBMClassifier(
     def _make_targets(self, y, classes):
         if not self._takes_columns_of_classes:
             return super()._make_targets(y, classes)
-        if classes is not None and lists_classes(classes):
+        if classes is not None and lists_classes(classes) and np.ndim(y) == 2:
             return UnitTargets(y, classes)
         try:
             return make_targets(y, classes, self)
         except ValueError as error:
-            return unit_targets(y, error)
+            return unit_targets(y, classes, error)
 
     def _fold_settings(self, rows: Rows):
         """Return X, y and the hyperparameters to change, for fits on folds of the rows."""

@@ -254,6 +254,9 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     restriction : str, default=""
         Reason why the method refuses some energies of a class for which it has a solver, for error
         messages. Only methods that override `supports` need it.
+    categorical_alternative : str, default=""
+        Method that error messages suggest if variables have more than two states, which this method
+        does not support.
     hints : dict of str to str, default={}
         For answers that the method gives only with an option: the answer, and the advice about this
         option in the error message.
@@ -274,8 +277,6 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     accepts: ClassVar[frozenset] = frozenset()
     #: Reason why the method refuses some energies of a class that it supports, for error messages.
     restriction: ClassVar[str] = ""
-    #: Name of the method to use instead if variables have more than two states, which this method
-    #: does not support. Error messages suggest it.
     categorical_alternative: ClassVar[str] = ""
     #: Advice in error messages about answers that the method gives only with an option.
     hints: ClassVar[dict[str, str]] = {}

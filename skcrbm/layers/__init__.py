@@ -1,6 +1,6 @@
 """Options of `LayeredGMClassifier`: layers of categorical nodes, and the clamping of inputs."""
 
 from skcrbm.layers.clamping import HardClamping
-from skcrbm.layers.layers import Conv2d, Dense, Local2d
+from skcrbm.layers.layers import Conv2d, Dense, Local2d, Skip
 
-__all__ = ["Conv2d", "Dense", "HardClamping", "Local2d"]
+__all__ = ["Conv2d", "Dense", "HardClamping", "Local2d", "Skip"]

@@ -164,6 +164,43 @@ class _Grid(Layer):
 
 
 @dataclass(frozen=True)
+class Skip(Versioned):
+    """Edges between two layers that are not neighbours, among the layers of a model.
+
+    Each node of one layer is connected to each node of the other, so that layers make loops.
+
+    Parameters
+    ----------
+    lower : int
+        Number of the lower layer; layer 0 is the input, and layer 1 the first hidden layer.
+    upper : int
+        Number of the upper layer, which must be at least ``lower + 2``. The output layer follows
+        the last hidden layer.
+
+    Examples
+    --------
+    >>> from skcrbm.layers import Dense, Skip
+    >>> layers = (Dense(20), Skip(0, 2))  # layer 2 is the output
+    """
+
+    lower: int
+    upper: int
+
+    _warns_of_version = False
+
+    def __post_init__(self):
+        check_count("lower", self.lower, 0)
+        check_count("upper", self.upper, self.lower + 2)
+
+
+def split_skips(layers: Iterable) -> tuple[tuple, tuple[tuple[int, int], ...]]:
+    """Return the layers without skips, and the skips as pairs of layer numbers."""
+    layers = tuple(layers)
+    skips = tuple((part.lower, part.upper) for part in layers if isinstance(part, Skip))
+    return tuple(part for part in layers if not isinstance(part, Skip)), skips
+
+
+@dataclass(frozen=True)
 class Local2d(_Grid):
     """Layer of nodes on a grid; each node has its own scores for its window of the layer below.
 

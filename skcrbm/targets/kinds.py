@@ -33,7 +33,8 @@ from skcrbm.utils.labels import (
     with_dimensions,
     without_known,
 )
-from skcrbm.utils.pickling import SavedModel, Versioned
+from skcrbm.utils.model_parts import built, plain
+from skcrbm.utils.pickling import Versioned, checked_state, shallow_copy, state_with_version
 from skcrbm.utils.validation import check_same_length
 
 # For a 1-D y these methods always return arrays, because scikit-learn indexes them by position.
@@ -477,11 +478,20 @@ class MulticlassTargets(ClassTargets):
 # ------------------------------------------------------------------------- classifiers
 
 
-class TargetsMixin(SavedModel, ClassifierMixin):
-    """Mixin of all classifiers: label names, label containers, `score` and versions in pickles.
+class TargetsMixin(ClassifierMixin):
+    """Mixin of all classifiers: label names, label containers, `score` and the saved state.
 
-    A class must list it before `BaseEstimator`, and must have an attribute `_targets`.
+    Classes list it before `BaseEstimator`, and set the attribute `_targets`.
     """
+
+    _saved: ClassVar[tuple] = ()  # attributes of every fitted object; see `Versioned`
+    __copy__ = shallow_copy
+
+    def __getstate__(self):
+        return plain(state_with_version(super().__getstate__()))
+
+    def __setstate__(self, state):
+        super().__setstate__(checked_state(type(self), built(state)))
 
     @property
     def label_names_(self) -> np.ndarray:
@@ -577,15 +587,14 @@ def label_output(method: Callable) -> Callable:
     @functools.wraps(method)
     def named(self, X, *args, **kwargs):
         answer = method(self, X, *args, **kwargs)
-        container = self._label_container
-        is_score, multilabel = method.__name__ in _SCORES, self._targets.multilabel
+        container, multilabel = self._label_container, self._targets.multilabel
+        is_score = method.__name__ in _SCORES
         if container == "default" or (is_score and not multilabel):
             return answer
         if container == "sparse":
             return sparse_labels(answer) if multilabel and not is_score else answer
-        index = X.index if hasattr(X, "iloc") else None
-        if isinstance(answer, tuple):
-            return (self._targets.framed(answer[0], index, container), *answer[1:])
-        return self._targets.framed(answer, index, container)
+        first, *rest = answer if isinstance(answer, tuple) else (answer,)
+        framed = self._targets.framed(first, X.index if hasattr(X, "iloc") else None, container)
+        return (framed, *rest) if isinstance(answer, tuple) else framed
 
     return named

@@ -70,8 +70,7 @@ def shows_classes(y: Any) -> bool:
     """Return True if y can only be columns of classes, and no labels that need a conversion.
 
     A column must have three or more classes. Lists of lists may hold the labels of each row, and
-    negative numbers, or a single number beside 0 and 1, may be codes of missing labels; 0, 1 and 2
-    are classes.
+    negative numbers, or a single number beside 0 and 1, may be codes of missing labels.
     """
     if isinstance(y, (list, tuple)) or not holds_classes(y):
         return False
@@ -80,18 +79,19 @@ def shows_classes(y: Any) -> bool:
         return False
     values = set().union(*columns)
     numbers = {value for value in values if isinstance(value, Number)}
-    coded = len(numbers) == 3 and numbers >= {0, 1} and 2 not in numbers
+    coded = len(numbers) == 3 and numbers >= {0, 1}
     return not (coded or any(value < 0 for value in numbers))
 
 
-def unit_targets(y: Any, error: ValueError):
+def unit_targets(y: Any, classes: Any, error: ValueError):
     """Return the `UnitTargets` of a y with columns of classes; raise a ValueError for another y.
 
-    `error` is the error of `make_targets` about this y. It is raised again, with advice on how to
-    mark columns as classes if y may hold classes or labels in another form.
+    `classes` may list the classes of each column. `error` is the error of `make_targets` about this
+    y. It is raised again, with advice on how to mark columns as classes if y may hold classes or
+    labels in another form.
     """
     if shows_classes(y):
-        return UnitTargets(y)
+        return UnitTargets(y, classes)
     if not seems_multiclass(y):
         raise error
     raise ValueError(
@@ -102,10 +102,12 @@ def unit_targets(y: Any, error: ValueError):
 
 
 def lists_classes(classes: Any) -> bool:
-    """Return True if `classes` is a list of the classes of each column."""
+    """Return True if `classes` is a list of the classes of each column, which are not 0 and 1."""
     if not isinstance(classes, (list, tuple)) or len(classes) < 2:
         return False
-    return all(isinstance(part, (list, tuple, np.ndarray)) for part in classes)
+    if not all(isinstance(part, (list, tuple, np.ndarray)) for part in classes):
+        return False
+    return any(len(part) != 2 or set(part) != {0, 1} for part in classes)
 
 
 def refuse_columns_of_classes(y: Any, name: str, advice: str, error: ValueError) -> None:

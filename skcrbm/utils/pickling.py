@@ -51,9 +51,14 @@ class SavedModel(Versioned):
         super().__setstate__(built(state))
 
     def __copy__(self):
-        new = type(self).__new__(type(self))
-        vars(new).update(vars(self))
-        return new
+        return shallow_copy(self)
+
+
+def shallow_copy(model: Any) -> Any:
+    """Return a copy of a model that shares its attributes, without writing and reading a state."""
+    new = type(model).__new__(type(model))
+    vars(new).update(vars(model))
+    return new
 
 
 def state_with_version(state: dict | None) -> dict[str, Any]:

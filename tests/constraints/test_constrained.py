@@ -285,14 +285,6 @@ def test_containers_of_labels():
         model.predict(np.empty((0, 4)))
 
 
-def test_a_frozen_classifier_of_other_labels():
-    X, Y = make_structured_labels(60, n_labels=5, random_state=0)
-    fitted = OneVsRestClassifier(LogisticRegression()).fit(X, Y[:, :3])
-    model = Constrained(FrozenEstimator(fitted), []).fit(X, Y)
-    with pytest.raises(ValueError, match="estimator predicts 3 labels, but y in fit has 5"):
-        model.predict(X)
-
-
 def test_forms_of_a_hierarchy():
     """Pairs, dicts with one or several parents, and adjacency matrices mean the same rule."""
     Y = pd.DataFrame(np.zeros((4, 4), int), columns=list("abcd"))

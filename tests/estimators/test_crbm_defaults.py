@@ -336,8 +336,9 @@ def test_partial_fit_goes_by_adam():
         quick(solver="lbfgs").partial_fit(X, Y)
     fresh = default(n_hidden=2).partial_fit(2 * X, Y)  # columns of mean square above 1
     assert fresh.alpha_ == 0.1
-    given = default(n_hidden=2, alpha=0.1, solver=Adam(batch_size=20))
-    assert_same_parameters(fresh, given.partial_fit(2 * X, Y))
+    # The first steps of the automatic solver are longer than the steps of Adam.
+    given = default(n_hidden=2, alpha=0.1, solver=Adam(batch_size=20)).partial_fit(2 * X, Y)
+    assert fresh.score_samples(2 * X, Y).mean() > given.score_samples(2 * X, Y).mean() + 0.05
     model = default(n_hidden=2).fit(X, Y)
     alpha, before = model.alpha_, model.score_samples(X, Y).mean()
     for _ in range(3):

@@ -24,7 +24,7 @@ from skcrbm import LayeredGMClassifier
 from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.inference import TruncatedInference, infer
-from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
+from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d, Skip
 from skcrbm.learning import Adam, Backpropagation, EarlyStopping, LossPlateau
 from skcrbm.learning.data import Batch
 from skcrbm.learning.truncated import TruncatedLikelihood, TruncatedMoments
@@ -384,7 +384,7 @@ def test_pickle_clone_partial_fit_and_warm_start(data):
     before = warm.loss_curve_[-1]
     warm.fit(X, y)
     assert warm.loss_curve_[-1] < before
-    with pytest.raises(ValueError, match="layers, skips, input_shape or clamping differ"):
+    with pytest.raises(ValueError, match="layers, input_shape or clamping differ"):
         warm.set_params(layers=(Dense(5),)).fit(X, y)
     with pytest.raises(ValueError, match="does not support early_stopping=True"):
         quick(early_stopping=True).partial_fit(X, y)
@@ -559,7 +559,8 @@ def test_a_skip_adds_linear_scores():
     options = {"layers": (Dense(1),), "max_iter": 100, "solver": Adam(learning_rate=0.1)}
     options.update(early_stopping=False, random_state=0)
     plain = LayeredGMClassifier(**options).fit(X, Y)
-    model = LayeredGMClassifier(skips=((0, 2),), **options).fit(X, Y)
+    options["layers"] = (Dense(1), Skip(0, 2))
+    model = LayeredGMClassifier(**options).fit(X, Y)
     assert plain.skip_weights_ == {}
     assert model.skip_weights_[0, 2].shape == (6, 5, 1, 1)
     assert (np.diagonal(model.skip_weights_[0, 2][:5, :, 0, 0]) > 1).all()
@@ -567,14 +568,16 @@ def test_a_skip_adds_linear_scores():
     np.testing.assert_allclose(model.predict_proba(sparse.csr_matrix(X)), model.predict_proba(X))
     for inference in ("sum_product", "mean_field"):
         deep = LayeredGMClassifier(
-            layers=(Dense(3), Dense(2)), skips=((0, 3), (1, 3)), inference=inference, max_iter=3
+            layers=(Dense(3), Dense(2), Skip(0, 3), Skip(1, 3)), inference=inference, max_iter=3
         ).fit(sparse.csr_matrix(X), Y)
         assert sorted(deep.skip_weights_) == [(0, 3), (1, 3)]
-    model.set_params(skips=(), warm_start=True)
-    with pytest.raises(ValueError, match="layers, skips, input_shape or clamping differ"):
+    model.set_params(layers=(Dense(1),), warm_start=True)
+    with pytest.raises(ValueError, match="layers, input_shape or clamping differ"):
         model.fit(X, Y)
     with pytest.raises(ValueError, match="skips must hold different pairs"):
-        LayeredGMClassifier(skips=((0, 1),)).fit(X, Y)
+        LayeredGMClassifier(layers=(Dense(2), Skip(0, 3))).fit(X, Y)
+    with pytest.raises(ValueError, match="upper must be"):
+        Skip(0, 1)
 
 
 def test_energy_with_skips():

@@ -312,7 +312,8 @@ def test_the_program_runs_what_is_missing_and_reports(tmp_path, monkeypatch, cap
     run(monkeypatch, program, *words)
     printed = capsys.readouterr().out
     names = sorted(path.name for path in (tmp_path / "fits").iterdir())
-    assert names == sorted(f"pairs__{m}__seed_1.npz".replace(" ", "_") for m in methods.RIVALS)
+    files = [f"pairs__{m}__seed_1.npz".replace(" ", "_") for m in methods.RIVALS]
+    assert names == sorted([*files, "quick_run"])
     assert "| pairs |" in printed
     assert printed.strip().endswith((tmp_path / "defaults.md").read_text().strip())
     run(monkeypatch, program, *words)

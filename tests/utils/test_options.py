@@ -195,7 +195,10 @@ def test_classes_of_labels():
     model = CRBMClassifier(alpha=0.1, n_hidden=2)
     for _ in range(2):
         for classes in ([0, 1, np.nan], [0, 1, None], [[0, 1], [0]], [0, 2, 2], [0], 1, "01"):
-            with pytest.raises(ValueError, match="classes of a 2-D y must be 0 and 1, or a list"):
+            text = (
+                "classes of a 2-D y must be 0 and 1, or a list|classes must be a list of 3 arrays"
+            )
+            with pytest.raises(ValueError, match=text):
                 model.partial_fit(X, Y, classes=classes)
         model.partial_fit(X, Y, classes=[0, 1])
         model.partial_fit(X, Y, classes=[np.array([0, 1])] * Y.shape[1])
