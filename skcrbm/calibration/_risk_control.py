@@ -180,8 +180,9 @@ class ConformalRiskControl(ConformalBase):
             self.calibration_risk_ = float(share @ loss(labels, proba >= self.threshold_))
             if (n_rows * self.calibration_risk_ + 1) / (n_rows + 1) > self.risk:
                 raise ValueError(
-                    f"risk={self.risk} needs at least {int(np.ceil(1 / self.risk)) - 1} complete "
-                    f"rows of equal weight to calibrate on, got {n_rows:.0f}"
+                    f"risk={self.risk} needs at least {int(np.ceil(1 / self.risk)) - 1} rows "
+                    f"without missing labels to calibrate on, got {n_rows:.0f} (with unequal "
+                    "weights, the effective number of rows: (sum w)^2 / sum w^2)"
                 )
             return self
         risks = np.array([share @ _checked(loss(labels, proba >= t)) for t in thresholds])

@@ -11,7 +11,11 @@ from skcrbm.inference.counted_trees import make_walks
 
 
 class CountedTrees(NamedTuple):
-    """Conditions as trees in depth-first order, with a count for each block of trees."""
+    """Conditions whose edges form trees of labels, in depth-first order.
+
+    The trees whose labels take part in the same `Count`, which bounds the number of true literals,
+    are a block. A block has at most one such bound.
+    """
 
     order: np.ndarray  # (L,) int64, label at each position
     walks: Any  # `skcrbm.kernels.counted_trees.Walks`

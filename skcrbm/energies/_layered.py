@@ -153,7 +153,7 @@ class LayeredEnergy(BaseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def without_held_fields(self) -> tuple[LayeredEnergy, np.ndarray]:
-        """Set the fields of clamped units to 0, and return the scores (N,) that this removes."""
+        """Return the energy without the fields of clamped units, and the scores (N,) of the fields."""
         if self.evidence is None:
             return self, np.zeros(self.n_models)
         given = np.nan_to_num(self.evidence) * self.field.astype(np.float64)

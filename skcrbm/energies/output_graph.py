@@ -116,7 +116,10 @@ class OutputGraph:
 
     @cached_property
     def enumerated(self) -> bool:
-        """True if the energies are Ising models, which enumerate all states."""
+        """True if a batch becomes an `IsingEnergy`, whose exact inference enumerates all states.
+
+        Otherwise exact inference eliminates one output after the other.
+        """
         if not self.binary:
             return False
         n = len(self.n_classes)

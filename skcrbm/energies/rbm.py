@@ -118,7 +118,10 @@ class RBMEnergy(PairwiseEnergy):
 
     @property
     def exclusive(self) -> np.ndarray:
-        """Bool array (V,), True for visible units of which one in a group is on; all False here."""
+        """Bool array (V,), True for the units of outputs with three or more classes.
+
+        Of the units of such an output exactly one is on. A plain RBM has no such outputs.
+        """
         return np.zeros(self.n_visible, bool)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:

@@ -29,7 +29,8 @@ from skcrbm.kernels.scalar import (
 def _tile_in_logs(tile, n_low, coupling, possible, summed, free, log_gain, field, log_weight):
     """Compute the log-weights of the states of a tile, and the fields of the summed units.
 
-    A tile holds the S states of the low units for one state of the high units. The outputs are
+    The first `n_low` enumerated units are the low units, and the others are the high units. A tile
+    holds the S = 2^n_low states of the low units for one state of the high units. The outputs are
     `log_weight` (S,) and `field` (m,).
     """
     offset = shifted_fields(tile, n_low, coupling, possible, summed, field)

@@ -60,7 +60,7 @@ def holds_classes(y: Any) -> bool:
 
 
 def seems_multiclass(y: Any) -> bool:
-    """Return True if the columns of y seem to contain classes, together three or more classes."""
+    """Return True if y seems to hold classes, with three or more distinct values in all columns."""
     if not holds_classes(y):
         return False
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
