@@ -153,7 +153,7 @@ class LayeredEnergy(BaseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def without_held_fields(self) -> tuple[LayeredEnergy, np.ndarray]:
-        """Return the energy without the fields of clamped units, and the scores (N,) of the fields."""
+        """Return the energy without the fields of clamped units, and their scores (N,)."""
         if self.evidence is None:
             return self, np.zeros(self.n_models)
         given = np.nan_to_num(self.evidence) * self.field.astype(np.float64)

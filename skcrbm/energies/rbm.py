@@ -120,7 +120,7 @@ class RBMEnergy(PairwiseEnergy):
     def exclusive(self) -> np.ndarray:
         """Bool array (V,), True for the units of outputs with three or more classes.
 
-        Of the units of such an output exactly one is on. A plain RBM has no such outputs.
+        Exactly one unit of such an output is on. A plain RBM has no such outputs.
         """
         return np.zeros(self.n_visible, bool)
 

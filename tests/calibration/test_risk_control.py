@@ -93,7 +93,7 @@ def test_names_weights_and_errors(data, model):
     weight = np.where(np.arange(200) < 120, 2.0, 0.0)
     weighted = ConformalRiskControl(model).fit(X, Y, sample_weight=weight)
     assert weighted.threshold_ == ConformalRiskControl(model).fit(X[:120], Y[:120]).threshold_
-    with pytest.raises(ValueError, match=r"at least 9 complete rows of equal weight .* got 5"):
+    with pytest.raises(ValueError, match=r"at least 9 rows without missing labels .* got 5"):
         ConformalRiskControl(model).fit(X[:5], Y[:5])
     with pytest.raises(ValueError, match="loss must return"):
         ConformalRiskControl(model, loss=lambda y, p: 2 * y[:, 0]).fit(X, Y)
