@@ -44,9 +44,8 @@ _LEAST_SHARE = 0.005
 # Factor of the learning rate of the weights W if the solver is Adam. With the same rate as for the
 # other parameters, the hidden units would stay unused.
 _ADAM_WEIGHTS_RATE = 5.0
-# Mean change of the log-odds in the first step of a stream. Rows count as at least _LEAST_LENGTH
-# long, so that rates stay finite if X holds zeros only.
-_FIRST_CHANGE, _LEAST_LENGTH = 3.0, 0.1
+# Mean change of the log-odds in the first step of a stream.
+_FIRST_CHANGE = 3.0
 
 
 # ---------------------------------------------------------------------------------------- batches
@@ -417,8 +416,11 @@ def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
     return CRBMParams(_ADAM_WEIGHTS_RATE, inputs, inputs, 1.0, 1.0)
 
 
-def crbm_first_rates(X: Any, weight: np.ndarray) -> CRBMParams:
+def crbm_first_rates(X: Any, weight: np.ndarray) -> CRBMParams | tuple[()]:
     """Return rates of the first steps in a stream of rows, for the coefficients of the columns.
+
+    If all rows of positive weight are 0, the result is the empty tuple, because such rows do not
+    tell the scale of the columns.
 
     A step of Adam changes each coefficient by at most about its rate, so that the log-odds of a row
     change by its rate times the sum of the absolute values of the row. The mean change of the first
@@ -429,7 +431,9 @@ def crbm_first_rates(X: Any, weight: np.ndarray) -> CRBMParams:
     length = float(weight @ lengths / weight.sum())
     entries = X.count_nonzero() if issparse(X) else np.count_nonzero(X)
     density = entries / max(1, X.shape[0] * n_used_columns(X))
-    rate = _FIRST_CHANGE / (1 + 2 * density) / max(length, _LEAST_LENGTH)
+    if length == 0:
+        return ()
+    rate = _FIRST_CHANGE / (1 + 2 * density) / length
     return CRBMParams(0.0, rate, rate, 0.0, 0.0)
 
 

@@ -13,7 +13,7 @@ import copy
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ INTERRUPTED = "Training interrupted; keeping what was learned so far."
 class Plan:
     """Everything that training needs except random numbers; no option is "auto" any more."""
 
-    # Named tuple; its field `params` holds the initial parameters, which apply to the transformed
+    # The field `model` holds the initial parameters, which apply to the transformed
     # inputs `design.X`.
     model: Any
     design: Design  # converts models between the inputs `design.X` and the X of the user
@@ -194,12 +194,17 @@ def fit_one_epoch(
     If the optimizer of `progress` has the settings of the plan, training continues with a copy of
     this optimizer.
     """
-    progress = Progress() if progress is None else progress
-    run = _EpochsRun(plan, rng, progress, _ignore, _ignore)
     optimizer = None
-    if progress.optimizer_key == plan.optimizer_key:
+    if progress is None:
+        progress = Progress()
+    elif progress.optimizer_key == plan.optimizer_key:
         # Copy the optimizer, so that a failed epoch does not change `progress`.
         optimizer = copy.deepcopy(progress.optimizer)
+    else:  # an earlier fit has found coefficients, which long first steps would lose
+        plan = replace(plan, first_rates=())
+    if isinstance(optimizer, AdamSteps):
+        optimizer.lower_rates(plan.first_rates)
+    run = _EpochsRun(plan, rng, progress, _ignore, _ignore)
     history, optimizer = run.train(plan.rows, 1, optimizer=optimizer)
     fitted = run.fitted(history, optimizer)
     return fitted._replace(n_iter=fitted.progress.n_epochs)  # counted over all calls

@@ -160,7 +160,7 @@ class AdamSteps(Optimizer):
 
     `first_rates` has a rate per parameter array, which declines as the inverse root of the number
     of steps until it meets the learning rate of the array. The empty tuple stands for no first
-    rates. They apply to dense gradients only.
+    rates. They apply to dense gradients only. Later batches may lower them, see `lower_rates`.
     """
 
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
@@ -173,6 +173,12 @@ class AdamSteps(Optimizer):
         self.second: Any = None
         # Map from the index of each parameter array with `RowSparse` gradients to its `LateRows`.
         self.late = {}
+
+    def lower_rates(self, first_rates):
+        """Lower the first rates to the first rates of another batch, for example of longer rows."""
+        if len(self.first_rates) and len(first_rates):
+            first_rates = type(first_rates)(*map(min, self.first_rates, first_rates))
+        self.first_rates = first_rates if len(first_rates) else self.first_rates
 
     @property
     def takes_rows(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from itertools import pairwise, product
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ class GraphRows:
             self.types = NodeTypes(graphs, types)
             graphs = self.types.padded(graphs)
         rows, start = self.nodes.fit_transform([graph.nodes for graph in graphs])
-        self.sizes = tuple(sorted({len(c) for graph in graphs for c in graph.cliques or ()}))
+        self.sizes = tuple(sorted({len(c) for graph in graphs for c in graph.cliques}))
         given = [graph.edge_features for graph in graphs if graph.edge_features is not None]
         self.n_edge_features = 0
         for features in given:
@@ -88,7 +89,7 @@ class GraphRows:
         """Return the arrays; raise a ValueError unless the numbers of features are as in `fit`."""
         graphs = _graphs(X)
         if self.types is not None:
-            graphs = self.types.padded(graphs)
+            graphs = self.types.padded(graphs, self.nodes.n_features)
         elif any(graph.node_types is not None for graph in graphs):
             raise ValueError("X has node_types, but the model was fitted without node_types")
         return self._arrays(graphs, *self.nodes.transform([graph.nodes for graph in graphs]))
@@ -132,8 +133,7 @@ def _cliques_of(graphs, start, sizes):
     # scopes of the cliques of each size, and the graph of each clique
     found: dict[int, tuple[list, list]] = {size: ([], []) for size in sizes}
     for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start.tolist()))):
-        for c, clique in enumerate(graph.cliques or ()):
-            nodes = [int(v) for v in clique]
+        for c, nodes in enumerate(graph.cliques):
             place = f"clique {c} of graph {i} of X"
             if len(nodes) < 3 or len(set(nodes)) < len(nodes):
                 raise ValueError(f"{place} should be three or more different nodes, got {nodes}")
@@ -143,9 +143,9 @@ def _cliques_of(graphs, start, sizes):
                     f"{end - first - 1}"
                 )
             if len(nodes) not in found:
+                fitted = f"with cliques of {list(sizes)} nodes" if sizes else "without cliques"
                 raise ValueError(
-                    f"{place} has {len(nodes)} nodes, but the model was fitted with cliques of "
-                    f"{list(sizes)} nodes"
+                    f"{place} has {len(nodes)} nodes, but the model was fitted {fitted}"
                 )
             scopes, owner = found[len(nodes)]
             scopes.append([first + v for v in nodes])
@@ -183,9 +183,12 @@ class NodeTypes:
             parts += part
         return codes_of(parts, self.names, "node_types")
 
-    def padded(self, graphs: list[Graph]) -> list[Graph]:
-        """Return the graphs, with lists of numbers as arrays in which missing columns are 0."""
-        width = max(self.widths.values(), default=0)
+    def padded(self, graphs: list[Graph], n_features: int | None = None) -> list[Graph]:
+        """Return the graphs, with lists of numbers as arrays in which missing columns are 0.
+
+        `n_features` is the number of columns in fit, or None in fit.
+        """
+        width = max(self.widths.values(), default=0) if n_features is None else n_features
         found = []
         for i, graph in enumerate(graphs):
             if _lists_numbers(graph.nodes):
@@ -207,6 +210,11 @@ def _types_of(graph, i):
     if graph.node_types is None:
         raise ValueError(f"graph {i} of X has no node_types, but other graphs have node_types")
     types = graph.node_types
+    if np.ndim(types) != 1:
+        raise ValueError(
+            f"node_types of graph {i} of X should be a sequence with a type for each node, got "
+            f"{types!r}"
+        )
     types = types.tolist() if isinstance(types, np.ndarray) else list(types)
     if any(is_missing(kind) for kind in types):
         raise ValueError(f"node_types of graph {i} of X has missing entries")
@@ -234,8 +242,22 @@ def _graphs(X):
                 f"graph {i} of X should be a skcrbm.Graph or a tuple (nodes, edges) or (nodes, "
                 f"edges, edge_features), got {type(graph).__name__}"
             )
-        graphs.append(Graph(*graph))
+        graph = Graph(*graph)
+        graphs.append(graph._replace(cliques=_lists_of_nodes(graph.cliques, i)))
     return graphs
+
+
+def _lists_of_nodes(cliques, i):
+    """Return the cliques of the graph with index i as lists of integers; None means no cliques."""
+    cliques = () if cliques is None else cliques
+    try:
+        found = [[operator.index(node) for node in clique] for clique in cliques]
+    except TypeError:
+        raise ValueError(
+            f"cliques of graph {i} of X should be a list of sequences of node indices, as in "
+            f"[(0, 1, 2)], got {cliques!r}"
+        ) from None
+    return found
 
 
 def _edges_of(graph, i, n_nodes):

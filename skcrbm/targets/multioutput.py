@@ -96,7 +96,7 @@ def unit_targets(y: Any, classes: Any, error: ValueError):
         raise error
     raise ValueError(
         f"{error}. If each column of y holds the classes of an output: pass an array or data "
-        "frame of strings, such as np.asarray(y).astype(str), with three or more classes in a "
+        "frame of strings, with None where a class is missing and three or more classes in a "
         "column, or use LabelGraphCRF().fit(X, y), which takes any columns of classes"
     ) from error
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
@@ -20,7 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.utils.labels import in_rows_of
+from skcrbm.utils.labels import in_rows_of, label_names_of
 from skcrbm.utils.validation import as_float_array
 
 
@@ -98,15 +99,28 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
 
 def _check_frozen(estimator, X, y):
     """Raise a ValueError if a frozen classifier predicts other labels or classes than y holds."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+        X = None  # X of the last step is not known before the fit
     if not isinstance(estimator, FrozenEstimator) or not hasattr(estimator, "predict_proba"):
         return
     classes = getattr(estimator, "classes_", None)
     if np.ndim(y) == 2:
-        proba = estimator.predict_proba(_safe_indexing(X, slice(0, 1)))
-        n_labels = label_marginals(proba, classes, "predict_proba(X)").shape[1]
+        if X is None:
+            n_labels = len(classes) if classes is not None else y.shape[1]
+        else:
+            row = X.tocsr()[:1] if issparse(X) else _safe_indexing(X, slice(0, 1))
+            proba = estimator.predict_proba(row)
+            n_labels = label_marginals(proba, classes, "predict_proba(X)").shape[1]
         if n_labels != y.shape[1]:
             raise ValueError(
                 f"estimator is frozen and predicts {n_labels} labels, but y has {y.shape[1]}"
+            )
+        names, given = getattr(estimator, "label_names_", None), label_names_of(y)
+        if names is not None and given is not None and list(names) != list(given):
+            raise ValueError(
+                f"estimator is frozen and predicts the labels {list(names)}, but y has the columns "
+                f"{list(given)}"
             )
     elif classes is not None and not np.array_equal(classes, np.unique(y)):
         raise ValueError(

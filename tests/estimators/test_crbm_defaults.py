@@ -347,6 +347,20 @@ def test_partial_fit_goes_by_adam():
     assert model.score_samples(X, Y).mean() > before - 0.2
 
 
+@pytest.mark.parametrize("scale", [0.0, 0.01, 100.0])
+def test_partial_fit_recovers_from_an_odd_first_batch(scale):
+    """First rows that are zeros, or of another scale, must not spoil the steps after them."""
+    rng = np.random.default_rng(0)
+    X, B = rng.normal(size=(600, 10)), rng.normal(size=(10, 4))
+    Y = (X @ B + 0.5 * rng.normal(size=(600, 4)) > 0).astype(int)
+    model = CRBMClassifier(random_state=0).partial_fit(scale * X[:50], Y[:50])
+    for start in range(50, 500, 50):
+        model.partial_fit(X[start : start + 50], Y[start : start + 50])
+    assert (model.predict(X[500:]) == Y[500:]).mean() > 0.77
+    if scale == 0:
+        assert np.abs(model.visible_coef_).max() < 8
+
+
 def test_warm_start_goes_on_with_what_was_found():
     X, Y = dependent()
     model = default(warm_start=True, max_iter=15).fit(X, Y)

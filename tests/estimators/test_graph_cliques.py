@@ -116,12 +116,18 @@ def test_clear_errors():
         ([[0, 1]], "clique 0 of graph 0 of X should be three or more different nodes"),
         ([[0, 1, 1]], "different nodes"),
         ([[0, 1, 9]], "the graph has the nodes 0 to 3"),
+        ([[0, 1.7, 2]], "cliques of graph 0 of X should be a list of sequences of node indices"),
+        (["012"], "cliques of graph 0 of X should be a list of sequences"),
+        ([0, 1, 2], "cliques of graph 0 of X should be a list of sequences"),
     ):
         with pytest.raises(ValueError, match=message):
             GraphCRF(alpha=0.1).fit([X[0]._replace(cliques=cliques)], y[:1])
     five = Graph(np.zeros((5, 2)), [[2, 3]], None, None, [[0, 1, 2, 3, 4]])
     with pytest.raises(ValueError, match="5 nodes, but the model was fitted with cliques of"):
         model.predict([five])
+    plain = GraphCRF(alpha=0.1).fit([graph._replace(cliques=None) for graph in X], y)
+    with pytest.raises(ValueError, match="3 nodes, but the model was fitted without cliques"):
+        plain.predict([X[0]._replace(cliques=np.array([[0, 1, 2]]))])
     for options in ({"learning": "cd"}, {"n_latent_states": 2}, {"learning": "max_margin"}):
         with pytest.raises(ValueError, match="cliques need learning='mle'"):
             GraphCRF(alpha=0.1, **options).fit(X, y)

@@ -163,6 +163,17 @@ def test_approximate_inference_stochastic_solvers_and_pickles():
     assert stream.classes_.tolist() == model.classes_.tolist()
 
 
+def test_nodes_as_arrays_in_fit_and_as_lists_in_predict():
+    rng = np.random.default_rng(0)
+    nodes, edges, types = rng.normal(size=(4, 2)), [(0, 1), (1, 2), (2, 3)], list("abab")
+    model = GraphCRF(alpha=0.1).fit([Graph(nodes, edges, node_types=types)] * 3, [list("xyxz")] * 3)
+    as_lists = Graph(nodes.tolist(), edges, node_types=types)
+    assert model.predict([as_lists])[0].tolist() == list("xyxz")
+    for wrong in (5, np.zeros((2, 2), int)):
+        with pytest.raises(ValueError, match="node_types of graph 0 of X should be a sequence"):
+            model.predict([as_lists._replace(node_types=wrong)])
+
+
 def test_clear_errors():
     X, y = make_graphs()
     model = GraphCRF(alpha=0.1).fit(X, y)

@@ -3,7 +3,9 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -12,6 +14,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier, DecodedClassifier, ImageCRBM, LMBMClassifier
 from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, ConformalRiskControl
@@ -153,6 +157,20 @@ def test_a_frozen_classifier_of_other_labels(data, outer, n_labels):
     for model in models:
         with pytest.raises(ValueError, match=f"predicts {n_labels} labels, but y has 4"):
             model.fit(X, Y)
+
+
+def test_names_and_forms_of_a_frozen_classifier(data):
+    X, Y = data
+    frame = pd.DataFrame(Y, columns=list("abcd"))
+    frozen = FrozenEstimator(clone(CRBM).fit(X, frame))
+    with pytest.raises(ValueError, match=r"predicts the labels .* but y has the columns"):
+        DecodedClassifier(frozen).fit(X, frame[list("badc")])
+    assert DecodedClassifier(frozen).fit(X, frame).score(X, frame) > 0
+    frozen = FrozenEstimator(OneVsRestClassifier(LogisticRegression()).fit(X, Y))
+    with pytest.raises(ValueError, match="predicts 4 labels, but y has 3"):
+        DecodedClassifier(make_pipeline(StandardScaler(), frozen)).fit(X, Y[:, :3])
+    for form in (sparse.coo_matrix, sparse.csc_matrix):
+        assert DecodedClassifier(frozen).fit(form(X), Y).predict(form(X)).shape == Y.shape
 
 
 def test_a_frozen_classifier_of_other_classes(data):
