@@ -274,7 +274,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             )
         answers = self._answers(X, known, lambda part: (part.best(), part.marginals()))
         best, proba = map(np.concatenate, zip(*answers))
-        drawn = self._draw(X, known, self.n_samples, self._seed)
+        drawn = self._draw(X, known, self.n_samples, self._seed, alike=True)
         top = self._allowed_top(proba, best)
         return _best_of_samples(drawn, top, _METRICS[self.decode])
 
@@ -291,7 +291,9 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_outer_fitted(self)
         known = self._known(X, y_known)
-        return np.concatenate(self._answers(X, known, lambda part: part.marginals()))
+        proba = np.concatenate(self._answers(X, known, lambda part: part.marginals()))
+        proba = np.clip(proba, 0, 1)  # sums of probabilities may exceed 1 by rounding
+        return proba if known is None else np.where(np.isnan(known), proba, known)
 
     def sample(self, X, n_samples=1, y_known=None, random_state=None):
         """Draw label vectors (n_samples_of_X, n_samples, n_outputs) that satisfy the rules.
@@ -456,9 +458,14 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             else:
                 yield Eliminated(rows, self._conditions, log_odds, held)
 
-    def _draw(self, X, known, n_samples, seed):
+    def _draw(self, X, known, n_samples, seed, alike=False):
+        """Return draws for all rows; if `alike`, draws that do not depend on the other rows."""
         rng = np.random.RandomState(seed)
-        return np.concatenate(self._answers(X, known, lambda part: part.draw(n_samples, rng)))
+
+        def draw(part):
+            return part.draw(n_samples, np.random.RandomState(seed) if alike else rng, alike)
+
+        return np.concatenate(self._answers(X, known, draw))
 
 
 def _fields(proba, parent):

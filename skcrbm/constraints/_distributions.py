@@ -13,6 +13,7 @@ from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.counted_trees import CountedTreeModels
 from skcrbm.inference.factor_graph.k_best import k_best_states
+from skcrbm.utils.parallel import row_chunks
 
 
 class Listed:
@@ -50,9 +51,10 @@ class Listed:
         labels = np.where((log_p > -np.inf)[:, :, None], self.vectors[order], -1)
         return _padded(labels, log_p, k)
 
-    def draw(self, n_samples, rng):
+    def draw(self, n_samples, rng, alike=False):
+        """Return draws (n, n_samples, L); if `alike`, by the same random numbers for all rows."""
         cumulative = np.exp(self.log_p).cumsum(axis=1)
-        u = rng.random_sample((len(cumulative), n_samples)) * cumulative[:, -1:]
+        u = rng.random_sample((1 if alike else len(cumulative), n_samples)) * cumulative[:, -1:]
         index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
         return self.vectors[np.minimum(index, len(self.vectors) - 1)]
 
@@ -109,14 +111,19 @@ class Eliminated:
         labels, log_p = map(np.concatenate, zip(*rows))
         return labels, log_p
 
-    def draw(self, n_samples, rng):
-        seed = rng.randint(np.iinfo(np.int32).max)
-        options = {"n_samples": n_samples, "clamp": self.clamp, "random_state": seed}
-        try:
-            drawn = sample(self.energy, "exact", **options)
-        except ContradictionError as error:
-            raise _impossible(self.rows, error.model) from None
-        return drawn[:, :, : self.n_labels].astype(np.int8)
+    def draw(self, n_samples, rng, alike=False):
+        """Return draws (n, n_samples, L); if `alike`, by the same random numbers for all rows."""
+        options = {"n_samples": n_samples, "random_state": rng.randint(np.iinfo(np.int32).max)}
+        n = self.energy.n_models
+        drawn = []
+        # Random numbers depend on the index of a row among the rows of a call.
+        for rows in row_chunks(n, 1 if alike else n):
+            clamp = None if self.clamp is None else self.clamp[rows]
+            try:
+                drawn.append(sample(self.energy.rows(rows), "exact", clamp=clamp, **options))
+            except ContradictionError as error:
+                raise _impossible(self.rows, rows.start + error.model) from None
+        return np.concatenate(drawn)[:, :, : self.n_labels].astype(np.int8)
 
     def log_proba(self, labels):
         own = (labels * self.log_odds).sum(axis=1)
@@ -172,8 +179,9 @@ class Counted:
         log_z = self._log_z()[:, None] if normalised else 0.0
         return self._by_label(labels), scores - log_z
 
-    def draw(self, n_samples, rng):
-        log_z, drawn = self.models.draw(n_samples, rng)
+    def draw(self, n_samples, rng, alike=False):
+        """Return draws (n, n_samples, L); if `alike`, by the same random numbers for all rows."""
+        log_z, drawn = self.models.draw(n_samples, rng, alike)
         self._require_possible(log_z)
         return self._by_label(drawn)
 

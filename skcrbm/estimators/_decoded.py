@@ -270,6 +270,11 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """Return the decoding rule; raise a ValueError if the estimator does not support it."""
         rule = resolve_decoder(self.decode)
         model = final_model(estimator)[0]
+        if hasattr(model, "satisfies"):
+            raise ValueError(
+                f"{type(model).__name__} chooses labels by its own parameter decode, because other "
+                f"rules of decoding may violate its rules: use it without {type(self).__name__}"
+            )
         if isinstance(rule, ExpectedMetric) and rule.n_samples and not hasattr(model, "sample"):
             raise ValueError(
                 f"n_samples={rule.n_samples} needs an estimator with a method sample, such as "

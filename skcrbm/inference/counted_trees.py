@@ -57,14 +57,20 @@ class CountedTreeModels:
         best_walks(self.walks, self.scores, self.may_on, self.may_off, labels, scores)
         return labels, scores
 
-    def draw(self, n_samples: int, rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
-        """Return log Z (n,) and draws of label vectors (n, n_samples, L)."""
+    def draw(
+        self, n_samples: int, rng: np.random.RandomState, alike: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return log Z (n,) and draws of label vectors (n, n_samples, L).
+
+        If `alike`, all models are drawn by the same random numbers.
+        """
         from skcrbm.kernels.counted_trees import draw_walks
 
         n, n_labels = self.scores.shape
         log_z, drawn = np.empty(n), np.empty((n, n_samples, n_labels), np.int8)
         for i in range(n):
-            uniform = rng.random_sample((n_samples, n_labels))
+            if i == 0 or not alike:
+                uniform = rng.random_sample((n_samples, n_labels))
             model = self.scores[i], self.may_on[i], self.may_off[i]
             log_z[i] = draw_walks(self.walks, *model, uniform, drawn[i])
         return log_z, drawn

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 
-from skcrbm import CRBMClassifier
+from skcrbm import CRBMClassifier, DecodedClassifier
 from skcrbm.constraints import (
     Allowed,
     Between,
@@ -334,3 +334,34 @@ def test_rules_that_are_too_wide():
     rules = [Between(rng.permutation(60)[:30], 10, 20) for _ in range(12)]
     with pytest.raises(ValueError, match="rules overlap too much for exact answers"):
         Constrained(Given(), rules).fit(np.eye(60), np.eye(60, dtype=int))
+
+
+@pytest.mark.parametrize("rules", [[Implies(0, 1)], [Clause([0, 1], [2]), Clause([2, 3], [0])]])
+@pytest.mark.parametrize("kind", ["independent", "joint"])
+def test_predictions_do_not_depend_on_the_other_rows(rules, kind):
+    X, Y = make_structured_labels(120, n_labels=5, random_state=0)
+    inner = OneVsRestClassifier(LogisticRegression())
+    if kind == "joint":
+        inner = CRBMClassifier(n_hidden=2, alpha=0.1, max_iter=5, random_state=0)
+    model = Constrained(inner, rules, n_samples=50, random_state=0).fit(X, Y)
+    for decode in ("expected_f1", "expected_jaccard"):
+        model.set_params(decode=decode)
+        whole = model.predict(X)
+        np.testing.assert_array_equal(model.predict(X[::-1])[::-1], whole)
+        np.testing.assert_array_equal(model.predict(X[50:60]), whole[50:60])
+
+
+def test_another_decoder_outside_would_break_the_rules():
+    X, Y = make_structured_labels(60, n_labels=5, random_state=0)
+    ruled = Constrained(OneVsRestClassifier(LogisticRegression()), [Implies(0, 1)])
+    with pytest.raises(ValueError, match="Constrained chooses labels by its own parameter decode"):
+        DecodedClassifier(ruled).fit(X, Y)
+
+
+def test_probabilities_of_counted_trees_stay_in_their_range():
+    X = np.random.RandomState(0).rand(400, 4)
+    known = np.full(X.shape, np.nan)
+    known[:, 3] = 1
+    model = Constrained(Given(), [Between(range(4), 0, 3)]).fit(X, np.zeros(X.shape, int))
+    assert 0 <= model.predict_proba(X).min() <= model.predict_proba(X).max() <= 1
+    assert (model.predict_proba(X, y_known=known)[:, 3] == 1).all()

@@ -33,9 +33,9 @@ from skcrbm.utils.warnings import warn_user
 # in a call, and the kernel of the tree search at most _TREE_NODES nodes. Either call takes a few
 # hundredths of a second, and the time limit is checked after each call.
 _SWEEP_WORK, _TREE_NODES = 2**21, 100_000
-# All mini-bucket tables together have at most _ALL_MINI_ENTRIES entries, and each table has at most
-# _MINI_ENTRIES entries.
-_ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
+# All mini-bucket tables together have at most _ALL_MINI_ENTRIES entries, and at most _MINI_SPEED
+# entries for each second that is left. Each table has at most _MINI_ENTRIES entries.
+_ALL_MINI_ENTRIES, _MINI_SPEED, _MINI_ENTRIES = 2**27, 2**25, 2**18
 # The first forest moves end when the share _FIRST of the node or time limit is used, and the sweeps
 # of the bound end when the share _BOUND is used.
 _FIRST, _BOUND = 0.1, 0.2
@@ -187,12 +187,17 @@ def _search_component(method, part, budget, seed):
             end, value = budget.progress + _PATIENCE, tuple(moves.best_value)
     if consistent.done:
         return _proven(moves)
-    entries = max(2**10, _ALL_MINI_ENTRIES // (2 * len(part.variables)))
-    entries = min(method.max_entries, _MINI_ENTRIES, entries)
+    bound = min(bound, consistent.bound)
+    if budget.progress >= 1:
+        return moves.best, moves.gap(bound)
+    # A variable of a dense model has several mini-buckets.
+    n_buckets = max(2 * len(part.variables), len(part.scopes) // 4)
+    entries = min(_ALL_MINI_ENTRIES, _MINI_SPEED * budget.seconds) / n_buckets
+    entries = min(method.max_entries, _MINI_ENTRIES, max(2**10, int(entries)))
     tree = TreeSearch(shifted, order.variables, entries, moves.rounding)
     if tree.root == -np.inf:
         raise ImpossibleModelError
-    bound = min(bound, consistent.bound, tree.root + moves.rounding)
+    bound = min(bound, tree.root + moves.rounding)
     searches = [
         lambda: moves.visit(consistent, step),
         lambda: moves.visit(tree, step),
