@@ -18,7 +18,7 @@ def rows(tmp_path, monkeypatch):
     monkeypatch.setattr(text_labels, "MODELS", models)
     path = tmp_path / "rows.csv"
     text_labels.main(["--quick", "--only", "generated", "--results", str(path)])
-    return Rows(path)
+    return Rows(path, quick=True)
 
 
 def test_scores_of_a_cell(rows):
