@@ -89,7 +89,13 @@ def check_answer(given, exact, name, method, query, found):
         assert ((found.log_partition >= log_z - 1e-6 * (1 + abs(log_z))) | ~found.converged).all()
 
 
-@pytest.mark.parametrize("kind", CASES)
+QUICK = ("two", "mixed")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.deep) for kind in CASES],
+)
 def test_methods(kind):
     for given in evidences(CASES[kind]()):
         with np.errstate(invalid="ignore"):

@@ -125,6 +125,7 @@ def test_symmetric_rates_are_found_and_help():
     assert gain.mean() > 0.1
 
 
+@pytest.mark.deep
 def test_rates_of_labels_differ():
     """A label with many errors gets a larger rate than labels without errors."""
     X, Y = make_structured_labels(1000, n_labels=4, structure="groups", random_state=0)

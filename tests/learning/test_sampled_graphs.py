@@ -224,10 +224,10 @@ def correlated(n_graphs, n_classes, seed):
     [
         ("cd", 3),
         ("pcd", 3),
-        (BPChainLearning("exact", n_samples=10), 3),
-        (BPChainLearning(n_samples=10), 3),
-        (BPChainLearning(n_samples=10, weighted=True), 2),
-        (PMPLearning(PerturbAndMaxProduct(max_iter=10)), 2),
+        pytest.param(BPChainLearning("exact", n_samples=10), 3, marks=pytest.mark.deep),
+        pytest.param(BPChainLearning(n_samples=10), 3, marks=pytest.mark.deep),
+        pytest.param(BPChainLearning(n_samples=10, weighted=True), 2, marks=pytest.mark.deep),
+        pytest.param(PMPLearning(PerturbAndMaxProduct(max_iter=10)), 2, marks=pytest.mark.deep),
         (PMPLearning(PerturbAndMaxProduct(max_iter=10)), 3),
     ],
 )

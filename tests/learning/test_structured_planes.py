@@ -56,7 +56,7 @@ def test_planes_with_features_of_pairs_and_the_second_order():
         assert planes.objective_ == pytest.approx(blocks.objective_, rel=2e-4)
 
 
-@pytest.mark.parametrize("make", [ChainCRF, GraphCRF])
+@pytest.mark.parametrize("make", [ChainCRF, pytest.param(GraphCRF, marks=pytest.mark.deep)])
 def test_warm_starts_save_passes_and_reach_the_same_optimum(make):
     X, y, weight = sequences(2, n=15) if make is ChainCRF else graphs(2, n=8)
     for solver in (FrankWolfe(tol=1e-4), CuttingPlanes(tol=1e-4)):
