@@ -26,4 +26,4 @@ def run_case(rng, case):
 
 
 if __name__ == "__main__":
-    main("rules", run_case, 10_000, __doc__)
+    main("rules", run_case, 3_000, __doc__)
