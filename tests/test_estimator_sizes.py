@@ -55,7 +55,12 @@ def test_the_estimators_are_found():
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_few_parameters_and_base_classes(name):
     estimator = ESTIMATORS[name]
-    ours = [cls for cls in estimator.__mro__ if cls.__module__.startswith("skcrbm")]
+    ours = [
+        cls
+        for cls in estimator.__mro__
+        # With an old scikit-learn this class stands in for a mixin of later versions.
+        if cls.__module__.startswith("skcrbm") and cls.__name__ != "CallbackSupportMixin"
+    ]
     assert len(ours) <= MOST_CLASSES, ours
     if estimator.__init__.__module__.startswith("skcrbm"):  # else the constructor of scikit-learn
         names = list(inspect.signature(estimator).parameters)
