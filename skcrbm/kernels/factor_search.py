@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import binary_entropy, sigmoid_pair
+from skcrbm.kernels.scalar import binary_entropy, root_of, sigmoid_pair
 
 
 class VariableEdges(NamedTuple):
@@ -31,15 +31,6 @@ class MeanFieldAnswers(NamedTuple):
 
 
 @jit
-def _root(parent, v):
-    """Return the root of v in the union-find forest `parent`, and shorten the path to the root."""
-    while parent[v] != v:
-        parent[v] = parent[parent[v]]
-        v = parent[v]
-    return v
-
-
-@jit
 def count_forest(variables, edge_start, order, n_variables, count):
     """Choose an acyclic set of factors greedily, and add 1 to `count` (F,) for each chosen factor.
 
@@ -51,16 +42,16 @@ def count_forest(variables, edge_start, order, n_variables, count):
     for f in order:
         apart = True
         for e in range(edge_start[f], edge_start[f + 1]):
-            root = _root(parent, variables[e])
+            root = root_of(parent, variables[e])
             if seen[root] == f:
                 apart = False
                 break
             seen[root] = f
         if apart:
             count[f] += 1
-            first = _root(parent, variables[edge_start[f]])
+            first = root_of(parent, variables[edge_start[f]])
             for e in range(edge_start[f], edge_start[f + 1]):
-                parent[_root(parent, variables[e])] = first
+                parent[root_of(parent, variables[e])] = first
 
 
 @jit

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import GOLDEN, unit_interval
+from skcrbm.kernels.scalar import GOLDEN, root_of, unit_interval
 
 
 @jit
@@ -21,14 +21,6 @@ def fill_next(seed, out):
     """Write the next uniform random numbers of a generator with state seed[0] to `out` (n,)."""
     for i in range(len(out)):
         out[i] = _uniform(seed)
-
-
-@jit
-def _root(parent, v):
-    while parent[v] != v:
-        parent[v] = parent[parent[v]]
-        v = parent[v]
-    return v
 
 
 @jit
@@ -98,7 +90,7 @@ def _choose_forest(order, state, forest, root, stamp, joined, free):
                 accepted = False
                 break
             if n_free[f] == 1:
-                r = _root(root, one[f])
+                r = root_of(root, one[f])
                 if stamp[r] == v and joined[r] != one[f]:
                     accepted = False
                     break
@@ -113,7 +105,7 @@ def _choose_forest(order, state, forest, root, stamp, joined, free):
                 one[f] = v
             else:
                 two[f] = v
-                root[_root(root, one[f])] = v
+                root[root_of(root, one[f])] = v
             n_free[f] += 1
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import GOLDEN, unit_interval
+from skcrbm.kernels.scalar import GOLDEN, root_of, unit_interval
 
 #: Largest number of variables of a frontier. If the frontier is full, the next variable is held.
 MAX_FRONTIER = 30
@@ -345,14 +345,6 @@ def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
 
 
 @jit
-def _root(parent, v):
-    while parent[v] != v:
-        parent[v] = parent[parent[v]]
-        v = parent[v]
-    return v
-
-
-@jit
 def _value(graph, f, state, penalty):
     at = graph.first[f]
     for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
@@ -376,19 +368,19 @@ def take_better_parts(graph, state, other, penalty):
             v = graph.scope[e]
             if state[v] != other[v]:
                 if last >= 0:
-                    parent[_root(parent, v)] = _root(parent, last)
+                    parent[root_of(parent, v)] = root_of(parent, last)
                 last = v
     for v in range(n):
         if state[v] != other[v]:
-            root = _root(parent, v)
+            root = root_of(parent, v)
             gain[root] += graph.unary[v, other[v]] - graph.unary[v, state[v]]
     for f in range(len(graph.first)):
         for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
             v = graph.scope[e]
             if state[v] != other[v]:
                 change = _value(graph, f, other, penalty) - _value(graph, f, state, penalty)
-                gain[_root(parent, v)] += change
+                gain[root_of(parent, v)] += change
                 break
     for v in range(n):
-        if state[v] != other[v] and gain[_root(parent, v)] > 0:
+        if state[v] != other[v] and gain[root_of(parent, v)] > 0:
             state[v] = other[v]

@@ -314,3 +314,12 @@ def shuffle(order, count, state):
         j = int((x >> np.uint64(11)) * 1.1102230246251565e-16 * (r + 1))
         order[r], order[j] = order[j], order[r]
     state[0] = x
+
+
+@jit
+def root_of(parent, v):
+    """Return the root of v in the union-find forest `parent`, and shorten the path to the root."""
+    while parent[v] != v:
+        parent[v] = parent[parent[v]]
+        v = parent[v]
+    return v
