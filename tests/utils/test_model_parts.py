@@ -100,7 +100,10 @@ def test_skops_needs_to_trust_the_class_of_the_model_only(saved):
     skops = pytest.importorskip("skops.io")
     model, types = saved
     content = skops.dumps(model)
-    assert skops.get_untrusted_types(data=content) == sorted(types)
+    untrusted = skops.get_untrusted_types(data=content)
+    # Versions of skops differ in the types of scikit-learn that they trust by themselves.
+    ours = {name for name in types if not name.startswith("sklearn.")}
+    assert ours <= set(untrusted) <= set(types)
     again = skops.loads(content, trusted=types)
     np.testing.assert_array_equal(answers(again), answers(model))
     assert skops.dumps(again)
