@@ -68,8 +68,8 @@ def enumerate_in_logs(
     possible = np.empty(k)
     field = np.empty(m)
     log_weight = np.empty(n_states)
-    # Running log-sum-exps, high + log(total): for each unit over the states with the unit off
-    # (row 0) and on (row 1), and over all states (high_z, total_z).
+    # Running log-sum-exps are stored as high + log(total). `high` and `total` are for the states
+    # with a unit off (row 0) and on (row 1), `high_z` and `total_z` for all states.
     high = np.empty((2, k + m))
     total = np.empty((2, k + m))
     high_z = np.empty(1)

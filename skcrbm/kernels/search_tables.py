@@ -10,9 +10,9 @@ from skcrbm.kernels.jit import jit
 class SearchTables(NamedTuple):
     """Tables of two or more variables, and a row of log-weights for each variable.
 
-    The next state of the variable of edge e lies stride[e] entries further in the table. Tables may
-    contain -inf. The log-weights of single variables are finite. If a variable has fewer than K
-    states, the other entries of its row are 0.
+    If the variable of edge e goes to its next state, the position in the table grows by stride[e].
+    Tables may contain -inf. The log-weights of single variables are finite. If a variable has fewer
+    than K states, the remaining entries of its row are 0.
     """
 
     n_states: np.ndarray  # (n,) int64
@@ -29,7 +29,7 @@ class SearchTables(NamedTuple):
 
 @jit(inline=True)
 def _next_entry(graph, low, m, digit):
-    """Move `digit` (m,) to the states of the next entry of a table; `low` is its first edge."""
+    """Change `digit` (m,) to the states of the next entry; `low` is the table's first edge."""
     j = m - 1
     while j >= 0:
         digit[j] += 1
@@ -77,7 +77,8 @@ def add_beliefs(graph, f, belief, entries, best, digit):
 def subtract_shares(graph, f, share, top, least, entries, digit):
     """Subtract `top` and the shares (m, K) of its variables from the entries of table f.
 
-    Entries that are at most `least` without `top` become -inf. `digit` (m,) is scratch space.
+    An entry that is at most `least` after `top` has been subtracted becomes -inf. `digit` (m,) is
+    scratch space.
     """
     low, m = graph.scope_start[f], graph.scope_start[f + 1] - graph.scope_start[f]
     for j in range(m):
