@@ -1,4 +1,4 @@
-"""Build pairwise models of the outputs of each row of X, which may have several classes."""
+"""Build pairwise models of outputs with two or more classes, a model for each row of X."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_E
 
 # If there are at most _FEW outputs, each of two classes, all states are enumerated, which costs
 # less than elimination. A graph is called narrow if exact inference is cheap: if the largest table
-# of elimination has at most 2^_NARROW entries, or if this table is no larger than the largest table
-# of an edge, as in a forest (approximate messages would visit the tables of the edges, too).
+# of elimination has at most 2^_NARROW entries, or is no larger than the largest table of an edge,
+# as in a forest (approximate messages would visit the tables of the edges, too).
 _FEW, _NARROW = 10, 12
-# Exact likelihood with tables of more than 2^_NARROW entries is cheap if the number of rows times
-# the number of entries of all tables is at most this number; 200 iterations then take minutes.
+# Training by the exact likelihood counts as cheap for larger tables, too, if the number of rows
+# times the number of entries of all tables is at most this number; 200 iterations then take
+# minutes.
 _MOST_ENTRIES = 2**26
 
 
@@ -45,8 +46,8 @@ class OutputGraph:
         self.edges = np.asarray(edges, np.int64).reshape(-1, 2)
         self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,)
         self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)  # (C,)
-        # `scored` are the states with parameters: an output of two classes has parameters for its
-        # second class only, as in logistic regression.
+        # `scored` are the states with parameters. An output of two classes has parameters only for
+        # its second class, as in logistic regression.
         place = np.arange(self.first[-1]) - self.first[:-1][self.output]
         size = self.n_classes[self.output]
         self.scored = np.flatnonzero((size > 2) | ((size == 2) & (place == 1)))  # (U,)
@@ -89,7 +90,7 @@ class OutputGraph:
 
     @cached_property
     def _log_size(self) -> float:
-        """log2 of the number of entries in the largest table that elimination makes."""
+        """Logarithm, to base 2, of the number of entries of the largest table of elimination."""
         counts = self.n_classes.tolist()
         found = min_fill(self.edges.tolist(), range(len(counts)), counts)
         if not found.complete:
@@ -106,7 +107,7 @@ class OutputGraph:
 
     @property
     def _largest(self) -> int:
-        """Number of entries of the largest table, 1 without edges."""
+        """Number of entries of the largest table; 1 if there are no edges."""
         return int(np.diff(self.start).max(initial=1))
 
     def cheap_for(self, n_rows: int) -> bool:

@@ -369,8 +369,8 @@ def _warn_of_zero_weights(energy, query, fields):
         zero = energy.score(fields["assignment"]) == -np.inf
         if zero.any():
             warn_user(
-                f"the states found for {_counted(zero)} have weight 0: the method has found no "
-                "state of positive weight. Try 'max_product' with damping=0.5, or 'exact'"
+                f"the states of {_counted(zero)} have weight 0: the method has found no state of "
+                "positive weight. Try 'max_product' with damping=0.5, or 'exact'"
             )
     state = fields.get("state")
     states = state.states if isinstance(state, Chains) else fields.get("samples")
