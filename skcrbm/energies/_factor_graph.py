@@ -506,7 +506,7 @@ class FactorGraphEnergy(BaseEnergy):
     def _conditional_log_odds(self, states, block):
         """Return the log-odds of the variables of a block given all other variables.
 
-        If both values have weight 0, the value that fewer factors forbid is more probable.
+        If both values have weight 0, the value that fewer factors forbid gets more probability.
         """
         n, n_chains, width = states.shape
         bits = np.asarray(states).reshape(n * n_chains, width).astype(bool)

@@ -284,7 +284,9 @@ class FactorGraph(Versioned):
 
 
 def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the index (K, F) of the entry of each table for each state.
+    """Return, for each of K states, the index of the table entry that each of F tables uses.
+
+    The result has the shape (K, F).
 
     `bits` (K, n) holds bool states, and `variables` (F, k) holds the scopes of the tables.
     """

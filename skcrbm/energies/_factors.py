@@ -72,8 +72,7 @@ class TableFactors(Versioned):
         for a weight of 0. A table of shape (k1, ..., km) is shared by all factors. If all variables
         have two states, flat tables of shape (F, 2**m) or (2**m,) in C order are accepted, too (the
         last variable changes fastest). An array of shape (F, 2**m) is always interpreted as F flat
-        tables. If a shared table happens to have this shape, repeat it along a first axis of length
-        F.
+        tables. If a shared table has this shape by chance, repeat it along a first axis.
 
     Attributes
     ----------

@@ -438,8 +438,7 @@ def resolve_method(
 ) -> InferenceMethod:
     """Turn a method name or a configured object into an `InferenceMethod`, and check its options.
 
-    Error messages contain `name`, the name of the argument, and the list that ``valid_names()``
-    returns.
+    `name` is the name of the argument in error messages, which also list ``valid_names()``.
     """
     if isinstance(method, str):
         resolved = method_class(method, name, valid_names)()
