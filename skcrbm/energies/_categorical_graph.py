@@ -129,7 +129,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @property
     def offset(self) -> np.ndarray:
-        """Constant part (N,) of the score."""
+        """Constant term (N,) of the score."""
         return np.full(self.n_models, self.constant)
 
     @property

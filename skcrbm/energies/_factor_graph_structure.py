@@ -44,15 +44,15 @@ class LogicGroup(NamedTuple):
 class BlockEdges(NamedTuple):
     """The M edges between a block of variables and a group of factors, sorted by variable.
 
-    All arrays are int64. The last three are defined only for groups of tables.
+    All arrays are int64. `factor`, `bit` and `scopes` are defined only for groups of tables.
     """
 
     # (M,): index of each edge. In a group of tables with k variables, the edge to variable j of
     # table f has the index f * k + j. For OR and AND, the index is a position in the concatenation
     # of inputs and outputs.
     edge: np.ndarray
-    first: np.ndarray  # position in `edge` of the first edge of each variable that has edges
-    where: np.ndarray  # positions in the block of the variables that have edges
+    first: np.ndarray  # for each variable with edges, the position of its first edge in `edge`
+    where: np.ndarray  # for each variable with edges, its position in the block
     factor: Any = None  # (M,): factor of each edge
     bit: Any = None  # (M,): stride of the variable of each edge in the table
     scopes: Any = None  # (M, k): all variables of the factor
@@ -259,7 +259,7 @@ class FactorGraph(Versioned):
         return np.argsort(variables, kind="stable"), start
 
     def edges_of(self, variables: np.ndarray) -> list[BlockEdges]:
-        """Return the edges of the given variables (B,) in each group of `_edges`."""
+        """Return, for each group of `_edges`, the edges of the given variables (B,)."""
         key = variables.tobytes()
         if (
             key not in self._block_edges
@@ -284,9 +284,7 @@ class FactorGraph(Versioned):
 
 
 def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return, for each of K states, the index of the table entry that each of F tables uses.
-
-    The result has the shape (K, F).
+    """Return the index (K, F) of the entry that each of K states selects in each of F tables.
 
     `bits` (K, n) holds bool states, and `variables` (F, k) holds the scopes of the tables.
     """
@@ -312,7 +310,11 @@ def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add the values (K, M) of edges to the totals (K, B) of the variables of a block, in place."""
+    """Add the value of each edge to the total of its variable, in place.
+
+    `values` (K, M) belong to the edges of `block`, and `total` (K, B) to the variables of the
+    block.
+    """
     if len(block.first):
         total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
 

@@ -203,7 +203,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return self.with_fields(first, *others), np.zeros(self.n_models)
 
     def without_held_fields(self) -> tuple[Self, np.ndarray]:
-        """Set the fields of clamped variables to 0, and return the scores that this removes.
+        """Set the fields of clamped variables to 0, and return the removed terms of the score.
 
         Large fields of clamped variables then do not cause rounding errors in sums of scores. The
         default implementation changes nothing.

@@ -67,7 +67,7 @@ class SecondOrderEnergies(NamedTuple):
         return self._replace(start=start, scores=self.scores[part])
 
     def as_pairs(self) -> ChainEnergies:
-        """Return the same chains with K * K states, whose matrix of pairs has K^4 entries."""
+        """Convert the chains to first-order chains with K * K states and K^4 weights of pairs."""
         k = len(self.triples)
         pairs = np.full((k, k, k, k), -np.inf)
         every = np.arange(k)

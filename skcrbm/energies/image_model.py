@@ -29,7 +29,7 @@ class ImageParams(NamedTuple):
 
     coef: Any  # (P, C, S, S), coefficients of the window of X around a pixel
     intercept: Any  # (P,)
-    pair_coef: Any  # (M, K - 1, K - 1), matrices A_d for the M differences `pair_steps`
+    pair_coef: Any  # (M, K - 1, K - 1), matrices A_d for the M differences d in `pair_steps`
     hidden_coef: Any  # (H, K - 1, S, S), couplings B_d of hidden variables and a window of classes
 
 
@@ -89,7 +89,7 @@ def pair_steps(pair_window: int) -> list[tuple[int, int]]:
 
 
 def window_steps(window: int) -> np.ndarray:
-    """Return the steps (S * S, 2) from the centre of a window to its places, row by row."""
+    """Return the steps (S * S, 2) from the centre of a window to all its pixels, row by row."""
     places = np.arange(window) - window // 2
     return np.stack(np.meshgrid(places, places, indexing="ij"), axis=-1).reshape(-1, 2)
 

@@ -136,13 +136,13 @@ class OutputGraph:
     # ---------------------------------------------------------------- energies and their answers
 
     def scores(self, fields: np.ndarray) -> np.ndarray:
-        """Return log-weights (N, C) of all states for the scores (N, U) of the scored states."""
+        """Return log-weights (N, C) of all states, given the scores (N, U) of `scored` states."""
         scores = np.zeros((len(fields), self.n_states))
         scores[:, self.scored] = fields
         return scores
 
     def energy(self, scores: np.ndarray, pairs: np.ndarray) -> Any:
-        """Return the models of N rows for log-weights (N, C) of states and (P,) of pairs."""
+        """Return an energy with N models, given log-weights of states (N, C) and of pairs (P,)."""
         if not self.enumerated:
             return self._factor_graph(scores, pairs)
         n = len(self.n_classes)

@@ -300,7 +300,10 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def _registered_for(method):
-    """Return a sentence that lists the energies with solvers of an outside method, or ""."""
+    """Return a sentence that lists the energies for which a method has registered solvers.
+
+    The sentence is empty for methods of this package.
+    """
     if (
         is_built_in(type(method).__module__)
         or type(method).supports is not InferenceMethod.supports

@@ -17,7 +17,7 @@ class RBMRows(NamedTuple):
     hidden_bias: np.ndarray  # (N, H)
     free: np.ndarray  # (N, V + H) bool, False for clamped units, which are left out
     weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
-    start: np.ndarray  # (N or 0, V, H) messages of an earlier run, as the kernel stores messages
+    start: np.ndarray  # (N or 0, V, H) messages of an earlier run, in the form that the kernel uses
 
 
 class OddsCouplings(NamedTuple):
@@ -54,12 +54,12 @@ class RBMAnswers(NamedTuple):
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
     log_partition: np.ndarray  # (N,)
-    pairwise: np.ndarray  # (V, H) weighted sums of P(v_i = 1, h_j = 1) are added to it
+    pairwise: np.ndarray  # (V, H) output, to which weighted sums of P(v_i = 1, h_j = 1) are added
     trace: np.ndarray  # (N, max_iter or 0) residuals
     # (N,) float64, score of the best state found so far, updated if this run finds a better state
     score: np.ndarray
     state: np.ndarray  # (N, V) int8, best state visited, by max-product and mixed-product
-    kept: np.ndarray  # (N or 0, V, H) last messages, as the kernel stores messages
+    kept: np.ndarray  # (N or 0, V, H) last messages, in the form that the kernel uses
 
 
 class IsingOptions(NamedTuple):
@@ -81,14 +81,14 @@ class IsingAnswers(NamedTuple):
     # (N,) log Z for the score f'(y + 1) / 2 + y'Sy / 2, where y in {-1, +1} are the labels, f the
     # fields and S the couplings
     log_partition: np.ndarray
-    pairwise: np.ndarray  # (L, L) weighted sums of P(both labels on) are added to it
+    pairwise: np.ndarray  # (L, L) output, to which weighted sums of P(both labels on) are added
     trace: np.ndarray  # (N, max_iter or 0) residuals
 
 
 class FactorGraph(NamedTuple):
     """Factors of a graph as flat arrays: first the tables, then the OR and then the AND factors."""
 
-    variables: np.ndarray  # (E,) int64, variable of each edge; the last one of OR and AND is output
+    variables: np.ndarray  # (E,) int64, variable of each edge; OR and AND have their output last
     edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1]
     weight: np.ndarray  # (n_entries,) float64 entries of all tables, raised to the power 1 / rho
     logs: np.ndarray  # (n_entries,) logarithms of `weight`

@@ -57,8 +57,8 @@ def potts_logs(kind, other, equal, k, weight, first, out):
             top, second, where = x, top, a
         else:
             second = max(second, x)
-    # `rest` is the log-sum over all states but the largest. The loop below uses it to compute the
-    # log-sum over all states but a.
+    # `rest` is the log-sum over all states except the state with the largest log-weight. The loop
+    # below needs it for the log-sum over all states except a.
     rest = second
     if kind != MAX and second > -math.inf:
         total = 0.0

@@ -457,7 +457,7 @@ def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log
 
 @jit
 def pseudo_likelihood(start, scores, pairs, first, last, path, weight, residuals, pair_sums, loss):
-    """Compute the pseudo-likelihood of `path` (T,): the probability of states given neighbours.
+    """Compute the pseudo-likelihood of `path` (T,): the product of P(state | its neighbours).
 
     `loss` (n,) is output: the negative log pseudo-likelihood of each chain. `residuals` (T, K) is
     output: the gradient of the loss with respect to the scores, which is P(state | neighbours)

@@ -49,11 +49,11 @@ class _Places(NamedTuple):
     missing: np.ndarray  # variable at each place
     last: np.ndarray  # (J,) place of the last missing variable of each clique
     before: np.ndarray  # (J,) place of the second-last missing variable of each clique
-    last_first: np.ndarray  # cliques sorted by their last place, see `_sort_cliques`
+    last_first: np.ndarray  # cliques sorted by `last`, in the form of `_sort_cliques`
     last_listed: np.ndarray
-    third_first: np.ndarray  # the same for their third-last missing variables
+    third_first: np.ndarray  # cliques sorted by the place of their third-last missing variable
     third_listed: np.ndarray
-    first_couple: np.ndarray  # number of the first couple whose first variable is at each place
+    first_couple: np.ndarray  # for each place, number of the first couple that begins there
     second: np.ndarray  # (P,) place of the second variable of each couple
     couple_of: np.ndarray  # (J,) couple of each clique, -1 if it has no couple
     width: np.ndarray  # (V,) scratch space
@@ -136,7 +136,7 @@ def _product(j, state, start, members, weight, skipped, skipped_too):
 
 @jit(allocates=False)
 def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
-    """Add the changes of pulls and couplings after the variable at place d has been decided.
+    """Add the effect of the decision for the variable at place d to pulls and couplings.
 
     At the root (d = -1), add the pulls and couplings of the known variables instead.
 

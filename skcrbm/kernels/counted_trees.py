@@ -20,7 +20,7 @@ from skcrbm.kernels.jit import jit
 
 
 class Walks(NamedTuple):
-    """Trees and counts of L labels, in arrays over the positions."""
+    """Structure of the trees and limits of the counts, as arrays over the L positions."""
 
     after: np.ndarray  # (L,) int64, first position after the descendants of a position
     on_step: np.ndarray  # (L,) int64, increase of the count if the label is on

@@ -174,7 +174,10 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
 
 @jit
 def _add_table(flat, first, bit, code, f, total, n_lanes):
-    """Add the score gained in table f by turning on the variable with stride `bit` to `total`."""
+    """Add to `total` the change of the score of table f by turning on a variable.
+
+    `bit` is the stride of the variable in the table.
+    """
     for l in range(n_lanes):
         on = code[f, l] | bit
         total[l] += flat[first + np.uintp(on)] - flat[first + np.uintp(on ^ bit)]
@@ -182,7 +185,7 @@ def _add_table(flat, first, bit, code, f, total, n_lanes):
 
 @jit
 def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on, n_lanes):
-    """Add the finite score gained in table f by turning on a variable to `total`.
+    """Add to `total` the finite change of the score of table f by turning on a variable.
 
     An entry of -inf adds nothing to `total`; it is counted in `zeros_off` or `zeros_on`.
     """

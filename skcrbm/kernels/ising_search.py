@@ -37,7 +37,7 @@ PLAIN_NODES = 20
 class SearchLimits(NamedTuple):
     """How `branch_and_bound` breaks ties and when it stops."""
 
-    ties: bool  # True to break ties by score, then by the order of labels; False: keep the first
+    ties: bool  # True: break ties by score, then by order of labels; False: keep the first state
     plain: int  # largest number of nodes of the first, short search
     node_limit: int  # largest number of nodes of all searches
 

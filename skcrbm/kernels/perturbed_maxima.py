@@ -130,7 +130,7 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
 
 @jit(fastmath={"contract"})
 def _exchange_lanes(s, i, k, a, b, damping, half, theta, message, n_lanes):
-    """Replace the messages of an edge with coupling s: row a goes to variable i, row b to k."""
+    """Replace both messages of an edge with coupling s: row a to variable i, row b to k."""
     for l in range(n_lanes):
         x = theta[k, l] - message[b, l]
         y = theta[i, l] - message[a, l]

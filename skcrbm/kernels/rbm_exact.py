@@ -85,7 +85,7 @@ class ExactAnswers(NamedTuple):
     # logs. The odds of summed units are divided by exp(summed field), because that exponential may
     # overflow.
     odds: np.ndarray
-    pairwise: np.ndarray  # (m, k) weighted sums of P(both units on) are added to it
+    pairwise: np.ndarray  # (m, k) output, to which weighted sums of P(both units on) are added
 
 
 class Work(NamedTuple):

@@ -49,9 +49,9 @@ class OddsWork(NamedTuple):
     """Scratch arrays of `pass_odds`: messages, their products, and the beliefs of a model."""
 
     message: np.ndarray  # (V, H) odds visible -> hidden
-    t: np.ndarray  # (H,) P(hidden unit on); u: P(hidden unit off)
+    t: np.ndarray  # (H,) P(hidden unit on), and `u` P(hidden unit off)
     u: np.ndarray
-    ti: np.ndarray  # (V,) P(visible unit on); ui: P(visible unit off)
+    ti: np.ndarray  # (V,) P(visible unit on), and `ui` P(visible unit off)
     ui: np.ndarray
     bias_odds: np.ndarray  # (V,) exponentials of the visible biases
     hidden_odds: np.ndarray  # (H,) exponentials of the hidden biases; 0 if clamped
@@ -71,7 +71,7 @@ class OddsWork(NamedTuple):
 
 @jit(fastmath={"contract", "reassoc"})
 def _products(odds, message, t, u, first, last):
-    """Return prod(num) and prod(den) over hidden units first:last, of messages D = num / den."""
+    """Return the products of num and of den over the hidden units first to last - 1."""
     num = odds.dtype.type(1)
     den = odds.dtype.type(1)
     for j in range(np.uintp(first), np.uintp(last)):

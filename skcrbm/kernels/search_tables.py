@@ -50,7 +50,7 @@ def table_size(graph, f):
 
 @jit(inline=True)
 def add_beliefs(graph, f, belief, entries, best, digit):
-    """Add the beliefs (n, K) of its variables to table f, and return its largest entry.
+    """Add the beliefs (n, K) of the variables of table f to the table; return the largest entry.
 
     `best` (m, K) receives the max-marginals of the table: the largest entry for each state of each
     of its m variables. `digit` (m,) is scratch space.
@@ -75,7 +75,7 @@ def add_beliefs(graph, f, belief, entries, best, digit):
 
 @jit(inline=True)
 def subtract_shares(graph, f, share, top, least, entries, digit):
-    """Subtract `top` and the shares (m, K) of its variables from the entries of table f.
+    """Subtract `top` and the shares (m, K) of the variables from the entries of table f.
 
     An entry that is at most `least` after `top` has been subtracted becomes -inf. `digit` (m,) is
     scratch space.

@@ -194,7 +194,7 @@ def _copy(source, out):
 def _odds_of_flips(half, beta, signs, first, odds, n_lanes):
     """Set `odds` to P(other value) / P(present value), at most 1, for each variable of a block.
 
-    The probabilities are given the neighbours, at inverse temperature `beta`.
+    The probabilities are conditional on the neighbours, at inverse temperature `beta`.
     """
     for l in range(n_lanes):
         change = -2.0 * beta * half[l] * signs[first + l]

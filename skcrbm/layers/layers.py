@@ -46,7 +46,7 @@ class Layer(Versioned):
         raise NotImplementedError
 
     def edges(self, below: tuple[int, ...]) -> Edges:
-        """Return the `Edges` to a layer of shape `below`, the layer below."""
+        """Return the `Edges` to the layer below, which has the shape `below`."""
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ class Dense(Layer):
         return (self.n_nodes,)
 
     def edges(self, below: tuple[int, ...]) -> Edges:
-        """Return the `Edges` to a layer of shape `below`, the layer below."""
+        """Return the `Edges` to the layer below, which has the shape `below`."""
         n_left = int(np.prod(below))
         left, right = np.divmod(np.arange(n_left * self.n_nodes), self.n_nodes)
         return Edges(left, right, np.arange(len(left)), len(left))
@@ -117,7 +117,7 @@ class _Grid(Layer):
         return (*size, self.n_channels)
 
     def edges(self, below: tuple[int, ...]) -> Edges:
-        """Return the `Edges` to a layer of shape `below`, the layer below."""
+        """Return the `Edges` to the layer below, which has the shape `below`."""
         height, width, _ = self.shape(below)
         rows, columns = self._axes(below)
         n_below = below[2] if len(below) == 3 else 1
@@ -162,10 +162,10 @@ class _Grid(Layer):
 
 @dataclass(frozen=True)
 class Skip(Versioned):
-    """Edges between two layers that are not neighbours; an item in the list of layers.
+    """Additional edges between two layers that are not neighbours.
 
-    Each node of one layer is connected to each node of the other layer. Skips create loops between
-    layers.
+    A skip is an item of the list of layers. It connects each node of the lower layer to each node
+    of the upper layer. Skips create loops between layers.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ def _is_strong(energy):
 
 
 def _tree_sweep(energy, states, key, streams, step, n_sweeps):
-    """Run the sweeps with trees of sums over the proposal weights."""
+    """Run the sweeps by kernels that draw variables from trees of sums of proposal weights."""
     drawn, field, held, log_odds = kernel_chains(energy, states)
     width = drawn.shape[1]
     start, neighbours, coupling = _neighbours(energy)
@@ -202,7 +202,7 @@ def _uniforms(energy, states, key, streams, step):
 
 
 def _logits(visible, log_odds, free):
-    """Return half of the change of the score if a visible variable flips, for each, in float64.
+    """Return, for each visible variable, half of the change of the score by a flip, in float64.
 
     Clamped variables get -inf.
     """

@@ -74,8 +74,8 @@ def _anneal(method, model, key):
     best, best_score = states[0].copy(), models.score(states[0])
     for t, beta in enumerate(betas(method, _strengths(model, key)), 1):
         colder = model.with_fields(*(model.dtype.type(beta) * field for field in model.fields))
-        # Ignore overflow: `scaled` multiplies the finite numbers that stand for log-potentials of
-        # -inf, which may overflow, and then discards these products.
+        # Ignore overflow: `scaled` also multiplies log-potentials of -inf, but does not use these
+        # products.
         with np.errstate(over="ignore"):
             colder = colder.scaled(beta)
         states, _ = gibbs_sweep(colder, states, key, runs, t)

@@ -95,7 +95,7 @@ def repeatable(sweep: Callable) -> Callable:
 
 @repeatable
 def sweep_blocks(energy, states, key, streams, step):
-    """Run the sweep of `gibbs_sweep` for any energy, block by block."""
+    """Run a sweep block by block; `gibbs_sweep` calls it for energies without a compiled sweep."""
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
     # The first axis of u has length N, or 1 if all models share the random numbers.
@@ -403,7 +403,7 @@ def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
 
 
 def lane_couplings(energy):
-    """Return the coupling of each entry in `energy.lanes` as float64, and 0 for padding entries."""
+    """Return the coupling of each entry in `energy.lanes` as float64; 0 for empty entries."""
     return np.append(energy.edge_coupling, 0).astype(np.float64)[energy.lanes.edge]
 
 
@@ -413,7 +413,7 @@ def by_place(lanes, *arrays):
 
 
 def sweeps_per_call(n_variables, n_sweeps):
-    """Cut the sweeps into slices, so that no call of a kernel takes longer than about a second."""
+    """Split the sweeps into slices, so that no call of a kernel takes more than about a second."""
     return row_chunks(n_sweeps, max(1, _DRAWS_PER_CALL // max(1, n_variables)))
 
 

@@ -53,7 +53,7 @@ def neighbours(part: Component) -> list[set[int]]:
 
 
 def degree_order(part: Component, near: list[set[int]]) -> list[int]:
-    """Return a greedy order: each variable makes the smallest table of the remaining variables.
+    """Return a greedy order: always eliminate the variable that makes the smallest table.
 
     If even the smallest table is too large (see `_HOPELESS_LOG`), the search stops: the remaining
     variables follow, sorted by the sizes of the tables that they would make at this point.

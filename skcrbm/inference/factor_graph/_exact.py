@@ -207,7 +207,7 @@ class _Model:
     def beliefs(self, conditionals, arithmetic, wanted=False):
         """Return the log-odds of the variables, and the probabilities of all table entries.
 
-        The log-odds have the shape `energy.belief_shape`, but for the R models of the chunk. The
+        The log-odds have the shape `energy.belief_shape` with R models instead of N. The
         probabilities are (n_entries, R) if `wanted`, else an empty array (0, R).
         """
         plan, n = self.plan, self.energy.n_variables

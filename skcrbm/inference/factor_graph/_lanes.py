@@ -91,7 +91,7 @@ class Lanes:
         return other
 
     def _model_axes(self):
-        """Return a dict that maps the name of each array with an axis of models to that axis."""
+        """Return a dict that gives the axis of the models for the name of each array."""
         rows = dict.fromkeys(("_field", "_evidence", "held"), 0)
         if self._dtype is None:
             return rows | dict.fromkeys(("_message", "_belief", "_limit"), 0)

@@ -56,7 +56,7 @@ class Draws(NamedTuple):
 
 
 def sample_in_chain(method: Any, energy: Any, query: Any, kind: type[Chain]) -> dict[str, Any]:
-    """Answer a query about an energy by chained belief propagation of the class `kind`."""
+    """Answer a query by chained belief propagation; the class `kind` draws the samples."""
     if "log_partition" in query.returns and query.n_samples < 2:
         raise ValueError(
             f"n_samples must be at least 2 for log_partition, got {query.n_samples}: the standard "

@@ -222,7 +222,7 @@ class StateGraph:
 
 
 class FactorScopes(NamedTuple):
-    """Variables of all factors, as `factor_appearance` takes them."""
+    """Variables of all factors, for the argument `graph` of `factor_appearance`."""
 
     # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]].
     variables: np.ndarray

@@ -180,7 +180,7 @@ class _StateChain(Chain):
 
     @property
     def _first_states(self):
-        """First state (n,) of each variable in arrays of all states."""
+        """Position (n,) of the first state of each variable in arrays over all states."""
         counts = self.energy.n_states
         return np.cumsum(counts) - counts
 
@@ -208,7 +208,7 @@ def _drawn(chance, u):
     """
     tails = np.cumsum(chance[:, ::-1], axis=1)
     reversed_state = (u[:, None] >= tails).sum(axis=1)
-    # Reversed index of the lowest state that has a positive probability.
+    # Index, counted from the last state, of the lowest state with a positive probability.
     last = chance.shape[1] - 1 - (chance > 0).argmax(axis=1)
     return chance.shape[1] - 1 - np.minimum(reversed_state, last)
 

@@ -60,12 +60,12 @@ _FIT_ROUNDS = 200
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _Run(method, energy, query, SUM).fields()
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     rho = factor_appearance(flat_graph(energy), energy.n_variables)
     return _Run(method, energy, query, SUM, rho=rho).fields()
 
@@ -76,7 +76,7 @@ def solve_max_product(method, energy, query):
 
 
 def pass_messages(method, energy, query, odds_kernel):
-    """Answer by sum-product messages; `odds_kernel` replaces the default `OddsKernel`."""
+    """Answer a query by sum-product messages; `odds_kernel` replaces `OddsKernel`."""
     return _Run(method, energy, query, SUM, odds_kernel=odds_kernel).fields()
 
 
@@ -448,7 +448,7 @@ def _random_set_weights(graph, n_variables):
 
 
 def solve_mean_field(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     graph, held = flat_graph(energy), held_values(energy)
     n, width = energy.n_models, energy.n_variables
     fields = empty_result(energy, query)

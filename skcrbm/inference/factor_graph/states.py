@@ -46,12 +46,12 @@ _BETTER = 1e-9
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _Run(method, energy, query, SUM).fields()
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     return _Run(method, energy, query, SUM, reweighted=True).fields()
 
 
@@ -72,7 +72,7 @@ def solve_max_product(method, energy, query):
 
 
 def solve_mean_field(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     graph = StateGraph(energy)
     logs, n = graph.kernel_graph(True), energy.n_models
     answer = empty_result(energy, query)

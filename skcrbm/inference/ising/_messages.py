@@ -25,19 +25,19 @@ _MAX_LOG_RATIO = 300.0
 
 @with_folded_evidence
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _pass_messages(method, energy, query, np.ones(energy.coupling.shape))
 
 
 @with_folded_evidence
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     return _pass_messages(method, energy, query, edge_appearance(energy.coupling))
 
 
 @with_folded_evidence
 def solve_mean_field(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     options = _options(method, query, energy.dtype, 0.0)
     trace = _empty_trace(energy, query, method.iterations)
 

@@ -46,7 +46,7 @@ class _Kernel(OddsKernel):
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     fields = pass_messages(method, FactorGraphEnergy.from_energy(energy), query, _Kernel)
     return _with_pairs(fields)
 
@@ -57,13 +57,13 @@ def solve_max_product(method, energy, query):
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     graph = FactorGraphEnergy.from_energy(energy)
     return _with_pairs(tree_reweighted_of_tables(method, graph, query))
 
 
 def solve_mean_field(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     graph = FactorGraphEnergy.from_energy(energy)
     return _with_pairs(mean_field_of_tables(method, graph, query))
 

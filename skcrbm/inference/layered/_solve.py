@@ -20,17 +20,17 @@ from skcrbm.utils.parallel import one_blas_thread, row_chunks
 
 
 def solve_mean_field(method, energy, query):
-    """Answer by mean field; see `MeanField`."""
+    """Answer a query by mean field; see `MeanField`."""
     return _solve(MeanFieldNetwork(energy, method.iterations), method, energy, query)
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _pass_messages(False, method, energy, query)
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages, with the weights rho of `Connection.edge_appearance`."""
+    """Answer a query by tree-reweighted messages, weighted by `Connection.edge_appearance`."""
     return _pass_messages(True, method, energy, query)
 
 

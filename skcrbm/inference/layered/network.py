@@ -253,7 +253,7 @@ class LayeredNetwork:
         return np.repeat(self.unaries[layer], n, axis=1)
 
     def _input_field(self, c, inputs, n):
-        """Return the scores (n_nodes, (k - 1) n) that observed inputs add by connection c."""
+        """Return the scores (n_nodes, (k - 1) n) that observed inputs add through connection c."""
         connection = self.structure.connections[c]
         shape = (connection.n_right, (connection.n_right_states - 1) * n)
         if connection.dense:
@@ -379,8 +379,8 @@ class LayeredNetwork:
     def _input_gradient(self, c, inputs, d_field):
         """Return the gradient of the weights of connection c, as a flat array or a `RowSparse`.
 
-        `d_field` has the derivatives with respect to the scores that inputs add by connection c.
-        Only the gradient of connection 0 may be a `RowSparse`.
+        `d_field` has the derivatives with respect to the scores that inputs add through connection
+        c. Only the gradient of connection 0 may be a `RowSparse`.
         """
         connection = self.structure.connections[c]
         n = inputs.means.shape[0]

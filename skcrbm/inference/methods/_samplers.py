@@ -372,9 +372,9 @@ class PerturbAndMaxProduct(_RandomMethod):
 
     @property
     def prefers_warm_start(self) -> bool:
-        """Whether samples improve if `init` is passed; only with persistence of the noise.
+        """Whether samples improve if `init` is passed, which is True only if the noise persists.
 
-        Messages for different noise are not useful.
+        Messages that were computed for other noise are not a useful start.
         """
         return self.persistence > 0
 

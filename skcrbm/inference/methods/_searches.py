@@ -168,10 +168,10 @@ class MapSearch(InferenceMethod):
       coolings are longer. An entry of weight 0 counts as a penalty, which grows until the state is
       possible.
     - Frontier sweeps maximise regions of bounded width, such as strips of a lattice, given the
-      variables around them. The sweeps start from a state that is disturbed by noise. Where they
-      improve a connected set of variables, its values are copied to the best state [4]_. After many
-      disturbances without a better state, a new walk begins: in turn at a random state, and at the
-      best state with wider regions.
+      variables around them. The sweeps start from a state that is disturbed by noise. If they
+      improve a connected set of variables, its new values are copied to the best state [4]_. After
+      many disturbances without a better state, a new walk begins: in turn at a random state, and at
+      the best state with wider regions.
     - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
       give a state to start from.
     - A hybrid best-first branch and bound [5]_ continues MPLP at each node, after the decision for

@@ -14,7 +14,7 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Answer by alternating updates of the layers; clamped units keep their values."""
+    """Answer a query by updating the two layers in turn; clamped units keep their values."""
     with one_blas_thread():
         return _iterate(method, energy, query)
 

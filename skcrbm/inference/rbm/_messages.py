@@ -28,13 +28,13 @@ _SMALL_MATRIX = 2**12
 
 @with_folded_evidence
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _pass_messages(method, energy, query, SUM)[0]
 
 
 @with_folded_evidence
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     v, h = energy.n_visible, energy.n_hidden
     rho = (v + h - 1) / (v * h) if v and h else 1.0
     return _pass_messages(method, energy, query, SUM, edge_appearance=rho)[0]
