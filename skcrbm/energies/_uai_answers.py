@@ -93,7 +93,7 @@ def write_uai_evidence(evidence: ArrayLike) -> str:
 
 
 def _read_samples(words: Words, states: np.ndarray) -> np.ndarray:
-    """Read the rest of the words as lists of variables and states.
+    """Read all remaining words as lists of variables and states.
 
     The result is (n_samples, n), with NaN for variables that are not in the list of a sample.
     """

@@ -41,7 +41,7 @@ def sample(
     method : str or InferenceMethod, default="gibbs"
         Sampler: a name, or a configured object such as ``Gibbs(burn_in=500)``.
 
-        - "gibbs": chains that draw one block of variables after the other, given the others.
+        - "gibbs": chains that draw one block of variables after the other, given all others.
           Works on any energy and is exact in the long run, but chains rarely move between modes
           that are far apart.
         - "exact": independent samples. Enumerates the states of the smaller layer of an RBM, or of

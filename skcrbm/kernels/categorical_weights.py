@@ -232,8 +232,8 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
                     for a in range(k):
                         old[a] = message[at + a]
                 slot, table = graph.slot[e], graph.table[e]
-                # `other` is the other edge of a table of two variables. It is not used for larger
-                # tables, but needs a valid index there, and ONE - slot could be negative.
+                # `other` is the other edge of a table of two variables. For larger tables it is not
+                # used but must be a valid index, and ONE - slot could be negative.
                 mate = ONE - slot if kind[e] != TABLE else ZERO
                 other = graph.scopes[graph.scope[e] + mate]
                 place = message_start[other]

@@ -257,7 +257,7 @@ def _log_sum(row):
 def log_forward_backward(scores, pairs, first, last, marginals, pair_marginals):
     """Compute marginals of a single chain from log-weights, and return log Z.
 
-    This slower version serves chains whose weights underflow in `forward_backward`. `first` and
+    This slower version is for chains whose weights underflow in `forward_backward`. `first` and
     `last` (K,) and `pairs` (1 or T, K, K) are log-weights. `marginals` (T, K) and `pair_marginals`
     (T, K, K) are output; pair_marginals[0] is not set. log Z is -inf if no path is possible.
     """

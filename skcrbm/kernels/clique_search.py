@@ -286,7 +286,7 @@ def _order_missing(n_missing, pull, start, members, weight, position, missing, s
         position[missing[e]] = e
 
 
-# This kernel is longer than others because it is a single loop over the nodes of a tree.
+# This kernel is longer than other kernels because it is a single loop over the nodes of a tree.
 @jit
 def search_cliques(
     kind, signs, field, is_output, cliques, target, slack, n_ties, node_limit, n_most, found

@@ -112,9 +112,9 @@ def _send_or(kind, cavity, k, sent, behind):
 
     Returns
     -------
-    float : log of the sum (SUM) or maximum (MAX), over the states that the factor allows, of the
-        product of the weights that the variables send; the two weights of a variable are scaled to
-        have the sum (SUM) or maximum (MAX) 1
+    float : log of the sum (SUM) or maximum (MAX) of the weights of all states that the factor
+        allows. The weight of a state is the product of the weights that the variables send. The two
+        weights of a variable are scaled such that their sum (SUM) or maximum (MAX) is 1
     """
     b = cavity[k]
     if kind == MAX:

@@ -159,9 +159,9 @@ def enumerate_ising(
     Parameters
     ----------
     enumerated : (N, k) float64
-        Change of the score if a unit is turned on while all others are off.
+        Change of the score if a unit is turned on while all other units are off.
     low_field : (N, l) float64
-        Change of the score if a low unit is turned on while all others are off, without the
+        Change of the score if a low unit is turned on while all other units are off, without the
         couplings among low units.
     coupling : (k, l) float64
         Change of a low unit's field if an enumerated unit is turned on; the entries between two

@@ -11,8 +11,8 @@ node, and the sum of a node is an entry of the next level. The highest level has
 entries. All levels are in one array, padded with zeros to whole nodes.
 
 The chains of a block make their steps in turn, so that the processor overlaps the steps of several
-chains. `ising_gradients` serves models with couplings or fields of several hundred, for which the
-other kernels' weights would exceed the range of floats.
+chains. `ising_gradients` is for models with couplings or fields of several hundred, for which the
+weights of the other kernels would exceed the range of floats.
 """
 
 from typing import NamedTuple
@@ -275,7 +275,7 @@ def gradient_sweeps_by_lists(
     held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
     seeds : (T, n_chains) or (T, R) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) bool, changed
-    log_odds : (R, L) float64 output, log-odds of each variable given the others in the new state
+    log_odds : (R, L) float64 output, log-odds of each variable given all other variables
     """
     n, n_places = state.shape[1], tree.first[len(tree.first) - 1] + 16
     signs, sums = np.empty((_CHAINS, n)), np.zeros((_CHAINS, n_places))
@@ -471,7 +471,7 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
     u : (R, 2 T) uniform random numbers, two per proposal: to choose the variable, and to accept
     limit : float, log-odds are clipped to ±limit when proposal weights are computed
     state : (R, L) bool, changed
-    log_odds : (R, L) float64, changed, log-odds of each variable given the others
+    log_odds : (R, L) float64, changed, log-odds of each variable given all other variables
     """
     width = state.shape[1]
     logit, weight = np.empty(width), np.empty(width)

@@ -29,9 +29,9 @@ from skcrbm.kernels.scalar import (
 def _tile_in_logs(tile, n_low, coupling, possible, summed, free, log_gain, field, log_weight):
     """Compute the log-weights of the states of a tile, and the fields of the summed units.
 
-    The first `n_low` enumerated units are the low units, and the others are the high units. A tile
-    holds the S = 2^n_low states of the low units for one state of the high units. The outputs are
-    `log_weight` (S,) and `field` (m,).
+    The first `n_low` enumerated units are called low units, and all other enumerated units high
+    units. A tile holds the S = 2^n_low states of the low units for one state of the high units. The
+    outputs are `log_weight` (S,) and `field` (m,).
     """
     offset = shifted_fields(tile, n_low, coupling, possible, summed, field)
     low_fields(offset, possible, log_weight)

@@ -155,7 +155,10 @@ class Moves:
                 self._walk, self._walk_value, self._n_failed = other, value, 0
 
     def _gaps(self, state):
-        """Return the positive decreases of the score if a variable changes, or [1]."""
+        """Return all decreases of the score by a change of a single variable of a state.
+
+        Changes that do not lower the score are left out. If there are no decreases, return [1].
+        """
         gaps = np.empty(len(state))
         local_gaps(self.graph, state, self._penalty, gaps)
         gaps = gaps[(gaps > 0) & (gaps < self._penalty)]

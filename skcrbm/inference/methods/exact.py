@@ -196,7 +196,7 @@ def exact_seconds(energy: BaseEnergy, returns: Iterable[str]) -> float:
     for part, nanoseconds in zip((_SUMS, _STATES, _SAMPLES), EXACT_NANOSECONDS):
         for query in part & set(returns):
             n_visited, n_others = _sizes(energy, query)
-            with np.errstate(over="ignore"):  # an infinite time is refused like any long time
+            with np.errstate(over="ignore"):  # the caller treats an infinite time as a long time
                 n_states = 2.0**n_visited * n_others
             total = max(total, nanoseconds * 1e-9 * float(n_states.sum()))
     return total

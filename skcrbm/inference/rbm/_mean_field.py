@@ -50,7 +50,7 @@ def _iterate(method, energy, query):
         fields["converged"][active[done]] = True
         if done.all():
             break
-        # Remove the models that have converged from the batch.
+        # Remove converged models from the batch.
         keep = ~done
         if done.any():
             active, part = active[keep], part.rows(keep)
