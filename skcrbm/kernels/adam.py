@@ -53,7 +53,7 @@ def _add_up(lengths, start, lost, grown, n):
 
 @jit
 def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, epsilon):
-    """Make up the steps without a gradient that some rows have missed, up to step `now`.
+    """Make the steps up to step `now` that some rows missed because they had no gradient.
 
     After j missed steps, the denominator of Adam is ``sqrt(s) / grown[j] + epsilon``. This function
     uses the same denominator, with the mean of `grown`, for all missed steps of a row. The relative

@@ -39,7 +39,7 @@ _HIGH, _LOW = 30.0, 1e-8
 
 
 class Tree(NamedTuple):
-    """Places of the levels of a tree of sums in its array."""
+    """Positions of the levels of a tree of sums; all levels are stored in a single array."""
 
     first: np.ndarray  # (n_levels,) int64, place of the first entry of each level
     size: np.ndarray  # (n_levels,) int64, number of entries of each level

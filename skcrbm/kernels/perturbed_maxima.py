@@ -256,7 +256,8 @@ def relay_order(graph, n):
 def _cavity(v, message, limit, held, theta):
     """Return the log-odds that variable v sends to a factor: its belief minus `message`.
 
-    `message` comes from the factor. A clamped variable sends ``limit`` or ``-limit``.
+    `message` is the last message from the factor to v. A clamped variable sends ``limit`` or
+    ``-limit``.
     """
     if held.shape[0] and held[v] >= 0:
         return (2.0 * held[v] - 1.0) * limit

@@ -63,7 +63,7 @@ class StateMessagePassing(IterativeMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether answers depend on `random_state`, as they do with random restarts."""
+        """Whether answers depend on `random_state`: True if there are random restarts."""
         return self.n_restarts > 1
 
 

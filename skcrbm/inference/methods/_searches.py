@@ -149,7 +149,7 @@ class ICM(IterativeMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether answers depend on `random_state`, as they do with random restarts."""
+        """Whether answers depend on `random_state`: True if there are random restarts."""
         return self.n_restarts > 1
 
 
