@@ -31,7 +31,8 @@ class OutputGraph:
 
     A *state* is a class of an output. Arrays have a column for each of the C states: first the
     classes of output 0, then the classes of output 1, and so on. The tables of all edges are stored
-    as one array of P entries. Entry (k, l) of an edge (a, b) belongs to class k of a and l of b.
+    as one array of P entries. Entry (k, l) of an edge (a, b) belongs to class k of output a and
+    class l of output b.
 
     Parameters
     ----------

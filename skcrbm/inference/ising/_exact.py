@@ -140,7 +140,7 @@ class _Enumeration:
             fields["statistics"][0][np.ix_(self.free, self.free)] += pairs[0]
 
     def _recompute_log_odds(self, log_odds):
-        """Compute log-odds (n, k) that are NaN again, by log-sum-exp."""
+        """Replace the log-odds (n, k) that are NaN by log-odds computed with log-sum-exp."""
         for row in np.flatnonzero(np.isnan(log_odds).any(1)):
             units = np.flatnonzero(np.isnan(log_odds[row]))
             value = np.empty(len(units))

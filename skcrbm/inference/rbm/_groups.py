@@ -54,7 +54,10 @@ def solve(method, energy, query):
 
 
 def _model_for(method, energy, vectors):
-    """Return the model that enumerates fewer states; if `vectors`, the model of class vectors."""
+    """Return a `_HiddenStates` or a `_Vectors` model, whichever enumerates fewer states.
+
+    If `vectors` is True, always return a `_Vectors` model.
+    """
     n_bits = energy.units.log2_vectors
     vectors = vectors or n_bits < energy.n_hidden
     n_units, what = (n_bits, "vectors of classes") if vectors else (energy.n_hidden, "states")
