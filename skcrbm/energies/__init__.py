@@ -1,4 +1,4 @@
-"""Energy functions, which define the models. Inference and learning are in other packages."""
+"""Energy functions, which define the models. Inference and learning are in other folders."""
 
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors

@@ -33,8 +33,8 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     factors : sequence of TableFactors, OrFactors or AndFactors
         Factors that all models share. OR and AND factors need variables with two states.
     field : array-like (n, K) or (N, n, K), default=None
-        Log-weights that are added to each state of each variable, with a matrix per model. None
-        means a single model with fields of 0.
+        Log-weight of each state of each variable, which is added to the score, with a matrix per
+        model. None means a single model with fields of 0.
     n_variables : int, default=None
         Number of variables n. If None, it is the length of `n_states`, or follows from the shape of
         `field`, or is the largest index of a variable in the factors plus 1.
@@ -47,7 +47,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     n_states : ndarray of int64 (n,)
         Number of states of each variable.
     field : ndarray (N, n, K)
-        Log-weights that are added to each state.
+        Log-weights of the states.
     factors, log_potentials, tables, graph, n_models, n_variables, n_entries, dtype
         See `FactorGraphEnergy`.
 
@@ -129,12 +129,12 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @property
     def offset(self) -> np.ndarray:
-        """Constant part (N,) of the score."""
+        """Constant term (N,) of the score."""
         return np.full(self.n_models, self.constant)
 
     @property
     def is_pairwise(self) -> bool:
-        """False: `is_pairwise` is reserved for models of 0/1 variables."""
+        """Always False, because only models of 0/1 variables count as pairwise."""
         return False
 
     def log_fields(self) -> np.ndarray:
@@ -168,9 +168,9 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
                 found.append((np.append(inputs, output), logs.reshape((2,) * (len(inputs) + 1))))
         return found
 
-    # Use the defaults of `BaseEnergy`, which give no bound on the influence of couplings and report
-    # no dominant fields. So `infer` clamps no categorical variable because of a large field,
-    # although it does so for 0/1 variables.
+    # `infer` clamps 0/1 variables with large fields. It does not do so for categorical variables,
+    # because these defaults of `BaseEnergy` give no bound on the influence of couplings and report
+    # no dominant fields.
     own_log_odds = BaseEnergy.own_log_odds
     dominant_fields = BaseEnergy.dominant_fields
 
@@ -285,7 +285,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return log_odds_of_weights(logs, self._allowed(block)[:, None])
 
     def _allowed(self, block):
-        """Return which states of the variables in a block exist and agree with the evidence.
+        """Return a mask of the states that exist and agree with the evidence, for a block.
 
         The result is a bool array (N, size of the block, K).
         """
@@ -301,8 +301,8 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     def _draw(self, chance, u):
         edges = np.cumsum(chance, axis=-1)
-        # Rounding may give an index beyond the last state with a positive probability, so the
-        # index is limited to this state.
+        # Because of rounding, the drawn index may lie beyond the last state with a positive
+        # probability. So the index is limited to this state.
         last = chance.shape[-1] - 1 - (chance[..., ::-1] > 0).argmax(axis=-1)
         found = (np.asarray(u)[..., None] * edges[..., -1:] >= edges).sum(axis=-1)
         return np.minimum(found, last).astype(self.state_dtype)
@@ -342,10 +342,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     # ------------------------------------------------- sufficient statistics
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple that holds one array (n_entries,), a weighted sum for each table entry.
+        """Return a tuple with a single array (n_entries,): a weighted sum for each table entry.
 
         The sum runs over the rows of `means`: states (S, n), or the probabilities (S, n, K) of
-        independent variables. Each term is the probability of the entry.
+        independent variables. Each row adds its weight times the probability of the entry.
         """
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)

@@ -20,11 +20,12 @@ from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
-# An OR or AND with more inputs cannot be written to a file, because its table would have more than
-# 2^16 weights; a ValueError is raised.
+# Largest number of inputs of an OR or AND that can be written to a file, as a table of at most 2^16
+# weights. For more inputs a ValueError is raised.
 _MAX_LOGIC_INPUTS = 15
-# Log-potentials that are larger in absolute value cannot be written to a file, because a file holds
-# their exponentials, and the largest float64 is about exp(709). A ValueError is raised.
+# Largest |log-potential| that can be written to a file. A file holds exponentials of
+# log-potentials, and the largest float64 is about exp(709). For larger log-potentials a ValueError
+# is raised.
 _MAX_LOG = 700.0
 
 
@@ -33,8 +34,8 @@ class PairTables(NamedTuple):
 
     variables: np.ndarray  # int64 (F, 2): the two variables of each table
     log_potentials: np.ndarray  # (F, 4): entries of each table in C order
-    field: np.ndarray  # (N, n): log-odds that are added to each variable
-    centred: bool  # True if the fields act on ``x - 1/2`` instead of x
+    field: np.ndarray  # (N, n): field of each variable, as log-odds
+    centred: bool  # True if the fields multiply ``x - 1/2`` instead of x
 
 
 def pair_tables(energy: BaseEnergy) -> PairTables:
@@ -118,7 +119,7 @@ def factors_of_network(network: Network) -> tuple[list[Factors], float]:
     """Return the factors of a network, and the sum of the logarithms of its constants.
 
     A large table over 0/1 variables becomes an OR or AND factor if its last variable is the OR or
-    AND of the other variables. The cost of an OR or AND factor is only linear in the number of
+    AND of the other variables, because the cost of such a factor is only linear in the number of
     inputs. A ValueError is raised if a constant is 0, because all states then have weight 0.
     """
     scopes, tables, logic = [], [], {"or": [], "and": []}

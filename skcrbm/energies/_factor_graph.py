@@ -58,7 +58,7 @@ class FactorGraphEnergy(BaseEnergy):
     factors : sequence of TableFactors, OrFactors or AndFactors
         Factors that all models share.
     field : array-like (n,) or (N, n), default=None
-        Fields, the log-odds that are added to each variable, with a row per model. None means a
+        Fields, which are added to the log-odds of each variable, with a row per model. None means a
         single model with fields of 0.
     n_variables : int, default=None
         Number of variables n. If None, it is the number of columns of `field`, or without `field`
@@ -84,10 +84,10 @@ class FactorGraphEnergy(BaseEnergy):
     field : ndarray (N, n)
         Fields of the models.
     graph : FactorGraph
-        Structure of the factors without their log-potentials. Energies derived from this energy
-        share it.
+        Structure of the factors, without their log-potentials, shared by all derived energies.
     offset : ndarray (N,), float64
-        Constant part of the score; it differs from 0 only in energies from conversions.
+        Constant term of the score, which differs from 0 only if the energy was converted from
+        another model.
     n_models, n_variables, n_entries : int
         Number of models, of variables, and of entries of all tables.
     dtype : numpy dtype
@@ -111,7 +111,7 @@ class FactorGraphEnergy(BaseEnergy):
 
     _saved = ("graph", "field", "log_potentials", "tables", "_finite")
 
-    #: Constant part of the score that all models share. The attribute `offset` includes it.
+    #: Constant term of the score that all models share. The attribute `offset` includes this term.
     constant: float = 0.0
     _constants = ("constant",)
     _centred = False
@@ -244,8 +244,8 @@ class FactorGraphEnergy(BaseEnergy):
         -------
         FactorGraphEnergy
             Energy with its tables in the order of `from_tables`. A table of more than six 0/1
-            variables becomes an OR or AND factor if it has weight 1 where the last variable is the
-            OR or AND of the other variables, and weight 0 elsewhere.
+            variables becomes an OR or AND factor if its weight is 1 whenever the last variable is
+            the OR or AND of the other variables, and 0 otherwise.
 
         Raises
         ------
@@ -324,7 +324,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.graph.ands
 
     def with_log_potentials(self, log_potentials: ArrayLike) -> Self:
-        """Return the energy with the same graph, fields and evidence, and other tables.
+        """Return the energy with new log-potentials, and the same graph, fields and evidence.
 
         Parameters
         ----------
@@ -395,7 +395,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Return a mask (N, n) of large fields at variables of factors with entries of weight 0."""
+        """Return a mask (N, n) of large fields, for variables in factors with weights of 0."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -420,7 +420,7 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def offset(self) -> np.ndarray:
-        """Constant part (N,) of the score."""
+        """Constant term (N,) of the score."""
         if self._centred:  # the fields multiply -1/+1 variables
             return self.constant - 0.5 * self.field.sum(axis=1, dtype=np.float64)
         return np.full(self.n_models, self.constant)
@@ -465,7 +465,7 @@ class FactorGraphEnergy(BaseEnergy):
     # ----------------------------------------------------- weights of states
 
     def _factor_scores(self, states):
-        """Return the part (K,) of the scores of states (K, n) that comes from the factors."""
+        """Return the sum (K,) of the log-potentials of all factors, for states (K, n)."""
         bits = np.asarray(states).astype(bool)
         total = np.zeros(len(bits))
         for group in self.tables:
@@ -506,14 +506,14 @@ class FactorGraphEnergy(BaseEnergy):
     def _conditional_log_odds(self, states, block):
         """Return the log-odds of the variables of a block given all other variables.
 
-        If both values have weight 0, the value that fewer factors forbid is more probable.
+        If both values have weight 0, the value that fewer factors forbid gets more probability.
         """
         n, n_chains, width = states.shape
         bits = np.asarray(states).reshape(n * n_chains, width).astype(bool)
         variables = np.arange(width)[block]
         edges = self.graph.edges_of(variables)
-        # total[0] and total[1] are the sums of the finite log-potentials if a variable is off or
-        # on. total[2] and total[3] count the factors that then have weight 0.
+        # total[0] and total[1] are the sums of the finite log-potentials if a variable is off, and
+        # if it is on. total[2] and total[3] count the factors of weight 0 in these two cases.
         total = np.zeros((4, len(bits), len(variables)))
         for group, finite, block in zip(self.tables, self._finite, edges, strict=False):
             code = codes_of(bits, block.scopes) & ~block.bit
@@ -565,7 +565,7 @@ class FactorGraphEnergy(BaseEnergy):
         return ((self.n_entries,),)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with one array (n_entries,): weighted sums of entry probabilities."""
+        """Return a tuple with a single array (n_entries,): weighted sums of entry probabilities."""
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
         certain = ((means == 0) | (means == 1)).all()
@@ -595,6 +595,6 @@ class FactorGraphEnergy(BaseEnergy):
     def statistics(self, states: np.ndarray, sample_weight: ArrayLike | None = None) -> np.ndarray:
         """Return the weighted frequencies (n_entries,) of table entries in 0/1 states (K, n).
 
-        The result is an array as in `InferenceResult.pairwise`, not a tuple.
+        The result is a single array, as in `InferenceResult.pairwise`, instead of a tuple.
         """
         return super().statistics(states, sample_weight)[0]

@@ -29,7 +29,7 @@ class TableGroup(NamedTuple):
 
     @property
     def strides(self) -> np.ndarray:
-        """Strides (m,): the step between entries if the state of a variable increases by 1."""
+        """Strides (m,): distance in entries if the state of a variable increases by 1."""
         return strides_of(self.shape)
 
 
@@ -44,14 +44,15 @@ class LogicGroup(NamedTuple):
 class BlockEdges(NamedTuple):
     """The M edges between a block of variables and a group of factors, sorted by variable.
 
-    All arrays are int64. The last three are defined only for groups of tables.
+    All arrays are int64. `factor`, `bit` and `scopes` are defined only for groups of tables.
     """
 
-    # (M,): index of each edge. The edge to the j-th of k variables of table f has the index
-    # f * k + j. For OR and AND, the index is a position in the concatenation of inputs and outputs.
+    # (M,): index of each edge. In a group of tables with k variables, the edge to variable j of
+    # table f has the index f * k + j. For OR and AND, the index is a position in the concatenation
+    # of inputs and outputs.
     edge: np.ndarray
-    first: np.ndarray  # position in `edge` of the first edge of each variable that has edges
-    where: np.ndarray  # positions in the block of the variables that have edges
+    first: np.ndarray  # for each variable with edges, the position of its first edge in `edge`
+    where: np.ndarray  # for each variable with edges, its position in the block
     factor: Any = None  # (M,): factor of each edge
     bit: Any = None  # (M,): stride of the variable of each edge in the table
     scopes: Any = None  # (M, k): all variables of the factor
@@ -60,15 +61,15 @@ class BlockEdges(NamedTuple):
 class Adjacency(NamedTuple):
     """The factors of each variable, as E edges. All arrays are int64.
 
-    Factors are in the order of `FactorGraph.lists`. A sweep keeps a sum for each factor: `at_zero`
-    plus the weights of its variables that are on. For a table, the sum is the position of the
-    present state among the entries of the table.
+    Factors are in the order of `FactorGraph.lists`. A Gibbs sweep keeps a sum for each factor:
+    `at_zero` plus the weights of its variables that are on. For a table, the sum is the index of
+    the table entry of the current state.
     """
 
     start: np.ndarray  # (n + 1,): variable i has the edges start[i] to start[i + 1] - 1
     factor: np.ndarray  # (E,): factor of each edge
-    # (E,): weight of the variable in the sum of the factor. It is the stride of the variable in a
-    # table, 1 for an input of an OR, -1 for an input of an AND, and 0 for an output.
+    # (E,): weight of the variable in the sum of the factor: the stride of the variable for a table,
+    # 1 for an input of an OR, -1 for an input of an AND, and 0 for an output.
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,): position of the first entry in all log-potentials
     at_zero: np.ndarray  # (F,): initial value of the sum: number of inputs for an AND, otherwise 0
@@ -155,8 +156,9 @@ class FactorGraph(Versioned):
     def expanded(self) -> tuple[list[tuple[int, ...]], list[np.ndarray], int]:
         """Equivalent graph that has only tables.
 
-        An OR or AND of more than two inputs becomes a chain of tables with two inputs each. The
-        tables of a chain are connected by auxiliary variables, numbered after the other variables.
+        An OR or AND of more than two inputs becomes a chain of tables with two inputs each.
+        Auxiliary variables connect the tables of a chain; their numbers follow the numbers of the
+        given variables.
 
         Returns
         -------
@@ -186,7 +188,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def merging(self) -> Merging:
-        """The tables that message passing adds to other tables with the same or a larger scope."""
+        """The tables that message passing merges into tables with the same or a larger scope."""
         scopes, entries = zip(*self.scopes, strict=True) if self.scopes else ((), ())
         return find_merging(list(scopes), list(entries), list(self.shapes))
 
@@ -241,7 +243,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def _edges(self):
-        """List with a pair of arrays for each group of factors: (edges, start).
+        """List with a pair of arrays (edges, start) for each group of factors.
 
         `edges` is sorted by variable; the edges of variable i are
         ``edges[start[i]:start[i + 1]]``. The groups are the groups of tables, then the OR factors,
@@ -257,7 +259,7 @@ class FactorGraph(Versioned):
         return np.argsort(variables, kind="stable"), start
 
     def edges_of(self, variables: np.ndarray) -> list[BlockEdges]:
-        """Return the edges of the given variables (B,) in each group of `_edges`."""
+        """Return, for each group of `_edges`, the edges of the given variables (B,)."""
         key = variables.tobytes()
         if (
             key not in self._block_edges
@@ -282,7 +284,7 @@ class FactorGraph(Versioned):
 
 
 def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the index (K, F) of the table entry that belongs to each state.
+    """Return the index (K, F) of the entry that each of K states selects in each of F tables.
 
     `bits` (K, n) holds bool states, and `variables` (F, k) holds the scopes of the tables.
     """
@@ -308,7 +310,11 @@ def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add the values (K, M) of edges to the totals (K, B) of the variables of a block, in place."""
+    """Add the value of each edge to the total of its variable, in place.
+
+    `values` (K, M) belong to the edges of `block`, and `total` (K, B) to the variables of the
+    block.
+    """
     if len(block.first):
         total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
 
@@ -316,10 +322,10 @@ def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
 def or_zeros(
     group: LogicGroup, bits: np.ndarray, edge: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether the OR factor of each edge has weight 0 for each value of the edge's variable.
+    """Return masks (K, M) of the edges whose OR factor has weight 0.
 
-    The two results are bool arrays (K, M): the first if the variable is off, the second if it is
-    on. The other variables have the states `bits` (K, n).
+    The first mask is for the case that the variable of the edge is off, the second for the case
+    that it is on. The other variables have the states `bits` (K, n).
     """
     is_input = edge < len(group.inputs)
     n_inputs = len(group.inputs)
@@ -340,9 +346,9 @@ def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
     """Colour variables so that neighbours have different colours; return the variables per colour.
 
     Two variables of the same factor are neighbours. The colouring is greedy: each variable in turn
-    gets the first free colour. `factors_of` holds a list of sets for each variable, with a set for
-    each of its factors. Variables of the same factor must share the same set object. The sets must
-    be empty; the function adds the used colours to them.
+    gets the first colour that no neighbour has. `factors_of` holds a list for each variable, with a
+    set of used colours for each of its factors. Variables of the same factor must share the same
+    set object. The sets must be empty at first; the function adds colours to them.
     """
     colours = np.empty(len(factors_of), np.int64)
     for v, sets in enumerate(factors_of):

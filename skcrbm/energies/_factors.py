@@ -37,7 +37,7 @@ def as_variables(array: ArrayLike, name: str, shape: str) -> np.ndarray:
 
 
 def as_log_potentials(array: ArrayLike, shape: str) -> np.ndarray:
-    """Return log-potentials as a float array, or raise a ValueError if an entry is NaN or +inf."""
+    """Return log-potentials as a float array; raise a ValueError if an entry is NaN or +inf."""
     values = as_real(array, "log_potentials", shape)
     if np.isnan(values).any() or (values == np.inf).any():
         raise ValueError(
@@ -68,11 +68,11 @@ class TableFactors(Versioned):
     variables : array-like of int (F, m)
         Scope of each factor: the indices of its variables, without repetition.
     log_potentials : array-like (F, k1, ..., km) or (k1, ..., km)
-        Log-weights of the joint states of a scope, whose variable j has kj states. A weight of 0 is
-        -inf. The shape (k1, ..., km) is a table that all factors share. If all variables have two
-        states, the flat shapes (F, 2**m) and (2**m,) in C order are accepted, too (the last
-        variable changes fastest). An array of shape (F, 2**m) is always interpreted as flat
-        tables, so repeat a shared table of this shape along a first axis of length F.
+        Log-weights of the joint states of a scope, whose j-th variable has kj states; -inf stands
+        for a weight of 0. A table of shape (k1, ..., km) is shared by all factors. If all variables
+        have two states, flat tables of shape (F, 2**m) or (2**m,) in C order are accepted, too (the
+        last variable changes fastest). An array of shape (F, 2**m) is always interpreted as F flat
+        tables. If a shared table has this shape by chance, repeat it along a first axis.
 
     Attributes
     ----------
@@ -110,8 +110,8 @@ class TableFactors(Versioned):
         n_factors, m = scopes.shape
         if m == 0:
             raise ValueError(
-                "variables must hold at least one variable per factor; use "
-                "FactorGraphEnergy.from_tables for constants"
+                "variables must hold at least one variable per factor; for constants use "
+                "FactorGraphEnergy.from_tables"
             )
         in_order = np.sort(scopes, axis=1)
         twice = np.flatnonzero((in_order[:, 1:] == in_order[:, :-1]).any(axis=1))
@@ -139,8 +139,8 @@ def _table_shape(given: tuple[int, ...], n_factors: int, m: int, expected: str) 
     """Return the number of states of each variable of a scope, given the shape of the tables.
 
     A shape may be ambiguous. For example, (4, 4) may be a flat table over two 0/1 variables for
-    each of four factors, or a table of 4 x 4 states that all factors share. It is then interpreted
-    as flat tables.
+    each of four factors, or a table of 4 x 4 states that all factors share. An ambiguous shape is
+    interpreted as flat tables.
     """
     if given in ((n_factors, 2**m), (2**m,)):
         return (2,) * m
@@ -174,8 +174,8 @@ class _LogicFactors(Versioned):
         factor = np.repeat(np.arange(len(out)), np.diff(start))
         all_factors = np.concatenate([factor, np.arange(len(out))])
         everything = np.concatenate([flat, out])
-        # Each pair of a factor and a variable is encoded as an integer, because sorting integers
-        # takes a fifth of the time of `lexsort`.
+        # Encode each pair of a factor and a variable as an integer, because sorting integers is
+        # five times as fast as `lexsort`.
         width = everything.max(initial=0) + 1
         pairs = np.sort(all_factors * width + everything)
         same = np.flatnonzero(pairs[1:] == pairs[:-1])
@@ -385,8 +385,8 @@ def count_states(
                 counts[column] = k
                 if len(other):
                     raise ValueError(
-                        f"tables must agree in the number of states of variable {other[0]}; one "
-                        f"table has {k} states for this variable, another has a different number"
+                        f"tables must agree in the number of states of variable {other[0]}; a "
+                        f"table has {k} states for this variable, another table a different number"
                     )
     for part in factors:
         if not isinstance(part, TableFactors):
@@ -422,8 +422,8 @@ def _as_counts(n_states, n_variables):
     given = np.asarray(n_states)
     if given.dtype.kind not in "iu" or given.shape not in ((), (n_variables,)) or given.min() < 1:
         raise ValueError(
-            f"n_states must be an int of at least 1, or one for each of {n_variables} variables; "
-            f"got {n_states!r}"
+            f"n_states must be an int of at least 1, or an int for each of {n_variables} "
+            f"variables; got {n_states!r}"
         )
     return np.array(np.broadcast_to(given, n_variables), np.int64)
 

@@ -126,14 +126,15 @@ class IsingEnergy(PairwiseEnergy):
         """Add the effect of clamped labels to the fields of free labels, and to an offset.
 
         The results are a tuple with the new fields (N, L), which are 0 for clamped labels, and the
-        offset (N,): the part of the score that depends only on clamped labels.
+        offset (N,): the sum of the terms of the score that depend only on clamped labels.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = ~np.isnan(self.evidence)
         signs = np.where(held, 2 * np.nan_to_num(self.evidence) - 1, 0.0)
         coupling = self.coupling.astype(np.float64)
-        # `einsum` is used, because the rounding of a BLAS product would depend on the other rows.
+        # Use `einsum`, because the rounding of a BLAS product depends on the other rows of the
+        # batch.
         pull = np.einsum("nl,lk->nk", signs, coupling)
         offset = (signs * (self.field + 0.5 * pull)).sum(1)
         field = np.where(held, 0.0, self.field + pull)
@@ -182,7 +183,7 @@ class IsingEnergy(PairwiseEnergy):
         return log_odds.astype(self.dtype, copy=False)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple that holds one array (L, L), the weighted sum of ``u u'`` over states.
+        """Return a tuple with a single array (L, L), the weighted sum of ``u u'`` over states.
 
         The vector u = (y + 1) / 2 is a row of `means`.
         """
@@ -196,7 +197,7 @@ class IsingEnergy(PairwiseEnergy):
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
         """Return the mean score of states with the given moments."""
         y = 2 * means.astype(np.float64) - 1
-        # The mean of y_i y_k is 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1, with u = (y + 1) / 2. The sum
-        # over all pairs, multiplied by the couplings, simplifies to the next line.
+        # With u = (y + 1) / 2, the mean of y_i y_k is 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1. The sum
+        # over all pairs, multiplied by the couplings, simplifies to the next expression.
         pairs = 2 * np.vdot(self.coupling, statistics[0]) - self.coupling.sum(axis=0) @ y
         return float(self.field[0] @ y + pairs - 0.5 * self.coupling.sum())

@@ -1,8 +1,8 @@
 """Convert Ising models of other packages, whose variables have labels, to arrays.
 
-The other packages are not imported. They minimise an energy
-E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset of spins s of -1/+1. Scores in this package
-are maximised, so fields and couplings change their sign.
+The other packages are not imported. They minimise an energy E(s) = sum_i h_i s_i + sum_(i, j) J_ij
+s_i s_j + offset over spins s of -1/+1. This package maximises scores, so fields and couplings
+change their sign.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def _labelled(linear, pairs, values, field, offset):
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     if len(loops):
         raise ValueError(
-            f"a coupling joins {pairs[loops[0]][0]!r} to itself, but s s = 1 is a constant"
+            f"a coupling must join two different labels, but a coupling joins "
+            f"{pairs[loops[0]][0]!r} to itself (s s = 1 is a constant)"
         )
     edges, which = np.unique(np.sort(ends, axis=1), axis=0, return_inverse=True)
     weights = np.bincount(which.ravel(), values, len(edges))

@@ -23,21 +23,22 @@ class LayeredEnergy(BaseEnergy):
 
     A node with k states is represented by k - 1 units, which are 0/1 variables. In state s > 0 the
     s-th unit is on; in state 0 all units of the node are off. The units of the output layer are
-    visible and come first. The units of the hidden layers follow, in order from the input.
+    visible and come first. The units of the hidden layers follow, beginning with the layer next to
+    the input.
 
     Parameters
     ----------
     structure : LayeredStructure
-        Layers and connections. Connections to the input layer enter only through `field`.
+        Layers and connections. Connections to the input layer act only through `field`.
     weights : sequence of ndarray
         Flat pairwise scores of each connection that does not start at the input layer.
     field : array-like (n_variables,) or (N, n_variables)
         Unary scores, including the scores that come from the inputs.
     unaries : array-like (n_variables,), default=None
-        Part of the fields that all models share and from which mean field and message passing
-        start. Their first iteration then ignores the inputs, as in the training of
-        `LayeredGMClassifier`. If None, they start from the fields. The distribution does not depend
-        on this argument.
+        Unary scores without the scores that come from the inputs, which all models share. If given,
+        mean field and message passing start from these scores, so that their first iteration
+        ignores the inputs, as in the training of `LayeredGMClassifier`. If None, they start from
+        the fields. The distribution does not depend on this argument.
 
     Examples
     --------
@@ -114,8 +115,9 @@ class LayeredEnergy(BaseEnergy):
         """Return the log-odds of each unit by the fields alone, and the influence of couplings.
 
         The log-odds compare the state of the unit with all other states of its node. The influence
-        is the same for all units of a node: twice the largest sum of absolute couplings of a unit,
-        because couplings may favour one state and disfavour another.
+        is the same for all units of a node: twice the largest sum of the absolute couplings of a
+        unit. The factor 2 is needed because couplings may favour a state and disfavour another
+        state.
         """
         log_odds = np.empty(self.field.shape)
         reach = np.zeros(self.n_variables)
@@ -134,7 +136,8 @@ class LayeredEnergy(BaseEnergy):
     def dominant_fields(self) -> np.ndarray:
         """Return a mask (N, n_variables) of large fields that exceed the influence of couplings.
 
-        Such a field need not determine the state of its node: two states may have equal fields.
+        A large field need not determine the state of its node, because two states may have equal
+        fields.
         """
         influence = self.own_log_odds()[1]
         return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
@@ -169,7 +172,7 @@ class LayeredEnergy(BaseEnergy):
             raise ValueError("clamp contradicts itself: it clamps two units of a node to 1")
 
     def _most_on(self, states, layers=None):
-        """Return the largest number of units that are on in a node, for each state in (..., n).
+        """Return, for each state in (..., n), the largest number of units that are on in a node.
 
         `layers` selects layers; by default all layers except the input are used.
         """
@@ -306,7 +309,7 @@ class LayeredEnergy(BaseEnergy):
         return log_odds.reshape(*states.shape[:2], -1)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the units of a layer. A node uses only the random number of its first unit."""
+        """Draw the units of a layer; each node uses only the random number of its first unit."""
         n_nodes, n_units = self._shape(self._layer_of(block))
         if n_units == 1:
             return super().draw(log_odds, u, block)
@@ -351,8 +354,8 @@ class LayeredEnergy(BaseEnergy):
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return an array of statistics for each connection between variables.
 
-        For each edge, the products of its two units are added up over the rows of `means`, with
-        weights. The statistics of edges that share a table are added up.
+        The statistics of an edge are the products of units of its two nodes, added up over the rows
+        of `means` with the given weights. The statistics of edges that share a table are added up.
         """
         layers = self.by_layer(means.astype(self.dtype, copy=False))
         weight = weight[:, None].astype(self.dtype)
@@ -368,6 +371,7 @@ def _modes(scores: np.ndarray) -> np.ndarray:
     `scores` (N, n_nodes, k) holds the scores of the states of each node. The result has the shape
     (N, n_nodes (k - 1)).
     """
-    # State 0 is moved to the last position, because `argmax` returns the first of equal scores.
+    # Move state 0 to the last position: `argmax` returns the first of equal scores, and state 0
+    # must not win ties.
     best = np.roll(scores, -1, axis=2).argmax(axis=2)
     return (best[..., None] == np.arange(scores.shape[2] - 1)).reshape(len(scores), -1)

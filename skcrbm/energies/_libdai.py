@@ -11,7 +11,8 @@ from skcrbm.energies._uai import Network, joined
 from skcrbm.energies._words import Words
 from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
-# Largest label of a variable, because labels are stored as int64. Beyond it a ValueError is raised.
+# Largest label of a variable: labels are stored as int64. For a larger label a ValueError is
+# raised.
 _MAX_LABEL = 2**63 - 1
 
 
@@ -53,7 +54,7 @@ def read_libdai(source: str | os.PathLike) -> tuple[Network, np.ndarray]:
     order = np.array(sorted(states), np.int64)
     n_states = np.array([states[label] for label in order.tolist()], np.int64)
     scopes = [np.searchsorted(order, np.array(labels, np.int64)) for labels in named]
-    # The tables are allocated only here, because all sizes have now been checked against the limit.
+    # Allocate the tables only now, after all sizes have been checked against the limit.
     tables = [_table(shape, *found) for shape, found in zip(shapes, contents, strict=True)]
     return Network("MARKOV", n_states, scopes, tables), order
 
@@ -67,7 +68,8 @@ def _table(shape, entries, weights):
 def write_libdai(network: Network) -> str:
     """Return a network as the text of a file.
 
-    The format has no list of variables, so variables without a table get a table of ones.
+    The format has no list of variables. So a table of ones is written for a variable without a
+    table.
     """
     scopes, tables = list(network.scopes), list(network.tables)
     seen = np.zeros(len(network.n_states), bool)

@@ -8,16 +8,16 @@ import numpy as np
 
 from skcrbm.energies.base import BaseEnergy
 
-# Couplings (i, k) and (k, i) may differ by this number of machine epsilons of the largest entry;
-# they are then averaged. A larger difference raises a ValueError.
+# If the couplings (i, k) and (k, i) differ by at most this number times the machine epsilon times
+# the largest entry, they are averaged. A larger difference raises a ValueError.
 _ROUNDING = 16
 
 
 class PairwiseEnergy(BaseEnergy):
     """A batch of models whose couplings multiply products of two variables.
 
-    A clamped variable shifts the fields of the free variables. After this shift, solvers must leave
-    out the clamped variables but do not need their values.
+    A clamped variable shifts the fields of the free variables. After this shift, solvers leave out
+    the clamped variables and do not need their values.
     """
 
     @property
@@ -34,7 +34,8 @@ class PairwiseEnergy(BaseEnergy):
         fields : tuple of ndarray
             Arrays with the shapes of `fields`, which are 0 for clamped variables.
         offset : ndarray (N,), float64
-            Part of the score that depends only on clamped variables. It must be added to log Z.
+            Sum of the terms of the score that depend only on clamped variables. The caller adds it
+            to log Z.
         """
 
     @abstractmethod
@@ -88,7 +89,7 @@ def symmetric_values(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
     """Return the couplings of pairs i < k from the entries (i, k) and (k, i) of a matrix.
 
     Entries that differ only by rounding are averaged. If the matrix is not symmetric, a ValueError
-    recommends a conversion.
+    is raised that recommends a conversion.
     """
     if np.array_equal(upper, lower):
         return upper

@@ -10,11 +10,11 @@ import numpy as np
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.pickling import Versioned
 
-# Largest number of variables in a block of `ColourLanes`. Further variables begin a new block.
+# Largest number of variables in a block of `ColourLanes`.
 _LANES = 64
-# All variables with at most this number of neighbours may share a block. Variables with more
-# neighbours share a block only if their numbers of neighbours differ by less than a factor of 2,
-# because all variables of a block are padded to the same number of neighbours.
+# All variables of a block are padded to the same number of neighbours. To limit the padding,
+# variables share a block only if they have at most this number of neighbours, or if their numbers
+# of neighbours differ by less than a factor of 2.
 _FEW_NEIGHBOURS = 8
 
 
@@ -28,11 +28,11 @@ class Neighbours(NamedTuple):
 
 
 class ColourLanes(NamedTuple):
-    """Memory layout for vectorised sweeps: variables sorted by colour and cut into B blocks.
+    """Memory layout for vectorised sweeps: variables sorted by colour and divided into B blocks.
 
     The variables of a block have the same colour, so they can be updated together. A place is the
-    position of a variable in the sorted order. Each variable has an entry for each neighbour, and
-    is padded with empty entries to the largest number of neighbours in its block. Entry d of the
+    position of a variable in the sorted order. Each variable has an entry for each neighbour. Empty
+    entries are added until all variables of a block have the same number of entries. Entry d of the
     l-th variable of block b is at position ``entry[b] + d * (size of the block) + l``.
     """
 
@@ -77,7 +77,7 @@ class SparseGraph(Versioned):
 
     @cached_property
     def colours(self) -> np.ndarray:
-        """Colour (L,) of each variable. Neighbours have different colours (greedy colouring)."""
+        """Colour (L,) of each variable, by a greedy colouring; neighbours differ in colour."""
         lower, upper = self.edges.T
         end = np.searchsorted(lower, np.arange(1, self.n_variables + 1)).tolist()
         upper = upper.tolist()

@@ -362,7 +362,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         )
 
     def with_edge_coupling(self, weights: ArrayLike) -> SparseIsingEnergy:
-        """Return the energy with the same graph, fields and evidence, and other couplings (E,).
+        """Return the energy with new couplings (E,), and the same graph, fields and evidence.
 
         Raises
         ------
@@ -439,7 +439,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         """Add the effect of clamped variables to the fields of free variables, and to an offset.
 
         The results are a tuple with the new fields (N, L), which are 0 for clamped variables, and
-        the offset (N,): the part of the score that depends only on clamped variables.
+        the offset (N,): the sum of the terms of the score that depend only on clamped variables.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
@@ -451,7 +451,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (kernel_array(field, self.dtype),), offset
 
     def _pull(self, y, variables=None):
-        """Return the sums (K, B) that the neighbours of each variable add to its field.
+        """Return the sums (K, B) of coupling times sign over the neighbours of each variable.
 
         `y` (K, L) holds -1/+1 states. `variables` (B,) selects variables; by default the sums of
         all variables are returned.
@@ -467,9 +467,9 @@ class SparseIsingEnergy(PairwiseEnergy):
         """Return the probability that both variables of an edge are on, as products of arrays.
 
         `values` (N, L) holds the values of clamped variables and 0 for free variables. `free` (N,
-        L) holds the means of free variables and 0 for clamped variables. The result holds two pairs
-        of arrays (N, E). The probability is the product of the first pair plus the product of the
-        second pair. It is 0 for edges without a clamped variable.
+        L) holds the means of free variables and 0 for clamped variables. The result is a tuple of
+        two pairs of arrays (N, E). The probability is the product of the first pair plus the
+        product of the second pair. It is 0 for edges without a clamped variable.
         """
         i, k = self.edges.T
         return ((values[:, i], values[:, k] + free[:, k]), (free[:, i], values[:, k]))
@@ -526,7 +526,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return 2 * (self.field[:, None, variables] + pull)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given all others."""
+        """Return log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given all other variables."""
         states = np.asarray(visible)[:, None]
         log_odds = unchecked(self.conditional_log_odds)(states, slice(0, self.n_variables))
         return log_odds[:, 0].astype(self.dtype)
@@ -534,7 +534,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ------------------------------------------------- sufficient statistics
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple that holds one array (E,), a weighted sum for each edge.
+        """Return a tuple with a single array (E,), a weighted sum for each edge.
 
         The sum of the edge (i, k) runs over the rows of `means`; each term is the product of the
         means of variables i and k.

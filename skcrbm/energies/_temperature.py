@@ -9,17 +9,17 @@ import numpy as np
 
 
 class Tempered:
-    """Base class of energies, which defines `tempered`."""
+    """Base class of all energies; it defines the method `tempered`."""
 
-    #: Names of further attributes of the score: numbers and arrays besides fields and couplings.
+    #: Names of the attributes, besides fields and couplings, that `tempered` must also scale.
     _constants: ClassVar[tuple[str, ...]] = ()
 
     def tempered(self, beta: float) -> Self:
         """Return the energy with its whole score multiplied by an inverse temperature `beta`.
 
         The weight of a state becomes ``exp(beta * score)``: fields, couplings, log-potentials and
-        constants are multiplied by `beta`. States of weight 0 and the evidence stay as they are.
-        Unlike this method, ``scaled(beta)`` leaves the fields as they are.
+        constants are multiplied by `beta`. States of weight 0 and the evidence do not change. The
+        method `scaled`, by contrast, multiplies only the couplings and not the fields.
 
         Parameters
         ----------

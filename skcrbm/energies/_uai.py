@@ -42,8 +42,8 @@ def read_uai(source: str | os.PathLike) -> Network:
         words.exactly(size, f"the number of weights of table {f}")
         places += words.take(size, f"a weight of table {f}")
     words.end("the last table")
-    # One call converts the weights of all tables, because a call for each table would be slow if
-    # there are many small tables.
+    # Convert the weights of all tables in one call, because many calls for small tables would be
+    # slow.
     weights = words.numbers_at(places, "a weight")
     stop = np.cumsum(sizes, dtype=np.int64).tolist()
     tables = [

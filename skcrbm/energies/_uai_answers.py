@@ -15,8 +15,8 @@ from skcrbm.utils.limits import MAX_FILE_ENTRIES
 from skcrbm.utils.validation import as_real
 
 _TASKS = ("PR", "MAR", "MAP", "MPE", "MMAP")
-# A marginal may exceed 1 by _ABOVE_ONE, and the sum of the marginals of a variable may differ from
-# 1 by _SUM_TOL, because files have few decimals. Beyond these limits a ValueError is raised.
+# Because files have few decimals, a marginal may exceed 1 by up to _ABOVE_ONE, and the sum of the
+# marginals of a variable may differ from 1 by up to _SUM_TOL. Otherwise a ValueError is raised.
 _ABOVE_ONE, _SUM_TOL = 1e-6, 0.01
 
 
@@ -27,10 +27,10 @@ def read_uai_evidence(source: str | os.PathLike, n_states: ArrayLike) -> np.ndar
     r"""Read the clamped variables of a UAI evidence file, in the form of `clamp` of `infer`.
 
     A file holds either a single list "n v1 x1 ... vn xn" of n variables with their states, or a
-    number of samples followed by a list for each sample. Usually the number of words fits only one
-    of the two forms. If both fit, the file is read as samples if its first line holds only the
-    number of samples and each further line holds a list. Otherwise it is read as a single list.
-    The text "0" is a single sample without evidence.
+    number of samples followed by a list for each sample. Usually the number of words shows which of
+    the two forms a file has. If the words fit both forms, the lines decide: the file is read as
+    samples if its first line holds only the number of samples and each further line holds a list,
+    otherwise as a single list. The text "0" is a single sample without evidence.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def write_uai_evidence(evidence: ArrayLike) -> str:
     Returns
     -------
     str
-        A line with the list of variables and states. For several samples, this is a line with their
-        number, followed by a line for each sample.
+        A line with the list of variables and states. If there are several samples, a line with
+        their number, followed by a line for each sample.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def write_uai_evidence(evidence: ArrayLike) -> str:
 
 
 def _read_samples(words: Words, states: np.ndarray) -> np.ndarray:
-    """Read the rest of the words as lists of variables and states.
+    """Read all remaining words as lists of variables and states.
 
     The result is (n_samples, n), with NaN for variables that are not in the list of a sample.
     """
@@ -141,14 +141,14 @@ def _holds_samples(words):
     is_list = len(rest) == 1 + 2 * count
     if sizes is not None:
         return not is_list or lengths == [1, *sizes]
-    # If neither form fits, the first line determines which form the error message assumes.
+    # If the words fit neither form, assume the form of the first line in the error message.
     return not is_list and lengths[0] == 1 and len(rest) > 1
 
 
 def _list_sizes(rest, count):
     """Return the number of words in each of the `count` lists that follow the first word.
 
-    The result is None if `rest` is anything else than one word followed by `count` lists.
+    The result is None unless `rest` consists of one word followed by `count` lists.
     """
     sizes: list[int] = []
     place = 1

@@ -1,4 +1,4 @@
-"""Reader of text files that consist of words, such as the file formats of factor graphs."""
+"""Read text files that consist of words, such as the files of factor graphs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike
 
 from skcrbm.utils.limits import MAX_FILE_BYTES
 
-# A str with more characters is never taken as the name of a file.
+# A str with more characters than this is always read as text, and never as the name of a file.
 _MAX_PATH = 4096
 # First bytes of a file compressed by gzip.
 _GZIP = b"\x1f\x8b"
 # Comment line: optional blanks, "#", and the rest of the line.
 _COMMENT = re.compile(r"^[^\S\n]*#[^\n]*", re.MULTILINE)
-# Characters that Python accepts in numbers, but the file formats do not: non-ASCII digits and "_".
+# Characters that Python accepts in numbers but the file formats forbid: non-ASCII digits and "_".
 _ODD = re.compile(r"[^\x00-\x7f]|_")
 
 
@@ -40,7 +40,8 @@ class Words:
         self.text = text
         self.words = text.split()
         self.place = 0
-        # A text of a single word may be a misspelt file name, so error messages mention this.
+        # A text of a single word may be a misspelt file name, so error messages say that there is
+        # no such file.
         self._hint = " (no file has this name, either)" if not path and len(self.words) == 1 else ""
         if not text.isascii() or "_" in text:
             for place, word in enumerate(self.words):
@@ -192,7 +193,7 @@ class Words:
             )
 
     def line_lengths(self) -> list[int]:
-        """Count the unread words of each line. Lines without unread words are left out."""
+        """Return the number of unread words of each line that has unread words."""
         lengths, before = [], 0
         for line in self.text.splitlines():
             n = len(line.split())

@@ -1,4 +1,4 @@
-"""Interface of all energies: the members that inference, learning and decoding need of a model.
+"""Interface of all energies: the members of a model that inference, learning and decoding use.
 
 An energy is a batch of N models ``p(s) ∝ exp(-E(s))`` over 0/1 variables. The models share their
 couplings and differ in their *fields* (the terms that are linear in a single variable) and in their
@@ -42,9 +42,9 @@ Block = slice | np.ndarray
 class BaseEnergy(Tempered, Versioned, ABC):
     """A batch of N models over n 0/1 variables, visible variables first.
 
-    Subclasses store C-contiguous arrays of one floating dtype and define the abstract members. The
-    other members are computed from the abstract members, and a subclass overrides a member if it
-    has a faster implementation. All methods that take states, also those of subclasses, raise a
+    Subclasses store C-contiguous arrays of the same floating dtype and define the abstract members.
+    All other members are computed from the abstract members; a subclass overrides them if it has a
+    faster implementation. All methods that take states, including methods of subclasses, raise a
     ValueError for values other than 0 and 1.
 
     Attributes
@@ -58,7 +58,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     #: Queries that this class supports.
     queries: ClassVar[frozenset[str]] = QUERIES
-    #: True if the visible variables represent a categorical variable: exactly one of them is on.
+    #: True if the visible variables are the classes of one output, of which exactly one is on.
     categorical: ClassVar[bool] = False
     evidence: np.ndarray | None = None
 
@@ -96,10 +96,10 @@ class BaseEnergy(Tempered, Versioned, ABC):
     def dominant_fields(self) -> np.ndarray:
         """Return a bool array (N, n_variables) that is True for dominant fields.
 
-        A field is dominant if it is so large that rounding loses the other terms of a sum. `infer`
-        raises an error about a dominant field, unless the field determines its variable's value. By
-        default no field is reported: solvers keep large fields out of their sums, or large fields
-        cause no larger rounding errors than couplings of the same size.
+        A field is dominant if it is so large that the other terms of a sum are lost by rounding.
+        `infer` raises an error about a dominant field, unless the field determines the value of its
+        variable. By default no field is reported. This is correct if solvers keep large fields out
+        of their sums, or if fields cause no larger rounding errors than couplings of the same size.
         """
         return np.zeros((self.n_models, self.n_variables), bool)
 
@@ -121,7 +121,8 @@ class BaseEnergy(Tempered, Versioned, ABC):
     def n_enumerated(self, query: str = "log_partition") -> int:
         """Return the number of variables that "exact" enumerates to answer a query.
 
-        The cost of "exact" is exponential in this number and linear in the other variables.
+        The cost of "exact" is exponential in this number and linear in the number of all other
+        variables.
         """
         return self.n_variables
 
@@ -166,10 +167,10 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     @abstractmethod
     def _with_fields(self, *fields: np.ndarray) -> Self:
-        """Return the energy with the same couplings and other fields."""
+        """Return the energy with new fields and the same couplings."""
 
     def with_fields(self, *fields: np.ndarray) -> Self:
-        """Return the energy with the same couplings and evidence, and other fields."""
+        """Return the energy with new fields, and the same couplings and evidence."""
         other = self._with_fields(*fields)
         if self.evidence is not None and len(self.evidence) != other.n_models:
             raise ValueError(
@@ -202,10 +203,10 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return self.with_fields(first, *others), np.zeros(self.n_models)
 
     def without_held_fields(self) -> tuple[Self, np.ndarray]:
-        """Set the fields of clamped variables to 0, and return the scores that this removes.
+        """Set the fields of clamped variables to 0, and return the removed terms of the score.
 
-        Large fields of clamped variables then do not cause rounding errors in sums of scores. By
-        default nothing changes.
+        Large fields of clamped variables then do not cause rounding errors in sums of scores. The
+        default implementation changes nothing.
 
         Returns
         -------
@@ -224,7 +225,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
     def scaled(self, beta: float) -> Self:
         """Return the energy with its couplings multiplied by `beta`.
 
-        In ``scaled(0)`` the variables are independent, except that states of weight 0 keep
+        In ``scaled(0)`` the variables are independent, apart from states of weight 0, which keep
         weight 0.
 
         Parameters
@@ -252,8 +253,8 @@ class BaseEnergy(Tempered, Versioned, ABC):
         Parameters
         ----------
         evidence : array-like (N, n_variables) or (n_variables,)
-            Values 0 or 1 of the variables to clamp. NaN does not change a variable, which may be
-            free or already clamped.
+            Values 0 or 1 of the variables to clamp. A variable with NaN does not change: it stays
+            free, or clamped by earlier evidence.
 
         Returns
         -------
@@ -275,7 +276,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         evidence = np.broadcast_to(evidence, shape)
         if self.evidence is not None:
             if (np.abs(evidence - self.evidence) > 0).any():  # False for free variables (NaN)
-                raise ValueError("clamp contradicts the evidence that the energy has already")
+                raise ValueError("clamp contradicts the evidence that the energy already has")
             evidence = np.where(np.isnan(evidence), self.evidence, evidence)
         other = copy.copy(self)
         other.evidence = np.array(evidence, np.float64)
@@ -381,8 +382,8 @@ class BaseEnergy(Tempered, Versioned, ABC):
         """Return all 0/1 states (2^H, H) of the hidden variables, or raise a ValueError."""
         if self.n_hidden > MAX_GENERIC_UNITS:
             raise ValueError(
-                f"{type(self).__name__} enumerates its hidden variables for this, but has "
-                f"{self.n_hidden}; the limit is {MAX_GENERIC_UNITS}"
+                f"{type(self).__name__} must enumerate the states of its {self.n_hidden} hidden "
+                f"variables here; the limit is {MAX_GENERIC_UNITS} variables"
             )
         return binary_states(self.n_hidden)
 
@@ -498,7 +499,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         for n, v in enumerate(visible):
             part = self.rows(np.full(len(states), n))
             scores = part._score(np.hstack([np.tile(v, (len(states), 1)), states]))
-            if self.evidence is not None:  # compare only the hidden variables, because v is given
+            if self.evidence is not None:  # check only the hidden variables, because v is given
                 scores[~part._agrees(states, self.n_visible)] = -np.inf
             if hidden == "max":
                 found[n] = states[scores.argmax()]
@@ -509,7 +510,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
     def hidden_and_log_weight(
         self, visible: np.ndarray, hidden: str = "marginal"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return `hidden_given_visible` and `log_weight`, which a subclass may compute jointly."""
+        """Return the results of `hidden_given_visible` and `log_weight`, computed together."""
         means = unchecked(self.hidden_given_visible)(visible, hidden)
         return means, unchecked(self.log_weight)(visible, hidden)
 

@@ -22,8 +22,8 @@ class ChainEnergies(NamedTuple):
 
     start: np.ndarray  # (n + 1,) int64: chain c has the positions start[c] to start[c + 1] - 1
     scores: np.ndarray  # (T, K): score of each state at each position
-    # Weights of pairs of states. The shape (1, K, K) is used for all neighbouring positions. With
-    # the shape (T, K, K), entry t holds the weights for the positions t - 1 and t.
+    # Weights of pairs of states. A single matrix (1, K, K) belongs to all pairs of neighbouring
+    # positions. With the shape (T, K, K), entry t belongs to the positions t - 1 and t.
     pairs: np.ndarray
     first: np.ndarray  # (K,): weights of states at the first position
     last: np.ndarray  # (K,): weights of states at the last position
@@ -45,8 +45,8 @@ class SecondOrderEnergies(NamedTuple):
     """Parameters of several chains in which three neighbouring classes have a weight.
 
     A state is a pair (a, b), coded as ``a * K + b``: the class a of the previous position, and the
-    class b of the position itself. At the first position of a chain, which has no previous class, a
-    is 0.
+    class b of the position itself. The first position of a chain has no previous class, so its a is
+    0.
     """
 
     start: np.ndarray  # (n + 1,) int64, as in `ChainEnergies`
@@ -67,7 +67,7 @@ class SecondOrderEnergies(NamedTuple):
         return self._replace(start=start, scores=self.scores[part])
 
     def as_pairs(self) -> ChainEnergies:
-        """Return the same chains with K * K states, whose matrix of pairs has K^4 entries."""
+        """Convert the chains to first-order chains with K * K states and K^4 weights of pairs."""
         k = len(self.triples)
         pairs = np.full((k, k, k, k), -np.inf)
         every = np.arange(k)

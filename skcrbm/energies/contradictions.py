@@ -14,9 +14,9 @@ def contradicted_models(energy: Any) -> np.ndarray:
     """Find the models of a factor graph whose evidence contradicts the factors.
 
     The factors are visited repeatedly, until no more states are excluded. A factor excludes a state
-    of a variable if the weight is 0 for all remaining states of the other variables. A model is
+    of a variable if its weight is 0 for all remaining states of the other variables. A model is
     impossible if all states of a variable are excluded. On graphs without loops this finds all
-    impossible models; on graphs with loops some may be missed.
+    impossible models. On graphs with loops it may miss some impossible models.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def contradicted_models(energy: Any) -> np.ndarray:
 
 
 def _possible_at_first(energy):
-    """Return which states exist and agree with the evidence, as a bool array (N, n, K)."""
+    """Return a mask (N, n, K) of the states that exist and agree with the evidence."""
     counts = energy.state_counts
     levels = np.arange(max(2, counts.max(initial=2)))
     possible = np.broadcast_to(

@@ -16,11 +16,12 @@ from skcrbm.utils.output_units import OutputUnits
 
 
 class GroupedRBMEnergy(RBMEnergy):
-    """A batch of RBMs over outputs with classes; parameters besides `units` are as in `RBMEnergy`.
+    """A batch of RBMs over outputs with classes.
 
     An output of more than two classes is a group of visible units, exactly one of which is on. An
     output of two classes is an ordinary unit. Given the hidden units, the outputs are independent:
-    p(class | h) is a softmax of the inputs of the units. Evidence of 0 excludes a class.
+    p(class | h) is a softmax of the inputs of the units. Evidence of 0 excludes a class. The
+    parameters that are not listed here are described in `RBMEnergy`.
 
     Parameters
     ----------
@@ -48,15 +49,16 @@ class GroupedRBMEnergy(RBMEnergy):
         return self.units.exclusive
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of hidden units, or of bits of all vectors of classes if it is less.
+        """Return log2 of the number of states that "exact" enumerates, rounded up.
 
+        These are the states of the hidden units or, if there are fewer, the vectors of classes.
         "marginal_map" must enumerate the vectors of classes.
         """
         n_bits = math.ceil(self.units.log2_vectors)
         return n_bits if query == "marginal_map" else min(n_bits, self.n_hidden)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the results of `RBMEnergy`, with an infinite influence on units of groups."""
+        """Return the results of `RBMEnergy`, but an infinite influence for the units of groups."""
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible][self.exclusive] = np.inf
         return log_odds, influence
@@ -64,8 +66,8 @@ class GroupedRBMEnergy(RBMEnergy):
     def state_fields(self) -> np.ndarray:
         """Return the log-weights (N, S), float64, of the classes of all outputs side by side.
 
-        They are the biases of the units, and 0 for the first of two classes. Classes that
-        contradict the evidence have the log-weight -inf.
+        They are the biases of the units, and 0 for the first class of an output with two classes.
+        Classes that contradict the evidence have the log-weight -inf.
         """
         fields = np.zeros((self.n_models, self.units.n_states))
         fields[:, self.units.place] = self.visible_bias
@@ -97,8 +99,8 @@ class GroupedRBMEnergy(RBMEnergy):
             own = held[:, group]
             if (((own == 1).sum(axis=1) > 1) | (own == 0).all(axis=1)).any():
                 raise ValueError(
-                    "clamp contradicts the model, in which exactly one unit of each group is 1: it "
-                    f"clamps two of the units {group.start} to {group.stop - 1} to 1, or all to 0"
+                    "clamp contradicts the model: exactly one unit of each group must be 1, but it "
+                    f"sets two of the units {group.start} to {group.stop - 1} to 1, or all to 0"
                 )
 
     def _score(self, states):
@@ -119,7 +121,8 @@ class GroupedRBMEnergy(RBMEnergy):
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the log-odds (N, V) of each visible unit given all other visible units.
 
-        They are ±inf in groups, because the other units of a group determine the unit.
+        The log-odds of units of groups are ±inf, because the other units of a group determine the
+        unit.
         """
         log_odds = unchecked(super().visible_log_odds)(visible, hidden)
         for group in self.units.groups:
@@ -130,7 +133,7 @@ class GroupedRBMEnergy(RBMEnergy):
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
         """Return the log-odds of each variable in a block given the variables outside the block.
 
-        In a group of visible units, these are the log-odds of each class against all others.
+        In a group of visible units, these are the log-odds of each class against all other classes.
         """
         if not self._is_visible(block):
             return unchecked(super().conditional_log_odds)(states, block)
@@ -148,7 +151,7 @@ class GroupedRBMEnergy(RBMEnergy):
         return log_odds
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the variables of a block. To draw a class, only the first number of `u` is used."""
+        """Draw the variables of a block; a class takes only the first number of `u` of a group."""
         drawn = super().draw(log_odds, u, block)
         if self._is_visible(block):
             u = np.broadcast_to(u, log_odds.shape)

@@ -1,15 +1,15 @@
 """Define the parameters of models of images, whose weights are local and shared by all positions.
 
 Pixel i has a class y_i and n_hidden binary variables h_i. The vector e(k) encodes class k. It has
-an entry for each class but the first: 1 - 1/K for class k, and -1/K for the others. The log-weight
-of classes and hidden variables is
+an entry for each class except the first: the entry of class k is 1 - 1/K, and all other entries are
+-1/K. The log-weight of classes and hidden variables is
 
 ``sum_i s_i' e(y_i) + t_i' (h_i - 1/2) + sum over pairs of places e(y_i)' A_d e(y_j)
 + (h_i - 1/2)' B_d e(y_j)``,
 
 where the fields s_i and t_i are linear in the window of X around i, and the matrices A_d and B_d
-depend on the difference d of the two places. Neighbours outside of the image count as 0, so that
-they favour no class.
+depend on the difference d of the two positions. Neighbours outside of the image are left out, so
+that they favour no class.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import numpy as np
 class ImageParams(NamedTuple):
     """Parameters, for K classes, C channels, H hidden variables and windows of side S.
 
-    A plane holds one variable of each pixel. There are P = K - 1 + H planes: first the log-odds of
-    the classes 1 to K - 1 against class 0, then the log-odds of the H hidden variables of a pixel.
+    A plane is an array with a number for each pixel. There are P = K - 1 + H planes: first the
+    log-odds of the classes 1 to K - 1 against class 0, then the log-odds of the H hidden variables.
     """
 
     coef: Any  # (P, C, S, S), coefficients of the window of X around a pixel
     intercept: Any  # (P,)
-    pair_coef: Any  # (M, K - 1, K - 1), matrices A_d for the M differences `pair_steps`
+    pair_coef: Any  # (M, K - 1, K - 1), matrices A_d for the M differences d in `pair_steps`
     hidden_coef: Any  # (H, K - 1, S, S), couplings B_d of hidden variables and a window of classes
 
 
@@ -70,7 +70,7 @@ class ImageStructure(NamedTuple):
 
 
 class Couplings(NamedTuple):
-    """Directed links between planes, sorted by target; a coupling is a pair of links."""
+    """Directed links between planes, sorted by target; a coupling consists of two links."""
 
     first: np.ndarray  # (P + 1,), first link of each target plane
     source: np.ndarray  # (L,)
@@ -89,7 +89,7 @@ def pair_steps(pair_window: int) -> list[tuple[int, int]]:
 
 
 def window_steps(window: int) -> np.ndarray:
-    """Return the steps (S * S, 2) from the centre of a window to its places, row by row."""
+    """Return the steps (S * S, 2) from the centre of a window to all its pixels, row by row."""
     places = np.arange(window) - window // 2
     return np.stack(np.meshgrid(places, places, indexing="ij"), axis=-1).reshape(-1, 2)
 
@@ -122,7 +122,7 @@ def couplings_of(structure: ImageStructure) -> Couplings:
 
 
 class ImageModel(NamedTuple):
-    """Parameters of a model of images, the shapes of the parameters, and the inference."""
+    """A model of images: parameters, their shapes, and the number of inference iterations."""
 
     params: ImageParams
     structure: ImageStructure

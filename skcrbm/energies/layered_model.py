@@ -17,12 +17,13 @@ from skcrbm.layers.layers import Layer
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.row_sparse import columns_used
 
-# Observed values of a binary input node may be outside of [0, 1] by this amount, because rows of a
-# prediction may be noisy or scaled by the range of the training rows. A value further outside is
-# probably on another scale, so a ValueError is raised for such a feature if it is NaN in some rows.
+# A feature that is NaN in some rows is treated as a binary input node, so its observed values
+# should be in [0, 1]. They may be outside by up to _OVERSHOOT, because the rows of a prediction may
+# be noisy or scaled by the range of the training rows. Values further outside are probably on
+# another scale, so a ValueError is raised.
 _OVERSHOOT = 0.5
-# If input nodes have at least this number of states, the indicators of their states are stored as a
-# CSR matrix. Nearly all indicators are then 0, so the matrix takes less time and space.
+# Number of states of input nodes from which on the indicators of the states are stored as a CSR
+# matrix. Nearly all indicators are then 0, so a sparse matrix takes less time and memory.
 _SPARSE_STATES = 8
 # `InputCode.mean` encodes this number of rows at a time, to limit the memory.
 _MEAN_ROWS = 1000
@@ -37,7 +38,7 @@ class InputCode(NamedTuple):
 
     thresholds: np.ndarray | None  # (n_states - 1,): increasing thresholds on features
     free: np.ndarray  # bool (D,): True for features that are NaN (not observed) in some row
-    # bool (D,): True for features that may be NaN in new rows. With soft clamping, this is so for
+    # bool (D,): True for features that may be NaN in new rows. With soft clamping, these are the
     # features whose values were in [0, 1] in training.
     can_miss: np.ndarray
 
@@ -66,15 +67,15 @@ class InputCode(NamedTuple):
     def for_rows(self, X) -> InputCode:
         """Return the encoding for the X of a prediction.
 
-        Its NaNs may be in other columns than the NaNs of the training rows. A ValueError is raised
-        for a NaN in a column for which `can_miss` is False.
+        X may contain NaN in other columns than the training rows. A ValueError is raised for a NaN
+        in a column for which `can_miss` is False.
         """
         missing = _missing_columns(X)
         bad = np.flatnonzero(missing & ~self.can_miss)
         if len(bad):
             raise ValueError(
                 f"feature {bad[0]} is NaN, but its values in fit were outside [0, 1]. Only "
-                "features in [0, 1] may be missing; scale X with MinMaxScaler before fit"
+                "features with values in [0, 1] may be NaN; scale X with MinMaxScaler before fit"
             )
         nodes = missing | self.free
         if self.thresholds is None and nodes.any():
@@ -138,7 +139,7 @@ def _missing_columns(X):
 
 
 def _unit_interval_columns(X):
-    """Return a bool array (D,), True for columns of X whose observed values are about in [0, 1].
+    """Return a mask (D,) of the columns of X whose observed values are approximately in [0, 1].
 
     X (N, D) is an ndarray or CSR matrix. Values may be below 0 or above 1 by up to `_OVERSHOOT`.
     """
@@ -208,8 +209,8 @@ class LayeredModel(NamedTuple):
         """Find the rows of the input weights that affect the scores of the rows of X.
 
         The result is a `LayeredParams`, whose first field holds the indices of these rows. The
-        method returns None if all rows may be needed: if the means of the inputs are a dense array,
-        the first layer is not dense, or some inputs are not observed.
+        result is None if all rows may be needed, which is the case if the means of the inputs are a
+        dense array, the first layer is not dense, or some inputs are not observed.
         """
         if not self.structure.connections[0].dense:
             return None

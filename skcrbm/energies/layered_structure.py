@@ -39,8 +39,8 @@ class Connection:
         target: int,
     ):
         self.source, self.target = source, target
-        # Number of edges (n_left,) of each left node to other layers nearer to the output, in
-        # other connections; 0 if no skip starts at the left layer.
+        # Number of edges (n_left,) of each left node in other connections toward the output; 0 if
+        # no skip starts at the left layer.
         self.other_degree: Any = 0
         self.layer = layer
         self.below = tuple(below)
@@ -90,8 +90,8 @@ class Connection:
     def edge_appearance(self) -> np.ndarray:
         """Probability (E,) that an edge is in a random tree of tree-reweighted inference.
 
-        In a tree each left node keeps a single edge, to a uniformly drawn neighbour among all its
-        neighbours in layers nearer to the output.
+        In a tree each left node keeps a single edge. This edge is drawn uniformly from all edges of
+        the node to layers nearer to the output.
         """
         return 1.0 / (self.left_degree + self.other_degree)[self.left]
 
@@ -102,10 +102,10 @@ class Connection:
 
     @cached_property
     def reweighting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Distinct pairs of a table and an edge appearance probability rho.
+        """Distinct pairs of a table and an edge appearance probability rho, as three arrays.
 
-        The tuple holds three arrays: the index (E,) of the pair of each edge, the table of each
-        pair, and the rho of each pair.
+        The arrays hold the index (E,) of the pair of each edge, the table of each pair, and the rho
+        of each pair.
         """
         degree = np.rint(1.0 / self.edge_appearance).astype(np.int64)
         base = degree.max() + 1
@@ -252,7 +252,7 @@ class LayeredStructure(Versioned):
 
     @cached_property
     def weight_slices(self) -> list[slice]:
-        """Slice of `LayeredParams.weights` for each connection but the first (connection 0)."""
+        """Slice of `LayeredParams.weights` for each connection except connection 0."""
         return _slices([c.n_weights for c in self.connections[1:]])
 
     @cached_property
@@ -320,7 +320,7 @@ def _slices(sizes):
 
 
 class LayeredParams(NamedTuple):
-    """Parameters of a layered model as flat arrays, so that an update needs few operations."""
+    """Parameters of a layered model, as flat arrays that take few operations to update."""
 
     input_weights: Any  # ndarray: pairwise scores of the connection to the input layer
     weights: Any  # ndarray: pairwise scores of the other connections, in order

@@ -1,9 +1,9 @@
 """Merge tables whose scope is equal to, or contained in, the scope of another table.
 
-Messages between such tables would circulate in a loop. Before message passing, a table is therefore
-added to another table that contains all its variables, if such a table exists. For example, a
-network may have the tables p(a), p(b | a) and p(c | a, b). If the second table is added to the
-third, no loop remains, and the messages are exact.
+Messages between two tables that share several variables circulate in a loop. Before message
+passing, a table is therefore added to another table that contains all its variables, if there is
+such a table. For example, a network may have the tables p(a), p(b | a) and p(c | a, b). If the
+second table is added to the third, no loop remains, and the messages are exact.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class Merging(NamedTuple):
     kept: tuple[np.ndarray, ...]  # bool (F,) for each group of tables: False for added tables
     # (M,): position of an entry of a kept table in the array of all log-potentials
     source: np.ndarray
-    # (M,): position of an entry of an added table. The entry is added to the entry at `source`,
-    # which has the same states. (Statistics go in the other direction, from source to target.)
+    # (M,): position of an entry of an added table. This entry is added to the entry at `source`,
+    # which belongs to the same states. Statistics are copied in the opposite direction, from source
+    # to target.
     target: np.ndarray
 
     def add(self, flat: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Build pairwise models of the outputs of each row of X, which may have several classes."""
+"""Build pairwise models of outputs with two or more classes, a model for each row of X."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_E
 
 # If there are at most _FEW outputs, each of two classes, all states are enumerated, which costs
 # less than elimination. A graph is called narrow if exact inference is cheap: if the largest table
-# of elimination has at most 2^_NARROW entries, or if this table is no larger than the largest table
-# of an edge, as in a forest (approximate messages would visit the tables of the edges, too).
+# of elimination has at most 2^_NARROW entries, or is no larger than the largest table of an edge,
+# as in a forest (approximate messages would visit the tables of the edges, too).
 _FEW, _NARROW = 10, 12
-# Exact likelihood with tables of more than 2^_NARROW entries is cheap if the number of rows times
-# the number of entries of all tables is at most this number; 200 iterations then take minutes.
+# Training by the exact likelihood counts as cheap for larger tables, too, if the number of rows
+# times the number of entries of all tables is at most this number; 200 iterations then take
+# minutes.
 _MOST_ENTRIES = 2**26
 
 
@@ -30,7 +31,8 @@ class OutputGraph:
 
     A *state* is a class of an output. Arrays have a column for each of the C states: first the
     classes of output 0, then the classes of output 1, and so on. The tables of all edges are stored
-    as one array of P entries. Entry (k, l) of an edge (a, b) belongs to class k of a and l of b.
+    as one array of P entries. Entry (k, l) of an edge (a, b) belongs to class k of output a and
+    class l of output b.
 
     Parameters
     ----------
@@ -45,8 +47,8 @@ class OutputGraph:
         self.edges = np.asarray(edges, np.int64).reshape(-1, 2)
         self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,)
         self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)  # (C,)
-        # `scored` are the states with parameters: an output of two classes has parameters for its
-        # second class only, as in logistic regression.
+        # `scored` are the states with parameters. An output of two classes has parameters only for
+        # its second class, as in logistic regression.
         place = np.arange(self.first[-1]) - self.first[:-1][self.output]
         size = self.n_classes[self.output]
         self.scored = np.flatnonzero((size > 2) | ((size == 2) & (place == 1)))  # (U,)
@@ -89,7 +91,7 @@ class OutputGraph:
 
     @cached_property
     def _log_size(self) -> float:
-        """log2 of the number of entries in the largest table that elimination makes."""
+        """Logarithm, to base 2, of the number of entries of the largest table of elimination."""
         counts = self.n_classes.tolist()
         found = min_fill(self.edges.tolist(), range(len(counts)), counts)
         if not found.complete:
@@ -106,7 +108,7 @@ class OutputGraph:
 
     @property
     def _largest(self) -> int:
-        """Number of entries of the largest table, 1 without edges."""
+        """Number of entries of the largest table; 1 if there are no edges."""
         return int(np.diff(self.start).max(initial=1))
 
     def cheap_for(self, n_rows: int) -> bool:
@@ -135,13 +137,13 @@ class OutputGraph:
     # ---------------------------------------------------------------- energies and their answers
 
     def scores(self, fields: np.ndarray) -> np.ndarray:
-        """Return log-weights (N, C) of all states for the scores (N, U) of the scored states."""
+        """Return log-weights (N, C) of all states, given the scores (N, U) of `scored` states."""
         scores = np.zeros((len(fields), self.n_states))
         scores[:, self.scored] = fields
         return scores
 
     def energy(self, scores: np.ndarray, pairs: np.ndarray) -> Any:
-        """Return the models of N rows for log-weights (N, C) of states and (P,) of pairs."""
+        """Return an energy with N models, given log-weights of states (N, C) and of pairs (P,)."""
         if not self.enumerated:
             return self._factor_graph(scores, pairs)
         n = len(self.n_classes)

@@ -21,7 +21,8 @@ def pairwise_classes(
 ) -> CategoricalGraphEnergy:
     """Return a model of T variables with K classes, whose beliefs have an axis of classes.
 
-    `FactorGraphEnergy` is not used, because for K = 2 its beliefs have no axis of classes.
+    The model is always a `CategoricalGraphEnergy`: the beliefs of a `FactorGraphEnergy` with K = 2
+    would have no axis of classes.
 
     Parameters
     ----------

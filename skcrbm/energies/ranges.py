@@ -9,9 +9,10 @@ from skcrbm.energies._factors import TableFactors
 
 
 class RangeModel:
-    """Pairwise model of T nodes with S states, in which node i has only a range of the states.
+    """Pairwise model of T nodes, each of which may be restricted to a range of the S states.
 
-    The variable of a restricted node has fewer states, so that no state needs a weight of 0.
+    The variable of a restricted node has fewer states, so that the states outside its range need no
+    weight of 0.
 
     Parameters
     ----------
@@ -36,8 +37,8 @@ class RangeModel:
         self.begin = begin
         places = np.arange(int(size.max()))
         inside = places < size[:, None]
-        # `_index` has the state of each column of the field; columns outside of the range are
-        # unused.
+        # `_index` holds the state of each column of the field. Columns beyond the size of a node's
+        # range are not used.
         self._index = np.where(inside, begin[:, None] + places, 0)
         self._inside = inside
         field = np.where(inside, np.take_along_axis(scores, self._index, axis=1), 0.0)

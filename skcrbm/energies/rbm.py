@@ -18,8 +18,8 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
-# A hidden unit with input c adds _GAIN[hidden](0, c) to the log-weight of a visible state. `hidden`
-# is "marginal" if hidden units are summed out, and "max" if they are maximised.
+# A hidden unit with input c adds _GAIN[hidden](0, c) to the log-weight of a visible state. The key
+# `hidden` is "marginal" if hidden units are summed out, and "max" if they are maximised.
 _GAIN = {"marginal": np.logaddexp, "max": np.maximum}
 
 
@@ -176,7 +176,7 @@ class RBMEnergy(PairwiseEnergy):
         """Add the effect of clamped units to the biases of free units, and to an offset.
 
         The results are a tuple with the new biases, which are 0 for clamped units, and the offset
-        (N,): the part of the score that depends only on clamped units.
+        (N,): the sum of the terms of the score that depend only on clamped units.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
@@ -185,9 +185,8 @@ class RBMEnergy(PairwiseEnergy):
         pull = h @ self.weights.T
         b = self.visible_bias + pull
         c = self.hidden_bias + v @ self.weights
-        # The terms are summed separately, because the sum of a bias and a coupling may lose digits
-        # in float32. The term v' W h of clamped units would come from `v` and from `h`, but must
-        # count only once.
+        # The terms are summed separately, because adding a bias and a coupling may lose digits in
+        # float32. The term v' W h of clamped units is added only for `v`, so that it counts once.
         parts = (v, self.visible_bias), (v, pull), (h, self.hidden_bias)
         offset = np.zeros(self.n_models)
         for x, field in parts:
@@ -237,7 +236,7 @@ class RBMEnergy(PairwiseEnergy):
         else:
             others, bias, coupling = states[..., : self.n_visible], self.hidden_bias, self.weights
         flat = others.reshape(n * n_chains, others.shape[2]).astype(self.dtype, copy=False)
-        # BLAS may read arbitrary memory next to `flat`, so invalid values may cause warnings.
+        # BLAS may read memory beyond the end of `flat`, and arbitrary values there cause warnings.
         with np.errstate(invalid="ignore"):
             inputs = flat @ coupling
         return bias[:, None, :] + inputs.reshape(n, n_chains, bias.shape[1])
@@ -263,7 +262,7 @@ class RBMEnergy(PairwiseEnergy):
     def hidden_and_log_weight(
         self, visible: np.ndarray, hidden: str = "marginal"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return `hidden_given_visible` and `log_weight`, computed from one matrix product."""
+        """Return the results of `hidden_given_visible` and `log_weight` from one matrix product."""
         visible = visible.astype(self.dtype, copy=False)
         inputs = self._hidden_inputs(visible)
         return self._hidden_of(inputs, hidden), self._log_weight_of(visible, inputs, hidden)
@@ -325,7 +324,7 @@ class RBMEnergy(PairwiseEnergy):
         return (self.weights.shape,)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple that holds one array (V, H), the weighted sum of ``v h'``."""
+        """Return a tuple with a single array (V, H), the weighted sum of ``v h'``."""
         v, h = means[:, : self.n_visible], means[:, self.n_visible :]
         weight = weight[:, None].astype(self.dtype)
         return ((weight * v).T @ h.astype(self.dtype, copy=False),)
@@ -336,7 +335,7 @@ class RBMEnergy(PairwiseEnergy):
         return float(fields @ means + np.vdot(self.weights, statistics[0]))
 
     def row_blocks(self, entries_per_row: int) -> Sequence[slice]:
-        """Cut the rows into slices, so that temporary arrays of a slice fit into the cache.
+        """Split the rows into slices, so that temporary arrays of a slice fit into the cache.
 
         `entries_per_row` is the size of the temporary arrays for one row.
         """
@@ -377,9 +376,10 @@ class OneHotRBMEnergy(RBMEnergy):
         return 0
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the results of `RBMEnergy`, with an infinite influence on visible units.
+        """Return the results of `RBMEnergy`, but an infinite influence for visible units.
 
-        No field can outweigh the restriction to a single visible unit that is on.
+        The reason is that the other units always determine a visible unit, however large its bias
+        is.
         """
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible] = np.inf
@@ -398,8 +398,8 @@ class OneHotRBMEnergy(RBMEnergy):
         on = (held == 1).sum(axis=1)
         if ((on > 1) | (held == 0).all(axis=1)).any():
             raise ValueError(
-                "clamp contradicts the model, in which exactly one visible unit is 1: it clamps "
-                "two visible units to 1, or all visible units to 0"
+                "clamp contradicts the model: exactly one visible unit must be 1, but it sets two "
+                "visible units to 1, or all visible units to 0"
             )
 
     def _score(self, states):
@@ -416,7 +416,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return log-odds (N, K) of ±inf, because the other visible units determine each unit."""
+        """Return log-odds (N, K) of ±inf: the other visible units determine each unit."""
         others = visible.sum(axis=1, keepdims=True) - visible
         return np.where(others == 0, np.inf, -np.inf).astype(self.dtype)
 
@@ -439,7 +439,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return self.class_log_odds(scores)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the variables of a block. To draw a class, only the first number of `u` is used."""
+        """Draw the variables of a block; the class is drawn by the first number of `u`."""
         if not self._is_visible(block):
             return super().draw(log_odds, u, block)
         mass = expit(log_odds).cumsum(axis=2)

@@ -1,8 +1,8 @@
 """States of 0/1 or categorical variables: validation, means, modes, and sampling.
 
-The methods of energies validate the states that users pass. Code with valid states calls the
-methods by `unchecked`, which skips the validation. For energies with categorical variables,
-beliefs have an additional axis of K states.
+The methods of energies validate the states that users pass. Code of this package whose states are
+known to be valid calls the methods through `unchecked`, which skips the validation. For energies
+with categorical variables, beliefs have an additional axis of K states.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TAKE_STATES = (
 )  # fmt: skip
 # Methods of energies whose first argument holds 0/1 states or means of variables.
 _TAKE_MEANS = ("sum_statistics",)
-# Means may be outside of [0, 1] by this amount, because of rounding in float32. Beyond it a
+# Because of rounding in float32, means may be outside of [0, 1] by up to this number. Otherwise a
 # ValueError is raised.
 _ROUNDING = 1e-6
 
@@ -40,8 +40,8 @@ def check_methods_that_take_states(cls: type) -> None:
 def _checking(method, check, own_check):
     """Wrap a method, so that it validates its first argument.
 
-    The function `check` validates the argument. If the energy has a method with the name
-    `own_check`, this method validates the argument instead.
+    The function `check` validates the argument, unless the energy has a method with the name
+    `own_check`, which then validates the argument.
     """
     argument = list(signature(method).parameters)[1]
 
@@ -123,8 +123,8 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     weight = np.exp(logs - top)
     order = np.arange(logs.shape[-1])
     first = logs.argmax(axis=-1)[..., None] == order
-    # `others` is the sum of all weights except the largest. It is not computed as a difference,
-    # because subtracting the largest weight from the total would cancel digits.
+    # `others` is the sum of all weights except the largest. Subtracting the largest weight from the
+    # total would lose digits, so the weights are added up.
     others = np.where(first, 0.0, weight).sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = np.where(first, np.log(others), np.log(1.0 + (others - weight)))

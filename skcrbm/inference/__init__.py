@@ -1,7 +1,8 @@
 """Inference: compute answers about a batch of models, such as marginals or log Z, from an energy.
 
-The options of a method are a class in `methods/`. Its solver for a family of energies is a function
-in the folder of that family. Both are entries in the tables of `registry.py`.
+A class in `methods/` holds the options of each method. A method has a solver for each family of
+energies: a function in the folder of that family. The tables in `registry.py` list the classes and
+the solvers.
 """
 
 from skcrbm.inference._infer import infer

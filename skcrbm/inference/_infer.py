@@ -29,11 +29,11 @@ from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UN
 from skcrbm.utils.validation import as_float_array, check_count
 from skcrbm.utils.warnings import warn_user
 
-# Initial beliefs are clipped to log-odds of at most this magnitude, which are probabilities 0 and 1
-# in any dtype. Infinite log-odds would give NaN when two of them are subtracted.
+# Initial log-odds are clipped to ±_MAX_START. The corresponding probabilities round to 0 and 1 in
+# any dtype. Infinite log-odds are avoided because their difference would be NaN.
 _MAX_START = 100.0
-# A large field decides its variable if it is at least this many times as large as the sum of all
-# couplings of the variable.
+# A large field decides the value of its variable if the field is at least _DOMINANCE times as large
+# as the sum of all couplings of the variable.
 _DOMINANCE = 2.0
 
 
@@ -70,7 +70,7 @@ def infer(
         the model given the clamped values, ``energy.condition(clamp)``. In an Ising model 0 stands
         for y = -1.
     sample_weight : array-like (N,), default=None
-        Weights of the models when statistics are summed over the models. None: all weights are 1.
+        Weights of the models in sums of statistics over the models. None: all weights are 1.
     returns : str or tuple of str, default=None
         Answers to compute. None: the default of the method, which is the marginals for most
         methods.
@@ -82,20 +82,21 @@ def infer(
         - "marginal_map": the most probable visible state, with hidden units summed out; in a
           `FactorGraphEnergy`, the best values of the variables `map_variables` of `Exact`, with all
           other variables summed out. A query takes only one of "map" and "marginal_map".
-        - "map_bound": an upper bound of the score of the best state (of the log-weight for
-          "marginal_map"), and the gap between the bound and the score of the state found.
+        - "map_bound": an upper bound of the score of the best state, and the gap between the bound
+          and the score of the state found. With "marginal_map", both are about log-weights instead
+          of scores.
         - "samples", and "sample_log_prob", the log-probability with which each sample was drawn.
     pairwise : {"sum", "per_example"}, default="sum"
         Whether statistics are summed over the models or returned for each model. Sums have shape
         (V, H) for RBMs, (L, L) for Ising models, (n_entries,) for factor graphs and (E,) for
         sparse Ising models; "per_example" adds a leading axis of length N.
     init : InferenceResult, default=None
-        Result of an earlier call from which the method continues: from its `state` if the earlier
-        call returned a state, else from its beliefs.
+        Result of an earlier call, from which the method continues. It starts from the `state` of
+        the result (such as messages) or, if the result has no state, from the beliefs.
     n_samples : int, default=None
-        Number of samples of each model, for "samples" and for methods that estimate log Z from
-        samples ("bp_chain", "perturb_and_max_product", "perturb_and_map"). None: 1000 if log Z is
-        estimated, else 1.
+        Number of samples of each model. It is used for "samples" and by the methods that estimate
+        log Z from samples ("bp_chain", "perturb_and_max_product", "perturb_and_map"). None: 1000 if
+        log Z is estimated, else 1.
     return_trace : bool, default=False
         Whether to return the largest change of a belief in each iteration.
     return_state : bool, default=False
@@ -107,7 +108,7 @@ def infer(
     **options
         Options of the method, such as ``max_iter=50``: ``infer(energy, "sum_product",
         max_iter=50)`` is short for ``infer(energy, SumProduct(max_iter=50))``. If `method` is a
-        configured object, they override the options of the object.
+        configured object, these options replace the options of the object.
 
     Returns
     -------
@@ -118,36 +119,37 @@ def infer(
     ------
     ValueError
         If an argument is invalid, or if the method cannot give a requested answer or does not have
-        an option (the message lists the possible values). If a field or coupling of the energy
+        an option; the message lists the possible values. Also if a field or coupling of the energy
         exceeds 1e30 in magnitude or is not finite (log-potentials of -inf are valid).
 
     Warns
     -----
     UserWarning
         If `clamp` contradicts a factor graph, so that no state has a positive weight. The check
-        propagates impossible values from factor to factor, and may miss contradictions in graphs
-        with loops. Also if a search or a sampler ends in states of weight 0. "exact" raises a
-        ValueError instead of a warning.
+        propagates impossible values from factor to factor; in graphs with loops it may miss
+        contradictions. Also if the states that a search or a sampler returns have weight 0. "exact"
+        raises a ValueError instead of a warning.
 
     Notes
     -----
-    Fields, couplings and log-potentials may be as large as 1e30 in magnitude. The rounding error
-    of log-odds and log Z is then the precision of the dtype times the largest sum of couplings at a
-    variable. "exact", the searches and the bounds compute in float64 whatever the dtype of the
+    Fields, couplings and log-potentials may be as large as 1e30 in magnitude. The rounding error of
+    log-odds and log Z is then the precision of the dtype times the largest sum of the |couplings|
+    of a variable. "exact", the searches and the bounds compute in float64 for every dtype of the
     energy.
 
-    A field of at least 1e9 decides its variable if it is at least twice as large as the largest
-    effect of the couplings of this variable. The log-odds of the variable are then computed from
-    its field alone, and the variable is clamped for the inference of the other variables, so that
-    no precision is lost. An error is raised if a field above 1e10 does not decide its variable and
-    rounding would hide other numbers next to it. This can happen in a factor graph with weights of
-    0, and in a layered model if two states of a node have equally large fields. If large fields
-    cancel in a score, such as 1e16 and -1e16 when a clamped value contradicts a field, log Z and
-    bounds are accurate only up to the rounding errors of these fields.
+    If a field of at least 1e9 is at least twice as large as the largest effect of the couplings of
+    its variable, this field decides the value of the variable. The log-odds of the variable are
+    then computed from its field alone, and the variable is clamped while the other variables are
+    inferred, so that no precision is lost. If a field above 1e10 does not decide the value of its
+    variable, and rounding would hide smaller terms, an error is raised. This can happen in a factor
+    graph with weights of 0, and in a layered model if two states of a node have equally large
+    fields. If large fields cancel in a score, such as 1e16 and -1e16 when a clamped value
+    contradicts a field, log Z and bounds are accurate only up to the rounding errors of these
+    fields.
 
     A model has converged when an iteration changes no belief by more than `tol`. If convergence is
-    slow, the distance of the beliefs from their limit may be larger than `tol`; the error of log Z
-    and bounds is up to this distance times the couplings.
+    slow, the beliefs may be further than `tol` from their limit. The error of log Z and of bounds
+    may then be as large as this distance times the couplings.
 
     Examples
     --------
@@ -177,7 +179,7 @@ def infer(
         n_samples = ESTIMATE_SAMPLES if estimated else 1
     elif not estimated and "samples" not in asked:
         raise ValueError(
-            "n_samples is only valid if returns contains 'samples', or an answer that the method "
+            "n_samples is only valid if returns contains 'samples' or an answer that the method "
             f"estimates from samples; got n_samples={n_samples!r}"
         )
     for name, value in (("return_trace", return_trace), ("return_state", return_state)):
@@ -215,7 +217,7 @@ def _largest_field(energy):
     for kind, arrays in (("field", energy.fields), ("coupling", energy.couplings)):
         for array in arrays:
             high, low = array.max(initial=0), array.min(initial=0)
-            if low == -np.inf and kind == "coupling":  # entries of -inf (weight 0) are valid
+            if low == -np.inf and kind == "coupling":  # log-potentials of -inf (weight 0) are valid
                 low = array.min(initial=0, where=array > -np.inf)
             if not (high <= limit and low >= -limit):
                 worst = low if high <= limit else high
@@ -289,15 +291,17 @@ def _check_jobs(n_jobs):
 
 
 def _clamp_large_fields(energy, largest):
-    """Clamp each variable whose large field decides its value, whatever the other variables are.
+    """Clamp each variable whose value is decided by its large field alone.
 
     In a sum with a field of 1e16, rounding hides the terms that distinguish the states of other
-    variables. If no coupling can outweigh the field, the variable can be left out of all sums.
+    variables. If no coupling can outweigh the field, the value of the variable is certain, and the
+    variable can be left out of all sums.
 
     `largest` is the largest magnitude of a field. Return the energy with these variables clamped, a
     mask (N, n_variables) of the variables clamped here, and log-odds (N, n_variables) that follow
-    from the fields alone; the last two are None if no variable was clamped. A MagnitudeError is
-    raised if a large field does not decide its variable and rounding would hide other terms.
+    from the fields alone. The mask and the log-odds are None if no variable was clamped. A
+    MagnitudeError is raised if a large field does not decide the value of its variable and rounding
+    would hide other terms.
     """
     if largest < LARGE_FIELD:
         return energy, None, None
@@ -308,9 +312,8 @@ def _clamp_large_fields(energy, largest):
         n, i = np.argwhere(lossy)[0]
         raise MagnitudeError(
             f"energy has a field above {UNDECIDED_FIELD:.0e} in magnitude, of variable {i} of "
-            f"model {n}. The value of this variable also depends on weights of 0 or on other "
-            "states of its node, and rounding would hide all other terms next to such a field. "
-            "Clamp the variable instead"
+            f"model {n}. Weights of 0, or other states of the node, may still change the value of "
+            "this variable, and rounding would hide all smaller terms. Clamp the variable instead"
         )
     if not decided.any():
         return energy, None, None
@@ -347,10 +350,10 @@ def _complete(fields, energy, query):
 
 
 def _warn_of_zero_weights(energy, query, fields):
-    """Warn if evidence contradicts a factor graph, or if states that were found have weight 0.
+    """Warn if evidence contradicts a factor graph, or if the returned states have weight 0.
 
-    Samples that come with "sample_log_prob" may have weight 0: they are meant for importance
-    weights, in which a weight of 0 is valid.
+    Samples of weight 0 give no warning if "sample_log_prob" was requested, because such samples are
+    meant for importance sampling, in which a weight of 0 is valid.
     """
     if not (energy.has_zeros and isinstance(energy, FactorGraphEnergy)):
         return
@@ -359,8 +362,7 @@ def _warn_of_zero_weights(energy, query, fields):
         if impossible.any():
             warn_user(
                 f"clamp contradicts the factors of {_counted(impossible)}: no state that agrees "
-                "with clamp has a positive weight, so that the answers for these models have no "
-                "meaning"
+                "with clamp has a positive weight, so the answers for these models have no meaning"
             )
             return
     if "assignment" in fields and "map" in query.returns:

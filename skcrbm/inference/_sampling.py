@@ -1,4 +1,4 @@
-"""`sample` and `estimate_log_partition`: shortcuts to `infer` for methods with random numbers."""
+"""`sample` and `estimate_log_partition`: shortcuts to `infer` for samplers and estimators."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def sample(
     method : str or InferenceMethod, default="gibbs"
         Sampler: a name, or a configured object such as ``Gibbs(burn_in=500)``.
 
-        - "gibbs": chains that draw one block of variables after the other, given the others.
+        - "gibbs": chains that draw one block of variables after the other, given all others.
           Works on any energy and is exact in the long run, but chains rarely move between modes
           that are far apart.
-        - "exact": independent samples. Enumerates the smaller layer of an RBM or all labels (at
-          most 20 units), and eliminates variables in factor graphs and sparse Ising models. The
-          best choice if the model is small, or if its graph is a chain, a tree or nearly a tree.
+        - "exact": independent samples. Enumerates the states of the smaller layer of an RBM, or of
+          all labels of an Ising model (at most 20 units); eliminates variables in factor graphs and
+          sparse Ising models. The best choice if the model is small, or if its graph is a chain, a
+          tree or nearly a tree.
         - "gibbs_with_gradients": chains that prefer to flip the variables whose flip raises the
           score most. Suitable for models with many variables of which only few tend to change.
         - "bp_chain": independent samples by belief propagation, one variable after the other. The
@@ -57,14 +58,14 @@ def sample(
           score with noise on the fields (`PerturbAndMaxProduct`). Fast, also on large dense
           models, but the distribution of the samples differs from the model: use it for models
           whose parameters were learned with this sampler.
-        - "perturb_and_map": the same with another method that searches for the maximum, such as
-          ``PerturbAndMAP("exact")``.
+        - "perturb_and_map": like "perturb_and_max_product", but another method searches for the
+          maximum, for example ``PerturbAndMAP("exact")``.
     n_samples : int, default=1
         Number of samples of each model.
     burn_in, thin, n_chains : int or None, default=None
         Options of Gibbs chains, see `skcrbm.inference.Gibbs`. None: the options of `method`, which
-        are 100, 1 and ``min(n_samples, 100)`` by default. A ValueError is raised if the method
-        does not have an option that is given.
+        are 100, 1 and ``min(n_samples, 100)`` by default. A ValueError is raised if an option is
+        given that the method does not have.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free.
     init : object, default=None
@@ -142,8 +143,9 @@ class LogPartitionEstimate(NamedTuple):
         the mean of perturbed maxima.
     standard_error : ndarray (N,)
         Standard error of log_partition; infinite if all weights are 0. For methods with importance
-        weights it is the error of the delta method times ``sqrt(1 + g**2)``, where g is the
-        logarithm of the ratio of the largest weight to the mean weight.
+        weights it is the standard error by the delta method times ``sqrt(1 + g**2)``, where g is
+        the logarithm of the ratio of the largest weight to the mean weight. The factor corrects the
+        error if a few large weights dominate the mean.
     effective_sample_size : ndarray (N,) or None
         Effective sample size of the importance weights, between 1 and the number S of chains or
         samples. A warning is given if it is below ``min(20, S / 5)``: a few large weights then
@@ -185,9 +187,10 @@ def estimate_log_partition(
 
         - "ais": annealed importance sampling.
         - "bp_chain": mean of the importance weights of chained belief propagation.
-        - "perturb_and_max_product": mean of perturbed maxima. Its expectation is an upper bound
-          of log Z if every maximum is exact, as on trees, and not a bound otherwise.
-        - "perturb_and_map": the same, with maxima by another method (`PerturbAndMAP`).
+        - "perturb_and_max_product": mean of perturbed maxima. If every maximum is exact, as on
+          trees, its expectation is an upper bound of log Z; otherwise it is not a bound.
+        - "perturb_and_map": like "perturb_and_max_product", but another method searches for the
+          maxima (`PerturbAndMAP`).
     n_samples : int or None, default=None
         Number of samples of each model, for the methods other than "ais". None: 1000.
     clamp : array-like (N, n_variables) or (n_variables,), default=None

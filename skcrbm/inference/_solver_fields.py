@@ -1,4 +1,4 @@
-"""Check the fields that a solver of another package returns."""
+"""Check the result of a solver that another package has registered."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod, InferenceResult, Query
 
-# Fields that a solver may return; `infer` computes the marginals.
+# Fields that a solver may return. "marginals" is missing, because `infer` computes them.
 _NAMES = sorted({field.name for field in fields_of(InferenceResult)} - {"marginals"})
-# Answer -> the field that contains it, if their names differ.
+# Maps an answer to the field that contains it, if the names of the answer and the field differ.
 _FIELDS = {"marginals": "log_odds", "map": "assignment", "marginal_map": "assignment"}
 
 
 def check_fields(fields: Any, method: InferenceMethod, energy: BaseEnergy, query: Query) -> None:
     """Raise an error that names the method and the field if a solver returns an invalid field.
 
-    A result that is not a dict is a TypeError. A ValueError is raised for an unknown name, a
-    missing answer, a wrong shape and NaN.
+    A TypeError is raised if the result is not a dict. A ValueError is raised if the dict has an
+    unknown name, lacks an answer, or contains an array of a wrong shape or with NaN.
     """
     source = f"the solver of inference method {method.display_name!r} must return"
     if not isinstance(fields, dict):

@@ -16,10 +16,10 @@ from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceMethod
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 
-# At most this many rows are compared with exact marginals.
+# Largest number of rows whose marginals are compared with exact marginals.
 _MAX_ROWS = 32
-# Limit of the cost of the exact marginals: the number of rows, times the number of states of the
-# smaller layer, times the number of units of the other layer. The limit takes about 0.2 s.
+# Largest cost of the exact marginals, which takes about 0.2 s. The cost is the number of rows,
+# times the number of states of the smaller layer, times the number of units of the other layer.
 _MAX_TERMS = 2**23
 
 
@@ -36,7 +36,7 @@ def checked_rows(weights_shape: tuple[int, int], n_rows: int) -> np.ndarray:
 
 
 def marginal_error(energy: RBMEnergy, method: InferenceMethod) -> float:
-    """Return the largest error of the outputs: |error of P(v_i = 1)|, averaged over the models."""
+    """Return the largest mean error of an output: the mean of |error of P(v_i = 1)| over models."""
     result: Any = infer(energy, method)
     error = np.abs(result.marginals[:, : energy.n_visible] - exact_visible_marginals(energy))
     return float(error.mean(axis=0).max())

@@ -1,4 +1,4 @@
-"""Base classes of inference methods, queries and results, and helper functions of the solvers."""
+"""Base class of methods, queries, results, and functions that solvers share."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MagnitudeError(ValueError):
 
 @dataclass(frozen=True)
 class Query:
-    """The checked arguments of a call of `infer`, in the form that a method gets them.
+    """The arguments of a call of `infer`, checked and converted for the method.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Query:
     per_example : bool
         Whether statistics are returned for each model. False: they are summed over the models.
     sample_weight : ndarray (N,)
-        Weights of the models when statistics are summed over the models.
+        Weights of the models in sums of statistics over the models.
     n_samples : int
         Number of samples of each model, for samples and for answers that are estimated from them.
     start : InferenceResult or None
@@ -81,16 +81,16 @@ class Query:
 
 @dataclass(frozen=True, repr=False)
 class InferenceResult(Versioned):
-    """Result of `infer`. A field is None if it was not requested or has no meaning.
+    """Result of `infer`. A field is None if it was not requested or does not apply.
 
     Attributes
     ----------
     marginals : ndarray (N, n_variables)
         Probability that each variable is 1, visible variables first.
     log_odds : ndarray (N, n_variables)
-        Log-odds of the beliefs; ±inf for clamped variables. They keep the precision that marginals
-        near 0 and 1 lose. If "map" or "marginal_map" was requested without "marginals", these are
-        log-odds of max-marginals, or None if the method has no max-marginals.
+        Log-odds of the beliefs; ±inf for clamped variables. Marginals near 0 and 1 lose precision
+        by rounding; log-odds do not. If "map" or "marginal_map" was requested without "marginals",
+        these are log-odds of max-marginals, or None if the method has no max-marginals.
     assignment : ndarray (N, n_variables) of int8
         State that was found for "map" or "marginal_map", as 0 and 1.
     map_bound : ndarray (N,), float64
@@ -117,11 +117,12 @@ class InferenceResult(Versioned):
     trace : ndarray (N, max_iter)
         Largest change of a belief in each iteration, NaN after the last iteration.
     state : object
-        State of an iterative method beyond its beliefs: messages, or chains and the count of
-        random numbers. A later call continues from this state if the result is passed as `init`.
+        Internal state of an iterative method, such as its messages or chains. If the result is
+        passed as `init`, a later call continues from this state.
     """
 
-    # Types are "| Any" rather than "| None", because the caller knows which answers it requested.
+    # Types are "| Any" instead of "| None": callers know which answers they requested, and should
+    # not have to test the fields for None.
     marginals: np.ndarray | Any = None
     log_odds: np.ndarray | Any = None
     assignment: np.ndarray | Any = None
@@ -209,18 +210,18 @@ class InferenceResult(Versioned):
 
 
 class Chains(NamedTuple):
-    """State of a sampler: its chains, and the position in the sequence of random numbers."""
+    """State of a sampler: its chains, and its position in the sequence of random numbers."""
 
     # Current states (N, n_chains, n_variables), in the dtype that `chain_dtype` returns.
     states: np.ndarray
     # Key (uint64) of the random numbers, see `random_key`.
     key: Any
-    # Number of draws so far. The next draw takes the random numbers that follow.
+    # Number of draws so far, which is the position of the next draw in the random streams.
     step: int
 
 
-# Options of each method object at its last successful check. They are not stored on the object,
-# because the object belongs to the user.
+# The valid options that each method object had at its last check. They are stored here, because the
+# method objects belong to the user.
 _VALID_OPTIONS = WeakKeyDictionary()
 
 
@@ -228,11 +229,11 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     """Base class of all inference methods.
 
     A method object holds options and no state, so that `sklearn.base.clone` and parameter grids
-    work. A subclass takes its options as keyword arguments of ``__init__`` with defaults, stores
-    each of them under its name, and describes them in ``_parameter_constraints``. It defines at
-    least the class attributes `name` and `answers`. A solver for each class of energies is
-    registered by `skcrbm.inference.register_solver`. A method that wraps another method has no
-    solvers; it overrides `supports` and `solve` instead.
+    work. To add a method, write a subclass whose ``__init__`` takes the options as keyword
+    arguments with defaults and stores each under its name, describe valid options in
+    ``_parameter_constraints``, and define at least `name` and `answers`. Then register a solver for
+    each class of energies with `skcrbm.inference.register_solver`. A method that wraps another
+    method has no solvers; it overrides `supports` and `solve` instead.
 
     Attributes
     ----------
@@ -249,8 +250,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         samples. The argument `n_samples` of `infer` is then valid for these answers.
     accepts : frozenset of str, default=frozenset()
         Optional arguments of `infer` that the method takes: "init", "return_trace" and
-        "return_state". The item "state" means that `init` may be a result with a state but without
-        beliefs.
+        "return_state". Add "state" if the method can also continue from a result that has a state
+        but no beliefs.
     restriction : str, default=""
         Reason why the method refuses some energies of a class for which it has a solver, for error
         messages. Only methods that override `supports` need it.
@@ -258,8 +259,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         Method that error messages suggest if variables have more than two states, which this method
         does not support.
     hints : dict of str to str, default={}
-        For answers that the method gives only with an option: the answer, and the advice about this
-        option in the error message.
+        Advice for error messages about answers that the method gives only with a certain option.
+        The keys are these answers.
     """
 
     _warns_of_version = False
@@ -273,7 +274,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     #: Answers, other than the samples themselves, that are estimated from `n_samples` samples.
     estimated_from_samples: ClassVar[frozenset] = frozenset()
     #: Optional arguments of `infer` that the method takes: "init", "return_trace", "return_state".
-    #: The item "state" means that `init` may be a result with a state but without beliefs.
+    #: "state" is added if the method can also continue from a result with a state but no beliefs.
     accepts: ClassVar[frozenset] = frozenset()
     #: Reason why the method refuses some energies of a class that it supports, for error messages.
     restriction: ClassVar[str] = ""
@@ -293,7 +294,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return self.accepts >= {"init", "state", "return_state"}
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers that this method can give for an energy; an empty set if it cannot."""
+        """Return the set of answers that this method can give for an energy, which may be empty."""
         return answers_of(self.name, type(energy), self.answers) & energy.queries
 
     def solve(self, energy: BaseEnergy, query: Query) -> dict[str, Any]:
@@ -350,10 +351,9 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return type(self)(**{**options, **unset}) if unset else self
 
     def seeded(self, rng: np.random.RandomState) -> InferenceMethod:
-        """Return a copy of the method for a fitted model; the copy of a random method has a seed.
+        """Return a copy for a fitted model that is not affected by later changes of the original.
 
-        A later change of the original object does not affect the copy, and the copy gives the same
-        answer in each call. The seed is drawn from `rng` if `random_state` is None.
+        A random method gets a fixed seed, drawn from `rng` if `random_state` is None.
         """
         copied: Any = clone(self)
         if copied.is_random and copied.random_state is None:
@@ -363,8 +363,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     def check_options(self) -> None:
         """Raise the usual error of scikit-learn if an option is invalid."""
         options, valid = dict(vars(self)), _VALID_OPTIONS.get(self)
-        # Training calls this method thousands of times, so the result of the last check is reused.
-        # Options are compared by identity, because they may be arrays.
+        # Training calls this method thousands of times, so unchanged options are not checked again.
+        # They are compared by identity, because options may be arrays.
         if valid is None or any(valid.get(k, _VALID_OPTIONS) is not options[k] for k in options):
             self._validate_params()
             for name, value in options.items():
@@ -373,7 +373,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
 
     @property
     def display_name(self) -> str:
-        """Name of the method in error messages: the registered name, else the class name."""
+        """Name of the method in error messages: its registered name or, without it, its class."""
         return self.name or type(self).__name__
 
 
@@ -422,8 +422,8 @@ def method_class(
 ) -> type[InferenceMethod]:
     """Import the class of a registered method, and check it if another package registered it.
 
-    A ValueError is raised for an unknown name, as by `Registry.get`. An ImportError, a TypeError or
-    a ValueError names the location of a registered method that cannot be used.
+    A ValueError is raised if the name is unknown. If the registered class cannot be imported or is
+    not a valid method, the error (ImportError, TypeError or ValueError) names its location.
     """
     found = METHODS.get(name, argument, valid_names)
     if not is_built_in(METHODS.locations[name]):
@@ -438,8 +438,7 @@ def resolve_method(
 ) -> InferenceMethod:
     """Turn a method name or a configured object into an `InferenceMethod`, and check its options.
 
-    Error messages contain `name`, the name of the argument, and the list that ``valid_names()``
-    returns.
+    `name` is the name of the argument in error messages, which also list ``valid_names()``.
     """
     if isinstance(method, str):
         resolved = method_class(method, name, valid_names)()
@@ -456,7 +455,7 @@ def resolve_method(
 
 
 def example_of(names: Sequence[str]) -> str:
-    """Return code such as "ICM(n_restarts=10)" for one of the named methods, for error messages."""
+    """Return code such as "ICM(n_restarts=10)" that creates a named method, for error messages."""
     if "sum_product" in names:
         return "SumProduct(max_iter=30)"
     if "icm" in names:
@@ -525,10 +524,10 @@ def sum_statistics(
 ) -> None:
     """Run ``kernel(rows, out)`` over chunks of rows and add up their statistics in `statistics`.
 
-    `out` is a tuple of arrays to which the kernel adds the statistics of the rows. Each chunk has
-    separate arrays, which are summed in order and in float64, so that the result does not depend
-    on the number of threads. For statistics per example each row is a chunk. `statistics` is None
-    if they are not requested; the kernel then gets `n_arrays` empty arrays.
+    The kernel adds the statistics of the rows to the tuple of arrays `out`. Each chunk has separate
+    arrays. They are summed in order and in float64, so that the result does not depend on the
+    number of threads. For statistics per example, each row is a chunk. If statistics are not
+    requested, `statistics` is None, and the kernel gets `n_arrays` empty arrays.
     """
     if statistics is None:
         empty = (np.empty((0, 0), query.sample_weight.dtype),) * n_arrays
@@ -536,8 +535,8 @@ def sum_statistics(
             pass
         return
     if query.per_example:
-        # Take the number of models from an array of statistics. Without couplings there is no such
-        # array, so take it from the weights of the models.
+        # Take the number of models from an array of statistics or, if the energy has no statistics
+        # because it has no couplings, from the weights of the models.
         rows = row_chunks(len(statistics[0] if statistics else query.sample_weight), 1)
 
         def run_row(row):
@@ -569,9 +568,9 @@ def with_folded_evidence(solve: Callable) -> Callable:
     """Extend a solver that ignores clamped variables to energies with evidence; a decorator.
 
     The solver gets an energy whose fields include the effect of the clamped variables
-    (`PairwiseEnergy.fold_evidence`), and must skip the variables that are not in `energy.free`.
-    The decorator adds the terms of the clamped variables to log Z and to the statistics. For
-    statistics the answer of the solver must contain `log_odds`.
+    (`PairwiseEnergy.fold_evidence`), and must skip the clamped variables, for which `energy.free`
+    is False. The decorator adds the terms of the clamped variables to log Z and to the statistics.
+    If statistics are requested, the answer of the solver must contain `log_odds`.
     """
 
     @wraps(solve)

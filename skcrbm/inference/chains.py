@@ -1,7 +1,8 @@
 """Compute exact answers for linear chains: marginals, best paths, k best paths and samples.
 
 The kernels compute with scaled probabilities. If the probabilities of a chain underflow, for
-example because its log-weights span more than 600, the chain is computed again with logarithms.
+example because its log-weights differ by more than 600, the chain is computed again with
+logarithms.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ChainMarginals(NamedTuple):
 
 
 def _factors(log_weights):
-    """Divide the weights of each matrix or row by the largest; return them and the log-maxima.
+    """Return weights divided by the largest weight of each matrix or row, and the log-maxima.
 
     If all weights are 0, the log-maximum is replaced by 0.
     """
@@ -147,7 +148,7 @@ def path_log_weights(energies: AnyChains, path: np.ndarray) -> np.ndarray:
 def best_paths(energies: AnyChains) -> tuple[np.ndarray, np.ndarray]:
     """Return the best path of each chain as classes (T,) of all chains, and the log-weights (n,).
 
-    If paths are equally good, the path with the lower class is returned.
+    If several paths are equally good, ties are broken in favour of lower classes.
 
     Raises
     ------

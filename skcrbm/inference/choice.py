@@ -1,4 +1,4 @@
-"""List the methods that can answer a query, for users, constraints and error messages."""
+"""List the methods that can answer a query: for users, checks of parameters and error messages."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def methods_for(energy_type: type[BaseEnergy], *returns: Iterable[str]) -> Seque
     """List the methods that can answer at least one of several queries for a class of energies.
 
     Each item of `returns` is a query, that is, a set of answers. A method can answer a query if it
-    gives all of its answers. The list also contains methods that are registered after this call.
+    gives all answers of the set. If a method is registered after this call, the returned list
+    contains it, too.
     """
     return _MethodNames(energy_type, returns)
 
@@ -145,8 +146,8 @@ def marginal_method(
         inference = "exact" if small else "sum_product"
     valid_names = partial(methods_for, RBMEnergy, needs)
     method = resolve_method(inference, valid_names=valid_names)
-    # Skip this check for a method that overrides `solve`. It is not in the table of solvers, and
-    # its answers are known only for an energy object.
+    # A method that overrides `solve` has no solvers in the table, and its answers are known only
+    # when it gets an energy object. So skip the check for such a method.
     has_table = type(method).solve is InferenceMethod.solve
     lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
     if has_table and lacking:
@@ -208,7 +209,7 @@ class _Names(HasMethods):
     def is_satisfied_by(self, val):
         """Return True if `val` is a valid name.
 
-        An ImportError is raised if this name is registered with a location that is not importable.
+        An ImportError is raised if the registered class of this name cannot be imported.
         """
         valid = (self.auto, self.names, self.unlisted)
         return isinstance(val, str) and any(val in names for names in valid)
@@ -245,7 +246,7 @@ def method_constraint(
     auto : bool, default=False
         Whether "auto" is valid, too.
     also : sequence of str
-        Names of methods that only some settings of the estimator can use. They are accepted, but
+        Names of methods that work only with some settings of the estimator. They are accepted, but
         not listed in the error message.
     several : bool, default=False
         Whether a list of methods is valid, too.
@@ -266,9 +267,10 @@ def first_that_answers(
 ) -> str | InferenceMethod | None:
     """Return the first of the given methods that can answer one of the queries, or None.
 
-    `inference` is a method or a list of methods, as an estimator takes them. Each query is a set
-    of answers; a method must give all of them. A ValueError or TypeError is raised if an entry is
-    not a method, or if its name is not in `names`. If `names` is empty, all methods are accepted.
+    `inference` is a method or a list of methods, as in the parameter of an estimator. A query is a
+    set of answers; a method answers it if it gives all answers of the set. A ValueError or
+    TypeError is raised if an entry is not a method, or if its name is not in `names`. If `names` is
+    empty, all methods are accepted.
     """
     methods: Any = inference if isinstance(inference, (list, tuple)) else [inference]
     found = None
@@ -298,7 +300,10 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def _registered_for(method):
-    """Return a sentence with the energies for which an outside method has solvers, or ""."""
+    """Return a sentence that lists the energies for which a method has registered solvers.
+
+    The sentence is empty for methods of this package.
+    """
     if (
         is_built_in(type(method).__module__)
         or type(method).supports is not InferenceMethod.supports

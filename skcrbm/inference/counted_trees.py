@@ -1,4 +1,4 @@
-"""Exact answers about labels that form trees with counts; the kernels explain the walks."""
+"""Exact answers about labels under trees and counts; see `skcrbm.kernels.counted_trees`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def make_walks(after, on_step, off_step, low, top, stops, begins) -> Walks:
 
 
 class CountedTreeModels:
-    """Models of labels in the order of the walks: n models with the log-odds `scores` (n, L).
+    """A batch of n models with the log-odds `scores` (n, L) of their labels.
 
-    `known` (n, L) holds the values of known labels, and NaN for the other labels. If no label
-    vector of a model is allowed, its log-weight is -inf and its other answers have no meaning.
+    The labels are in the order of the positions of `walks`. `known` (n, L) holds the values of
+    known labels, and NaN for all other labels. If no label vector of a model is allowed, its
+    log-weight is -inf, and its other answers have no meaning.
     """
 
     def __init__(self, walks: Walks, scores: np.ndarray, known: np.ndarray | None):
@@ -48,7 +49,8 @@ class CountedTreeModels:
     def best(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the k best label vectors (n, k, L) and their log-weights (n, k).
 
-        If fewer vectors are allowed, the last vectors are -1, and their log-weights -inf.
+        If fewer than k vectors are allowed, the remaining vectors are filled with -1, and their
+        log-weights are -inf.
         """
         from skcrbm.kernels.counted_trees import best_walks
 
@@ -62,7 +64,7 @@ class CountedTreeModels:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return log Z (n,) and draws of label vectors (n, n_samples, L).
 
-        If `alike`, all models are drawn by the same random numbers.
+        If `alike`, all models use the same random numbers.
         """
         from skcrbm.kernels.counted_trees import draw_walks
 

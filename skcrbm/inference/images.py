@@ -1,8 +1,8 @@
 """Infer the classes of pixels by mean field with a fixed number of iterations.
 
-An iteration computes the log-odds of all pixels at the same time: the fields plus the couplings to
-the beliefs of the previous iteration. Training differentiates through the iterations, so the
-parameters are fitted to this number of iterations.
+An iteration computes the log-odds of all pixels at the same time: the field of a pixel plus the
+couplings times the neighbours' beliefs of the previous iteration. Training differentiates through
+the iterations, so the parameters are fitted to this number of iterations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from skcrbm.kernels.planes import (
 class Sheet(NamedTuple):
     """Layout of several images in flat planes, one image below the other, with margins of zeros.
 
-    A plane holds one number for each pixel, such as the log-odds of a class.
+    A plane holds a number for each pixel, such as the log-odds of a class.
     """
 
     place: np.ndarray  # (T,) index of each pixel of the images in a flat plane
@@ -125,7 +125,7 @@ class Network:
         return Trace(log_odds, beliefs)
 
     def _clamp(self, belief, known):
-        """Set the centred beliefs of pixels of known class: 1 - 1/K for that class, else -1/K."""
+        """Set the centred beliefs of pixels of known class: 1 - 1/K for this class, else -1/K."""
         given = np.flatnonzero(known >= 0)
         place = self.sheet.place[given]
         belief[: self.model.structure.n_visible, place] = -1 / self.model.structure.n_states
@@ -145,8 +145,8 @@ class Network:
             total += slope
             add_link_products(self.couplings, slope, belief, *self._range, links)
             below = np.zeros_like(slope)
-            # Every pixel is a neighbour of its neighbours, with the same coupling. So the matrix of
-            # the couplings is symmetric, and the gradient uses the same function.
+            # The matrix of the couplings is symmetric, because every pixel is a neighbour of its
+            # neighbours with the same coupling. So the gradient uses the same function as `run`.
             add_linked(self.couplings, slope, *self._range, below)
             beliefs_gradient(belief, structure.n_visible, self.sheet.inside, *self._range, below)
             slope = below

@@ -37,11 +37,11 @@ class FoundLabels(NamedTuple):
 
     @property
     def gap(self) -> np.ndarray:
-        """Upper bound (N,) of `value` minus the value of the best labels; inf if unknown."""
+        """Upper bound (N,) of `value` minus the value of the best labels; inf without a bound."""
         return np.maximum(self.value - self.lower, 0.0)
 
     def fields(self, returns: Iterable[str]) -> dict[str, Any]:
-        """Return the fields of an `InferenceResult`, if the value is the negated score."""
+        """Return the fields of an `InferenceResult`; `value` must be the negated score."""
         fields = {
             "assignment": self.labels,
             "n_iter": self.n_iter,
@@ -85,7 +85,7 @@ def find_clique_states(
     is_output : ndarray (V,) of bool, or None
         Columns whose margins count in the loss; None for all columns.
     node_limit : int
-        Largest number of search nodes for a row after a first state is found.
+        Largest number of search nodes for a row after the search has found its first state.
     n_jobs : int or None
         Number of threads, which share the rows.
     """

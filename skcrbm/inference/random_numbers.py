@@ -67,13 +67,13 @@ def best_of_restarts(
 ) -> dict[str, Any]:
     """Run a solver from its default start and from `n_restarts` - 1 random starts.
 
-    The beliefs of a random start are the biases plus Logistic(0, 1) noise times 1 + |bias|. Such
-    noise can flip any unit, or change the best state of any categorical variable. All models get
-    the same noise, so that an answer does not depend on the rest of the batch.
+    The beliefs of a random start are the biases plus Logistic(0, 1) noise times 1 + |bias|, which
+    can flip any unit, or change the best state of any categorical variable. All models get the same
+    noise, so that an answer does not depend on the other models of the batch.
 
     ``solve(start)`` takes None or beliefs in the shape of the biases, and returns the fields of a
     result and the score (N,) of the assignment. Each model keeps the fields of the run with the
-    highest score, or of the first such run if scores are equal.
+    highest score. If scores are equal, the first of these runs is kept.
     """
     fields, best = solve(None)
     key = random_key(random_state) if n_restarts > 1 else None

@@ -1,13 +1,13 @@
 """Register inference methods, and find the solver of a method for a class of energies.
 
-A method is a class of options in `methods/` and an entry in `METHODS`. A solver is a function
-``solve(method, energy, query) -> dict of InferenceResult fields`` and an entry in `SOLVERS`. A new
-energy or method needs no change of existing methods or energies: it adds entries to these tables,
-or another package calls `register_method` and `register_solver`.
+A method is a class of options in `methods/`, with an entry in `METHODS`. A solver is a function
+``solve(method, energy, query) -> dict of InferenceResult fields``, with an entry in `SOLVERS`. To
+add an energy or a method, add entries to these tables; existing methods and energies need no
+change. Other packages call `register_method` and `register_solver`.
 
 A solver for a class of energies is also used for subclasses: the first class in the MRO of the
-energy that has a solver decides. But if a subclass overrides the score, it is a different model.
-Then only solvers of classes whose score is abstract, such as `BaseEnergy`, are used for it.
+energy that has a solver is used. But if a subclass overrides the score, it is a different model,
+and only solvers of classes whose score is abstract, such as `BaseEnergy`, are valid for it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PERTURB_AND_MAP = "skcrbm.inference.any_energy._perturb_and_map:solve"
 _GROUPS = "skcrbm.inference.rbm._group_messages:solve"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
-#: (method, class of energies) -> location of the solver.
+#: Maps (method, class of energies) to the location of the solver.
 SOLVERS = {
     ("exact", "BaseEnergy"): "skcrbm.inference.any_energy._exact:solve",
     ("exact", "RBMEnergy"): "skcrbm.inference.rbm._exact:solve",
@@ -153,7 +153,7 @@ SOLVERS = {
     ("ais", "CategoricalGraphEnergy"): _AIS,
 }
 
-#: Class of energies -> location of its Gibbs sweep; see `gibbs_sweep`.
+#: Maps a class of energies to the location of its Gibbs sweep; see `gibbs_sweep`.
 SWEEPS = {
     "BaseEnergy": "skcrbm.inference.any_energy.gibbs:sweep_blocks",
     "IsingEnergy": "skcrbm.inference.any_energy.gibbs:sweep_ising_model",
@@ -162,8 +162,8 @@ SWEEPS = {
     "CategoricalGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_categorical_graph",
 }
 
-#: (method, class of energies) -> answers of the solver, if it does not give all answers of the
-#: method.
+#: Maps (method, class of energies) to the answers of the solver, if the solver does not give all
+#: answers of the method.
 ANSWERS = {
     ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
     ("sum_product", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
@@ -211,7 +211,7 @@ def _imported(location: str, registered: str = "a function of skcrbm") -> Callab
 
 
 def is_built_in(location: str) -> bool:
-    """Return True if a location or the name of a module is a part of skcrbm."""
+    """Return True if a location or a module name lies inside skcrbm."""
     return location.startswith("skcrbm.")
 
 
@@ -232,7 +232,7 @@ def solver_for(method: str, energy_type: type[BaseEnergy]) -> Callable:
 
 
 def solver_location(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the location of the solver of a method for a class of energies, "" if it has none."""
+    """Return the location of a method's solver for a class of energies; "" without a solver."""
     return SOLVERS.get((method, _solver_class(method, energy_type)), "")
 
 
@@ -264,10 +264,10 @@ def _check_location(location):
 
 @lru_cache(maxsize=1024)
 def check_method_class(found: Any, base: type, name: str) -> None:
-    """Check the object that is registered as the method `name`.
+    """Raise an error unless `found`, registered as the method `name`, is a valid method class.
 
-    It must be a valid subclass of `base`, the class `InferenceMethod`. A TypeError or a ValueError
-    names its location.
+    `base` is the class `InferenceMethod`, of which `found` must be a subclass. The error, a
+    TypeError or a ValueError, names the registered location.
     """
     text = f"inference={name!r} is registered as {METHODS.locations[name]!r}, "
     if not (isinstance(found, type) and issubclass(found, base)):
@@ -300,8 +300,9 @@ def register_method(name: str, location: str) -> None:
     Raises
     ------
     ValueError
-        If a method with this name exists, or if the location has another form. A location that
-        cannot be imported is an ImportError when the method is first used by its name.
+        If a method with this name exists, or if the location is not of the form "module:Class". If
+        the location cannot be imported, an ImportError is raised when the method is first used by
+        its name.
     """
     _check_location(location)
     METHODS.register(name, location)
@@ -321,8 +322,8 @@ def register_solver(
         used for subclasses, unless they override the score or have another solver. "BaseEnergy"
         stands for every energy without another solver.
     location : str
-        Location ``"module:function"`` of the solver, which is imported on first use. `infer`
-        checks the names, the shapes and NaN of the answers that the function returns.
+        Location ``"module:function"`` of the solver, which is imported on first use. `infer` raises
+        an error if the solver returns unknown fields, wrong shapes or NaN.
     answers : iterable of str, default=None
         Answers of this solver. None: all answers of the method.
 
@@ -356,4 +357,4 @@ def register_solver(
     if answers is not None:
         ANSWERS[key] = frozenset(answers)
     _solver_class.cache_clear()
-    _imported.cache_clear()  # a notebook registers the same location after a new definition
+    _imported.cache_clear()  # in a notebook, the function at this location may have been redefined

@@ -1,7 +1,8 @@
 """Exact inference in second-order chains of classes: marginals and best paths.
 
-Kernels take K^3 operations for each position. Chains whose weights underflow, samples and the k
-best paths use `ChainEnergies` with K^2 states, see `SecondOrderEnergies.as_pairs`.
+The kernels take K^3 operations for each position. If weights underflow, and for samples and the k
+best paths, the chain is converted to `ChainEnergies` with K^2 states, see
+`SecondOrderEnergies.as_pairs`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from skcrbm.kernels import second_order as kernels
 
 
 def _weights(log_weights, axes):
-    """Return exp of the log-weights divided by their maximum, and the maximum, 0 if it is -inf."""
+    """Return the weights divided by their maximum, and the log-maximum (0 if all weights are 0)."""
     most = log_weights.max(axis=axes, keepdims=True)
     most = np.where(np.isfinite(most), most, 0.0)
     return np.exp(log_weights - most), most
@@ -24,8 +25,8 @@ def marginals(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the marginals of states (T, K * K), the sums over triples (K, K, K), and log Z (n,).
 
-    Marginals and sums are multiplied by `weight` (n,). log Z is NaN for chains whose weights
-    underflow or which have no possible path; these chains add nothing to the sums.
+    Marginals and sums are multiplied by `weight` (n,). If the weights of a chain underflow, or if
+    no path of the chain is possible, its log Z is NaN, and it adds nothing to the sums.
     """
     k = len(energies.triples)
     shape = len(energies.scores), k, k

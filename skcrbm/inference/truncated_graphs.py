@@ -16,10 +16,11 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 from skcrbm.inference.base import InferenceMethod
 
-# Number of iterations if the inference method does not fix a number.
+# Number of iterations if the option `max_iter` of the inference method is None.
 _N_ITER = 10
-# Messages are computed as sums of weights if the log-weights of each table differ by at most this.
-# Otherwise a sum might underflow to 0, and messages are computed with logarithms.
+# Largest difference of the log-weights of a table for which messages are computed as sums of
+# weights. If the difference is larger, a sum might underflow to 0, and messages are computed with
+# logarithms.
 _SPAN = 600.0
 
 
@@ -33,8 +34,8 @@ class Trace(NamedTuple):
 class GraphNetwork(ABC):
     """Base class of the iterations on T nodes with K classes and M edges.
 
-    Messages are sent along 2 M arcs: first from the first to the second node of each edge, then
-    from the second to the first.
+    An edge has two arcs, along which messages are sent. The first M arcs go from the first to the
+    second node of each edge, and the next M arcs from the second to the first node.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class GraphNetwork(ABC):
 class MessageNetwork(GraphNetwork):
     """Sum-product with a parallel schedule.
 
-    `damping` is the share of the old log-message that is kept in the new log-message.
+    `damping` is the share of the old log-message in the new log-message.
     """
 
     def __init__(self, scores, edges, tables, n_iter, damping: float = 0.0):
@@ -112,10 +113,7 @@ class MessageNetwork(GraphNetwork):
         return Trace(self.scores + self.to_receiver @ messages, steps)
 
     def _sent(self, messages):
-        """Return the log-weights (2 M, K) that the sender of each arc sends to the receiver.
-
-        They do not include the message from the receiver.
-        """
+        """Return the cavity log-weights (2 M, K) of the senders, without the opposite messages."""
         logs = self.scores + self.to_receiver @ messages
         return logs[self.sender] - messages[self.reverse]
 
@@ -151,7 +149,7 @@ def _exponentials(logs):
 
 
 class MeanFieldNetwork(GraphNetwork):
-    """Mean field with a parallel schedule, starting from the beliefs that the scores alone give."""
+    """Mean field with a parallel schedule, which starts from the softmax of the scores."""
 
     def run(self):
         """Run all iterations; see `GraphNetwork`."""

@@ -1,9 +1,10 @@
-"""Adam for large matrices if each step has gradients for few rows; other rows are updated later.
+"""Adam for large matrices, for training in which each step has gradients of only a few rows.
 
-In a step without a gradient, Adam still moves a row along its mean gradient (first moment), which
-then shrinks by the factor beta1; the root of the mean square (second moment) shrinks by
-sqrt(beta2). So n missed steps can be made up by a single step, whose length depends only on n and
-on the number of the step.
+Even without a gradient, each step of Adam moves a row along its mean gradient (first moment). The
+step then multiplies the mean gradient by beta1 and the root of the mean square (second moment) by
+sqrt(beta2). Updating all rows in each step would be slow. A row is therefore updated when it has a
+gradient again: a single step replaces the n steps that the row missed. The length of this step
+depends only on n and on the number of the current step.
 """
 
 import numpy as np
@@ -35,10 +36,10 @@ def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
 
 @jit
 def _add_up(lengths, start, lost, grown, n):
-    """Return the sums of x[j] and of x[j] * grown[j] over n steps j.
+    """Return the sum of x[j] and the sum of x[j] * grown[j] over n steps j.
 
-    Here ``x[j] = lengths[start + j] * lost[j]``; steps beyond the end of `lengths` have the last
-    length.
+    Here ``x[j] = lengths[start + j] * lost[j]``. If start + j is beyond the end of `lengths`, the
+    last entry of `lengths` is used.
     """
     total = 0.0
     delayed = 0.0
@@ -52,11 +53,11 @@ def _add_up(lengths, start, lost, grown, n):
 
 @jit
 def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, epsilon):
-    """Make up the steps without a gradient that some rows have missed, up to step `now`.
+    """Make the steps up to step `now` that some rows missed because they had no gradient.
 
-    After j missed steps the denominator of Adam is ``sqrt(s) / grown[j] + epsilon``. The sum over j
-    uses a single denominator, with a mean of `grown`. The relative error of this approximation is
-    below 1e-4 * epsilon / sqrt(s).
+    After j missed steps, the denominator of Adam is ``sqrt(s) / grown[j] + epsilon``. This function
+    uses the same denominator, with the mean of `grown`, for all missed steps of a row. The relative
+    error of this approximation is below 1e-4 * epsilon / sqrt(s).
 
     Parameters
     ----------

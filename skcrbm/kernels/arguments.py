@@ -1,8 +1,8 @@
-"""NamedTuples of arguments that several kernels take.
+"""NamedTuples that group the arguments of kernels.
 
-A call with a NamedTuple takes about 2 microseconds more than a call that passes its fields one by
-one. Kernels read the fields before their inner loops. N is the number of models, and each model is
-a row of the arrays.
+Passing a NamedTuple takes about 2 microseconds longer than passing its fields as separate
+arguments. Kernels read the fields before their inner loops. N is the number of models; row n of an
+array belongs to model n.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class RBMRows(NamedTuple):
     hidden_bias: np.ndarray  # (N, H)
     free: np.ndarray  # (N, V + H) bool, False for clamped units, which are left out
     weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
-    start: np.ndarray  # (N or 0, V, H) messages of an earlier run, as the kernel stores messages
+    start: np.ndarray  # (N or 0, V, H) messages of an earlier run, in the form that the kernel uses
 
 
 class OddsCouplings(NamedTuple):
@@ -26,22 +26,22 @@ class OddsCouplings(NamedTuple):
     weights: np.ndarray  # (V, H)
     odds: np.ndarray  # (V, H) exp(weights)
     norm: np.ndarray  # (V,) float64, upper bound of the sum of |weights| in each row
-    piece: np.ndarray  # (V,) uintp, number of columns over which |weights| sum to at most `limit`
+    piece: np.ndarray  # (V,) uintp, number of columns whose |weights| sum to at most `limit`
     step: np.ndarray  # (V,) float64, upper bound of the |weights| of each row; below limit / 2
     limit: float  # largest |log| of a product that the dtype holds safely
-    floor: float  # probabilities below this number change no message
+    floor: float  # probabilities below this number are negligible: they change no message
 
 
 class RBMOptions(NamedTuple):
-    """Options of message passing on RBMs: start, stopping rule and requested answers."""
+    """Options of message passing on RBMs: initial messages, stopping rule and damping."""
 
-    cold: bool  # begin with an iteration 0, in which visible units know only their biases
+    cold: bool  # begin with an iteration in which the belief of a visible unit is its bias alone
     # start from `RBMRows.start` or, if it is empty, from messages computed from the beliefs
     warm: bool
     max_iter: int
     tol: float  # largest change of a probability at convergence
     slack: float  # float64, largest change of a log-odds at convergence
-    # share of the old message that is kept in messages visible -> hidden, in the dtype of the model
+    # share of the old message in the new message from visible to hidden units; dtype of the model
     damping: float
     want_log_partition: bool
     want_statistics: bool
@@ -54,12 +54,12 @@ class RBMAnswers(NamedTuple):
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
     log_partition: np.ndarray  # (N,)
-    pairwise: np.ndarray  # (V, H) weighted sums of P(v_i = 1, h_j = 1) are added to it
+    pairwise: np.ndarray  # (V, H) output, to which weighted sums of P(v_i = 1, h_j = 1) are added
     trace: np.ndarray  # (N, max_iter or 0) residuals
-    # (N,) float64; in: score of the best state so far; out: the same after this run
+    # (N,) float64, score of the best state found so far, updated if this run finds a better state
     score: np.ndarray
     state: np.ndarray  # (N, V) int8, best state visited, by max-product and mixed-product
-    kept: np.ndarray  # (N or 0, V, H) last messages, as the kernel stores messages
+    kept: np.ndarray  # (N or 0, V, H) last messages, in the form that the kernel uses
 
 
 class IsingOptions(NamedTuple):
@@ -81,14 +81,14 @@ class IsingAnswers(NamedTuple):
     # (N,) log Z for the score f'(y + 1) / 2 + y'Sy / 2, where y in {-1, +1} are the labels, f the
     # fields and S the couplings
     log_partition: np.ndarray
-    pairwise: np.ndarray  # (L, L) weighted sums of P(both labels on) are added to it
+    pairwise: np.ndarray  # (L, L) output, to which weighted sums of P(both labels on) are added
     trace: np.ndarray  # (N, max_iter or 0) residuals
 
 
 class FactorGraph(NamedTuple):
     """Factors of a graph as flat arrays: first the tables, then the OR and then the AND factors."""
 
-    variables: np.ndarray  # (E,) int64, variable of each edge; the last one of OR and AND is output
+    variables: np.ndarray  # (E,) int64, variable of each edge; OR and AND have their output last
     edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1]
     weight: np.ndarray  # (n_entries,) float64 entries of all tables, raised to the power 1 / rho
     logs: np.ndarray  # (n_entries,) logarithms of `weight`
@@ -103,45 +103,47 @@ class GraphOptions(NamedTuple):
 
     max_iter: int
     tol: float  # largest change of a probability at convergence
-    slack: float  # largest change at convergence: of log-odds, or as a ratio if messages are odds
+    slack: float  # largest change of log-odds (or largest ratio of new to old odds) at convergence
     damping: float  # share of the old log-messages that is kept; 0 or 1/2 if messages are odds
-    want_state: bool  # keep the best state met during the iterations
+    want_state: bool  # store the best of the states that the beliefs prefer during the iterations
 
 
 class GraphAnswers(NamedTuple):
     """Arrays that message passing on factor graphs fills in, with a row for each model."""
 
     n_iter: np.ndarray  # (N,)
-    converged: np.ndarray  # (N,) a model with contradictory factors or evidence never converges
+    converged: np.ndarray  # (N,) bool, False if the factors or the evidence contradict each other
     trace: np.ndarray  # (N, max_iter or 0) residuals
-    score: np.ndarray  # (N,) score of the best state met
-    state: np.ndarray  # (N, n) int8, best state met
+    score: np.ndarray  # (N,) score of the best state
+    state: np.ndarray  # (N, n) int8, best state among the states that the beliefs preferred
     log_odds: np.ndarray  # (N, n) beliefs
 
 
 class GraphSums(NamedTuple):
-    """Sums to compute from the final messages (log Z, statistics), and arrays for the results."""
+    """Log Z and statistics: options of their computation, and arrays for the results."""
 
     weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
     want_log_partition: bool
     want_statistics: bool
     each: bool  # True for the statistics of each model, False for their sum over the models
-    log_partition: np.ndarray  # (N,) output; kernels with lanes add to it
-    statistics: np.ndarray  # (1 or N, n_entries) output, to which kernels add
+    log_partition: np.ndarray  # (N,) output; kernels with SIMD lanes add log Z to the entries
+    statistics: np.ndarray  # (1 or N, n_entries) output, to which kernels add the statistics
 
 
 # 0 and 1 as unsigned integers. The kernels of categorical graphs index arrays by unsigned integers,
 # because Numba tests signed indices for negative values, which costs time in inner loops.
 ZERO, ONE = np.uintp(0), np.uintp(1)
-# Kinds of edges, by the table of the factor: a table of two variables, a Potts table (one value on
-# its diagonal, another value off it), and a table of any number of variables.
+# The kind of an edge is the kind of its factor's table: a table of two variables (PAIR), a table
+# with one value on its diagonal and another value off its diagonal (POTTS), or a table of any
+# number of variables (TABLE).
 PAIR, POTTS, TABLE = 0, 1, 2
 
 
 class CategoricalModels(NamedTuple):
-    """N models on one graph.
+    """N models that share a factor graph and differ in fields and evidence.
 
-    All variables together have S states, and all messages in one direction have M entries.
+    S is the total number of states of all variables, and M the total number of entries of all
+    messages in one direction.
     """
 
     held: np.ndarray  # (N, n) bool, True for clamped variables
@@ -182,10 +184,10 @@ class CategoricalGraph(NamedTuple):
     message_start: np.ndarray  # (E + 1,): first entry of edge e in arrays of messages
     kind: np.ndarray  # (E,) int8: PAIR, POTTS or TABLE
     slot: np.ndarray  # (E,): axis of the edge's variable in the table of its factor
-    scope: np.ndarray  # (E,): index in `scopes` of the first edge of the factor
+    scope: np.ndarray  # (E,): index of the factor's first edge in `scopes`
     arity: np.ndarray  # (E,): number of variables of the factor
-    # (E,): index in `tables` of the first entry of the factor. A Potts table has two entries: the
-    # value off the diagonal, then the value on the diagonal.
+    # (E,): index of the factor's first entry in `tables`. A Potts table has two entries: the value
+    # off the diagonal, then the value on the diagonal.
     table: np.ndarray
     place: np.ndarray  # (E,): index of the table's first entry in the statistics
     scopes: np.ndarray  # (E,): edges of each factor, in the order of the axes of its table

@@ -13,11 +13,12 @@ factors before a plus a sum over the factors after a, so that no infinity is sub
 
 Here Z_i is the sum of exp(theta_i) over the states of i. Z_a is the sum over the entries of table
 a, times the messages to the table. Z_ai is the sum of the product of the two messages between a and
-i. If all rho are 1, this is Bethe's log Z. A factor common to all entries of a message cancels.
+i. If all rho are 1, this is Bethe's log Z. Multiplying all entries of a message by the same number
+does not change log Z.
 
-The state of max-product is decoded variable by variable, given the variables decided before: a
-decided variable sends messages that allow only its value. So ties are broken consistently, and on
-a tree the state is the best state.
+Max-product chooses the states of the variables in turn. A variable whose state has been chosen
+sends messages that allow only this state. So ties are broken consistently, and on a tree the chosen
+states are the best joint state.
 """
 
 import math
@@ -56,8 +57,8 @@ def potts_logs(kind, other, equal, k, weight, first, out):
             top, second, where = x, top, a
         else:
             second = max(second, x)
-    # `rest` is the log-sum over all states but the largest. The loop below uses it to compute the
-    # log-sum over all states but a.
+    # `rest` is the log-sum over all states except the state with the largest log-weight. The loop
+    # below needs it for the log-sum over all states except a.
     rest = second
     if kind != MAX and second > -math.inf:
         total = 0.0
@@ -135,7 +136,7 @@ def receive_logs(kind, graph, e, weight, out, work):
 
 @jit(allocates=False)
 def lower(values, first, k):
-    """Subtract the largest of k values from them, and return True.
+    """Shift k values so that their maximum is 0, and return True.
 
     If all values are -inf, set them to 0 and return False.
     """
@@ -268,10 +269,10 @@ def change_of_logs(after, before, slack, rounding):
 
 @jit(allocates=False)
 def decode(graph, forward, held, own, sent, state, work):
-    """Decide the variables in turn, each at its best state given the variables decided before.
+    """Choose the best state of each variable in turn, given the states chosen before.
 
-    The decisions are written to `state` and to the messages `sent`: a decided variable sends -inf
-    for all states but its own. A second call is thus a sweep of coordinate ascent, in which a
+    The states are written to `state`. The messages `sent` of a variable become 0 for its state and
+    -inf for all other states. A second call is therefore a sweep of coordinate ascent, in which a
     variable keeps its state unless another state is better. Return True if a state changed.
     """
     new, total = work.new, work.behind

@@ -10,9 +10,9 @@ from skcrbm.kernels.jit import jit
 
 @jit(allocates=False)
 def add_expected(graph, e, cost, variables, belief, out, work):
-    """Add the expected log-weight of a factor, given each state of a variable, to `out` (k,).
+    """Add the expected log-weight of a factor to `out` (k,), for each state of a variable.
 
-    Edge `e` joins the variable and the factor. An entry of weight 0 (log-weight -inf) counts as
+    Edge `e` joins the factor and the variable. An entry of weight 0 (log-weight -inf) counts as
     ``-cost``. Return the total probability of the entries of weight 0.
     """
     message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
@@ -56,7 +56,7 @@ def mean_field_of_states(graph, variables, held, own, cost, belief, options, ans
     variables : (E,) uintp variable of each edge
     held : (N, n) bool, True for clamped variables
     own : (N, S) log-weight that the fields alone give to each state
-    cost : (N,) score that an entry of weight 0 (log-weight -inf) costs
+    cost : (N,) penalty for an entry of weight 0: its log-weight -inf counts as ``-cost``
     belief : (N, S) probabilities, in and out; clamped variables keep their probabilities
     options : (max_iter, tol)
     answers : (n_iter, converged, log_partition, trace), arrays with a row for each model

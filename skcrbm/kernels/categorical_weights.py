@@ -6,9 +6,10 @@ messages of the other factors. The product is computed from the messages before 
 after this factor, without a division, so that weights may be 0.
 
 Each message to a variable is scaled so that its largest weight is 1. If all weights of a product
-fall below `SMALLEST`, weights that matter may have underflowed. The kernel then stops the work on
-this model, and the caller passes its messages as logarithms (`categorical_logs`). The same happens
-to a model that contradicts itself, in which all weights of some product are 0.
+fall below `SMALLEST`, important weights may have underflowed. The kernel then stops the work on
+this model, and the caller computes the messages of the model as logarithms (`categorical_logs`).
+The kernel also stops if all weights of a product are 0, which means that the factors of the model
+contradict each other.
 
 Indices are unsigned integers, because Numba tests signed indices for negative values, which costs
 time in inner loops.
@@ -23,9 +24,9 @@ from skcrbm.kernels.jit import jit
 
 # A message to a factor is scaled up if all its weights are below this number.
 SMALL = 1e-10
-# If the largest weight of a product is below this number, weights that matter may have underflowed.
+# If the largest weight of a product is below this number, important weights may have underflowed.
 SMALLEST = 1e-150
-# If a table of two variables has fewer entries than this, they are summed without vector loops.
+# If a table of two variables has fewer entries than this number, its entries are summed one by one.
 FEW = 400
 
 
@@ -63,9 +64,10 @@ def last_axis(table, at, rest, k, weight, first, out):
 def potts(other, equal, k, weight, first, out, to):
     """Write the message through a Potts table to ``out[to:to + k]``; return its largest entry.
 
-    The table has the value `equal` on its diagonal, and `other` off its diagonal. A state needs the
-    sum of the weights of all other states. It is computed as the sum without the largest weight,
-    plus the largest weight minus the weight of the state. So no digits cancel.
+    The table has the value `equal` on its diagonal, and `other` off its diagonal. The message for a
+    state contains the sum of the weights of all other states. To avoid cancellation, this sum is
+    computed as the sum without the largest weight, plus the difference of the largest weight and
+    the weight of the state.
     """
     high, rest = weight[first], 0.0
     for a in range(ONE, k):
@@ -88,8 +90,9 @@ def potts(other, equal, k, weight, first, out, to):
 def contract(graph, e, weight, out, work):
     """Write the message of a table with any number of variables to the variable of edge e to `out`.
 
-    The other axes of the table are summed out in turn: first the axes before the axis of this
-    variable, beginning with axis 0, then the axes after it, beginning with the last axis.
+    The axes of all other variables are summed out in turn: first axis 0 and the next axes up to the
+    axis of this variable, then the last axis and the previous axes down to the axis of this
+    variable.
     """
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
@@ -229,8 +232,8 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
                     for a in range(k):
                         old[a] = message[at + a]
                 slot, table = graph.slot[e], graph.table[e]
-                # `other` is the other edge of a table of two variables. A larger table does not use
-                # it, but ONE - slot could be negative there, so it gets a valid index.
+                # `other` is the other edge of a table of two variables. For larger tables it is not
+                # used but must be a valid index, and ONE - slot could be negative.
                 mate = ONE - slot if kind[e] != TABLE else ZERO
                 other = graph.scopes[graph.scope[e] + mate]
                 place = message_start[other]
@@ -270,9 +273,10 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
 
 @jit(allocates=False)
 def change_of(after, before, factor):
-    """Return the largest change of a probability, and True if one changed by more than `factor`.
+    """Return the largest change of a probability, and True if a ratio is out of its bounds.
 
-    That is, the ratio of its new to its old value is above `factor` or below ``1 / factor``.
+    The ratio of the new to the old value of each probability must lie between ``1 / factor`` and
+    `factor`.
     """
     change, moved = 0.0, False
     for s in range(np.uintp(after.shape[0])):

@@ -1,10 +1,11 @@
-"""Train linear chains with a maximal margin, by block-coordinate Frank-Wolfe on their sequences.
+"""Train linear chains with a maximal margin by the block-coordinate Frank-Wolfe method.
 
 Sequences of different lengths lie one after the other, as in `chains.py`. The dual variables of a
 training sequence are a probability distribution over a few label sequences, which are called
-atoms. A visit of a training sequence finds the labels that violate the margin most, by Viterbi's
-algorithm with the loss added to the scores. It then moves probability from the atom that violates
-the margin least to these labels, by the amount that maximises the dual objective.
+atoms. The kernel visits the training sequences in turn. A visit uses Viterbi's algorithm, with the
+loss added to the scores, to find the label sequence that violates the margin most. It then moves
+probability to this label sequence from the atom that violates the margin least, by the amount that
+maximises the dual objective.
 """
 
 import math
@@ -16,9 +17,9 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill, keep_larger
 
 # A step is made only if the violations of the two atoms differ by more than this number times
-# (1 + their size). A smaller difference counts as a rounding error.
+# (1 + |violation|). A smaller difference may be a rounding error.
 _ROUNDING = 1e-12
-# Largest number of steps of a visit. Only the first step can add an atom.
+# Largest number of steps per visit of a training sequence. Only the first step can add an atom.
 _STEPS = 3
 
 
@@ -58,7 +59,7 @@ class Forbidden(NamedTuple):
 
 
 class Atoms(NamedTuple):
-    """Label sequences (atoms) with dual variables; an atom with the value 0 may be replaced."""
+    """Label sequences (atoms) and their dual variables; atoms of value 0 may be replaced."""
 
     path: np.ndarray  # (M, T) int32, M label sequences for each sequence
     value: np.ndarray  # (n, M) dual variables
@@ -166,9 +167,10 @@ def _add_difference(begin, end, sequences, weights, plus, minus, change, touched
 
 @jit
 def _add_counts(length, path, sign, states, pairs, first, last):
-    """Count the states, pairs and ends of `path`, and add the counts times `sign` to the arrays.
+    """Count the states and transitions of `path`, and add `sign` times the counts to the arrays.
 
-    The arrays are `states` (K,), `pairs` (K, K), and `first` and `last` (K,).
+    The arrays are `states` (K,), `pairs` (K, K), and `first` and `last` (K,) for the first and last
+    state.
     """
     for t in range(length):
         states[path[t]] += sign
@@ -199,11 +201,17 @@ def _compare_atoms(c, begin, end, base, best, found, scores, matrix, first, last
     """Compute the violation of the margin by each atom of sequence c.
 
     The violation of a label sequence is its log-weight plus its number of wrong labels, minus
-    `base`, the log-weight of the observed labels. Return the expected violation under the dual
-    variables; the smallest violation of an atom with a positive dual variable, and this atom; the
-    largest violation of all atoms, and this atom; the first free atom; and the atom that equals the
-    labels `found`. The number of a missing atom is -1. If `best` is an atom, it does not count as
-    free, and no atom is compared with `found`.
+    `base`, the log-weight of the observed labels. An atom is free if its dual variable is 0.
+    Return:
+
+    - the expected violation under the dual variables;
+    - the smallest violation of an atom with a positive dual variable, and the index of this atom;
+    - the largest violation of an atom, and the index of this atom;
+    - the index of the first free atom;
+    - the index of the atom that equals the labels `found`.
+
+    An index is -1 if there is no such atom. If `best` is the index of an atom, this atom does not
+    count as free, and no atom is compared with `found`.
     """
     expected, low, high = 0.0, math.inf, -math.inf
     lowest, highest, free, same = -1, -1, -1, -1
@@ -243,7 +251,7 @@ def _store_atom(c, begin, a, found, observed, atoms):
 
 @jit
 def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses, gaps):
-    """Visit sequences in the given order; return how many needed a new atom and had no free place.
+    """Visit sequences in the given order; return how many could not store a new atom.
 
     Parameters
     ----------
@@ -291,7 +299,7 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
                     length, scores, matrix, first, last, observed, work, back, found
                 )
                 value -= base
-            # Mass moves from `worst`, the atom of the smallest violation, to `best`.
+            # Move probability from `worst`, the atom with the smallest violation, to `best`.
             expected, low, worst, high, other, free, same = _compare_atoms(
                 c, begin, end, base, best, found, scores, matrix, first, last, atoms
             )

@@ -1,10 +1,10 @@
 """Linear chains of classes: forward-backward, best paths, samples, and sums over sparse features.
 
-Chains of different lengths lie one after the other: chain c has the positions start[c] to
-start[c + 1] - 1, so no work is lost on padding. The states of a position are the lanes of the inner
-loops. `scores` (T, K) holds the log-weight of each state at each position. The log-weight of a
-pair of neighbours is pairs[0, i, j] for all positions, or pairs[t, i, j] for the positions t - 1
-and t if the pairs differ between positions (T matrices).
+Chains of different lengths lie one after the other, without padding: chain c has the positions
+start[c] to start[c + 1] - 1. The inner loops run over the states of a position. `scores` (T, K)
+holds the log-weight of each state at each position. The log-weight of states i and j at two
+neighbouring positions is pairs[0, i, j] if it is the same at all positions. Otherwise `pairs` holds
+T matrices, and the log-weight for the positions t - 1 and t is pairs[t, i, j].
 """
 
 import math
@@ -16,8 +16,8 @@ from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import MARGINAL_ERROR, dot_rows, fill, keep_larger, times_row
 
-# Log-weights below this number are raised to it, the smallest argument of the vectorised
-# exponential. The resulting weights are then set to 0.
+# Smallest argument of the vectorised exponential. Log-weights below this number are replaced by
+# this number, and the resulting weights are then set to 0.
 _LEAST = -700.0
 
 
@@ -191,13 +191,14 @@ def forward_backward(start, scores, factors, first, last, weight, marginals, pai
     marginals : ndarray (T, K)
         Filled with the probability of each state times the weight of its chain.
     pair_sums : ndarray (1 or T, K, K)
-        A single matrix gets the sum of the weighted probabilities of all pairs, divided by
-        factors[0]. Of T matrices, matrix t is filled with the weighted probabilities of the pair
-        (t - 1, t).
+        If there is a single matrix, the weighted probabilities of all pairs, divided by factors[0],
+        are added to it. If there are T matrices, matrix t is filled with the weighted probabilities
+        of the pair (t - 1, t).
     log_z : ndarray (n,)
-        Filled with log Z, without the logarithms of the maxima that `factors`, `first` and `last`
-        were divided by. If numbers underflow, log Z is NaN. The marginals of the chain are then
-        invalid, and the chain has added nothing to a shared matrix of `pair_sums`.
+        Filled with log Z of the divided weights: the caller adds the logarithms of the maxima by
+        which it divided `factors`, `first` and `last`. If numbers underflow, log Z is NaN, the
+        marginals of the chain are invalid, and the chain adds nothing to a single matrix of
+        `pair_sums`.
     """
     n_states = scores.shape[1]
     several = factors.shape[0] > 1
@@ -256,7 +257,7 @@ def _log_sum(row):
 def log_forward_backward(scores, pairs, first, last, marginals, pair_marginals):
     """Compute marginals of a single chain from log-weights, and return log Z.
 
-    This slower version serves chains whose weights underflow in `forward_backward`. `first` and
+    This slower version is for chains whose weights underflow in `forward_backward`. `first` and
     `last` (K,) and `pairs` (1 or T, K, K) are log-weights. `marginals` (T, K) and `pair_marginals`
     (T, K, K) are output; pair_marginals[0] is not set. log Z is -inf if no path is possible.
     """
@@ -369,8 +370,9 @@ def k_best_paths(scores, pairs, first, last, paths, values):
     length, n_states = scores.shape
     k = values.shape[0]
     several = pairs.shape[0] > 1
-    # best[j, r] is the log-weight of the r-th best path that ends in state j. This path extends
-    # the path of some rank that ends in the previous state; `back` holds state * k + rank of it.
+    # best[j, r] is the log-weight of the r-th best path that ends in state j. Without its last
+    # state, this path is one of the k best paths that end in the previous state. `back` holds the
+    # previous state times k, plus the rank of the shorter path.
     best = np.full((n_states, k), -math.inf)
     previous = np.empty((n_states, k))
     back = np.zeros((length, n_states, k), np.int64)
@@ -415,7 +417,7 @@ def k_best_paths(scores, pairs, first, last, paths, values):
 
 @jit
 def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log_z):
-    """Draw S paths of each chain from its distribution: filter forwards, draw backwards.
+    """Draw S paths of each chain by forward filtering and backward sampling.
 
     `start` to `last` are as in `forward_backward`. `alpha` (T, K) is a work array. `uniform` (S, T)
     holds a uniform random number for each state of the output `paths` (S, T). If log_z[c] is NaN,
@@ -455,7 +457,7 @@ def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log
 
 @jit
 def pseudo_likelihood(start, scores, pairs, first, last, path, weight, residuals, pair_sums, loss):
-    """Compute the pseudo-likelihood of `path` (T,): the probability of states given neighbours.
+    """Compute the pseudo-likelihood of `path` (T,): the product of P(state | its neighbours).
 
     `loss` (n,) is output: the negative log pseudo-likelihood of each chain. `residuals` (T, K) is
     output: the gradient of the loss with respect to the scores, which is P(state | neighbours)

@@ -48,7 +48,7 @@ class CliqueRows(NamedTuple):
 
 
 class CliqueDual(NamedTuple):
-    """Dual variables, and the weights computed from them. Kernels change all arrays in place."""
+    """Dual variables, and the weights that follow from them. Kernels change all arrays in place."""
 
     alpha: np.ndarray  # (N, V) dual variables
     active: np.ndarray  # (N, V) int32; the first n_active[n] entries of a row are active variables
@@ -119,7 +119,7 @@ def shrunk(value, by):
 
 @jit
 def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
-    """Pass over the rows until all projected gradients lie in an interval of length `goal`.
+    """Make passes over the rows until all projected gradients lie in an interval of length `goal`.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
                 elif old == limit[n, i]:
                     keep = slope >= bounds[1]
                     projected = max(slope, 0.0)
-                if not keep:  # the last active variable takes the place of the dropped variable
+                if not keep:  # overwrite the dropped variable by the last active variable
                     left -= 1
                     active[n, j], active[n, left] = active[n, left], i
                     continue

@@ -3,15 +3,17 @@
 Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k in C_j} v_k`` and
 the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
 branch and bound decides the missing variables one by one. The place of a variable is its position
-in this order. At each node of the search tree, the pull on a variable is its field plus the
-products of the cliques whose other variables are decided. The coupling of a pair of undecided
-variables is the sum of the products of the cliques whose other variables are decided. Cliques with
-three or more undecided variables enter the bounds with their largest possible contribution.
+in this order. At each node of the search tree, the decided variables turn the cliques into simpler
+terms. A clique with one undecided variable adds to the pull on this variable: its field plus the
+products of the decided values in these cliques. A clique with two undecided variables adds to the
+coupling of this pair. A clique with three or more undecided variables enters the bounds with its
+largest possible contribution.
 
 Cliques are stored as in `clique_dual`. For each row, the kernel finds the places of the last three
-missing variables of each clique; a clique with fewer gets -1. A couple is a pair of variables that
-are the last two missing variables of some clique, so only couples have couplings. Couples are
-sorted by the places of their first variables, then of their second variables.
+missing variables of each clique, or -1 if the clique has fewer missing variables. Two variables are
+called a couple if they are the last two missing variables of some clique. All other pairs have no
+coupling at any node. Couples are sorted by the place of the first variable, then by the place of
+the second variable.
 """
 
 from typing import NamedTuple
@@ -47,11 +49,11 @@ class _Places(NamedTuple):
     missing: np.ndarray  # variable at each place
     last: np.ndarray  # (J,) place of the last missing variable of each clique
     before: np.ndarray  # (J,) place of the second-last missing variable of each clique
-    last_first: np.ndarray  # cliques sorted by their last place, see `_sort_cliques`
+    last_first: np.ndarray  # cliques sorted by `last`, in the form of `_sort_cliques`
     last_listed: np.ndarray
-    third_first: np.ndarray  # the same for their third-last missing variables
+    third_first: np.ndarray  # cliques sorted by the place of their third-last missing variable
     third_listed: np.ndarray
-    first_couple: np.ndarray  # number of the first couple whose first variable is at each place
+    first_couple: np.ndarray  # for each place, number of the first couple that begins there
     second: np.ndarray  # (P,) place of the second variable of each couple
     couple_of: np.ndarray  # (J,) couple of each clique, -1 if it has no couple
     width: np.ndarray  # (V,) scratch space
@@ -134,7 +136,7 @@ def _product(j, state, start, members, weight, skipped, skipped_too):
 
 @jit(allocates=False)
 def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
-    """Add the changes of pulls and couplings after the variable at place d has been decided.
+    """Add the effect of the decision for the variable at place d to pulls and couplings.
 
     At the root (d = -1), add the pulls and couplings of the known variables instead.
 
@@ -153,7 +155,7 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
         if before[j] >= 0:
             one, two = missing[last[j]], missing[before[j]]
             coupling_too[couple_of[j]] += _product(j, state, start, members, weight, one, two)
-        elif last[j] >= 0:  # a single variable is missing, which happens at the root only
+        elif last[j] >= 0:  # the clique has a single missing variable (only possible at the root)
             one = missing[last[j]]
             pull[one] += _product(j, state, start, members, weight, one, one)
     if kind == HINGE:  # scores need no pull on decided variables
@@ -169,9 +171,9 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
 
 @jit
 def _add_undecided(kind, missing, last, before, third, start, members, weight, free, rest):
-    """Add up the largest contributions of cliques with three or more undecided variables.
+    """Add up the largest possible contributions of cliques with three or more undecided variables.
 
-    Row d of the outputs is for depth d, at which the first d variables are decided.
+    Row d of the outputs belongs to depth d, at which the first d variables are decided.
 
     free : (D + 1, V), output, largest contribution to the pull on each variable; only for HINGE
     rest : (D + 1,), output, largest contribution to the score
@@ -258,9 +260,10 @@ def _is_before(state, best):
 
 @jit
 def _order_missing(n_missing, pull, start, members, weight, position, missing, strength):
-    """Sort the missing variables by |pull| plus the |weights| of their cliques, largest first.
+    """Sort the missing variables by |pull| plus the sum of |weights| of their cliques, descending.
 
-    Variables with a large sum are likely to be decided well, and they influence the others most.
+    The value of a variable with a large sum is easy to guess and influences the other variables
+    most.
 
     missing, position : (n_missing,), (V,), changed
     strength : (V,) scratch space
@@ -283,15 +286,16 @@ def _order_missing(n_missing, pull, start, members, weight, position, missing, s
         position[missing[e]] = e
 
 
-# This kernel is longer than others because it is a single loop over the nodes of a tree.
+# This kernel is longer than other kernels because it is a single loop over the nodes of a tree.
 @jit
 def search_cliques(
     kind, signs, field, is_output, cliques, target, slack, n_ties, node_limit, n_most, found
 ):  # fmt: skip
     """Find the best state of each row, and write it to `signs` (N, V), whose missing values are 0.
 
-    Among states of equal hinge loss, take the highest score, then the first in lexicographic order.
-    If a row has more than `n_ties` missing variables, take the first of them that is found instead.
+    Among states of equal hinge loss, choose the state with the highest score, then the first state
+    in lexicographic order. If a row has more than `n_ties` missing variables, keep the state that
+    the search finds first.
 
     Parameters
     ----------
@@ -363,7 +367,7 @@ def search_cliques(
         if n_missing == 0:
             most = -score[0]
             least = most
-            if kind == HINGE:  # no variable is missing, so there are no pulls to add
+            if kind == HINGE:  # no variable is missing, so the pulls are not used
                 least = _hinge_bound(
                     n_missing, 0.0, n_missing, state, places, is_output, target, pull[0], free[0],
                     coupling[0], coupling[0], free[0],
@@ -401,7 +405,7 @@ def search_cliques(
                 visited[d] = 0
             c = visited[d]
             if c == 2 or bounds[d, c] > least + cut:
-                d -= 1  # go back, because the second child never has a better bound than the first
+                d -= 1  # go back: the second child never has a better bound than the first child
                 expand = False
                 continue
             visited[d] = c + 1
@@ -430,7 +434,7 @@ def search_cliques(
                     best[k] = state[k]
             least = min(least, new)
         value[n] = lower[n] = least
-        for e in range(d):  # node limit reached: bound the current child and all unvisited children
+        for e in range(d):  # the node limit was reached: bound the children that were not finished
             lower[n] = min(lower[n], bounds[e, visited[e] - 1])
         n_nodes[n] = count
         for i in range(n_variables):

@@ -1,8 +1,9 @@
 """Branch and bound on the tables of a factor graph, with soft local consistency at each node.
 
-A node shifts log-weights between tables and variables, which keeps the score of each state. The
-sum of the maxima of all tables and variables is an upper bound of the score, and the shifts lower
-it. Entries and states that cannot belong to a better state than the best known state become -inf.
+The sum of the maxima of all tables and of the log-weights of all variables is an upper bound of the
+score. Each node of the search lowers this bound: it shifts log-weights between tables and
+variables, which does not change the score of any state. If no state better than the best known
+state can use a table entry or a variable's state, its log-weight becomes -inf.
 """
 
 from typing import NamedTuple
@@ -12,14 +13,15 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.search_tables import add_beliefs, subtract_shares, table_size
 
-# The first node of a search may shift _REPLAY times as many entries as later nodes, because all
-# decisions on its path are new.
+# The first node of a search may shift _REPLAY times as many entries as later nodes, because it must
+# propagate all decisions on its path, while a later node propagates a single decision.
 _REPLAY = 20
-# Until a state of positive weight is known, _FIRST_GAP stands for the gap between bound and score.
+# Gap between the bound and the best score that is assumed while no state of positive weight is
+# known.
 _FIRST_GAP = 100.0
-# A node branches on the variable with the largest weight per state (see `SearchArrays`) times its
-# gain, by which the bound would fall. This number is added to the gain, so that the weights decide
-# among variables without a gain.
+# A node branches on the variable with the largest product of its weight per state (see
+# `SearchArrays`) and its gain: the decrease of the bound if the search branches on this variable.
+# This number is added to the gain, so that the weights decide if all gains are 0.
 _LEAST_GAIN = 1e-3
 
 
@@ -31,11 +33,12 @@ class SearchArrays(NamedTuple):
     # (P, 3) int32, decisions: a variable, a state, and 1 if the variable has the state or 0 if the
     # state is excluded
     path: np.ndarray
-    # (n,) float64, number of tables of each variable, plus 1 for each failure: a table of the
-    # variable that proved a node hopeless
+    # (n,) float64, number of tables of each variable, plus the number of nodes that were closed
+    # because of a table of this variable
     weight: np.ndarray
     best: np.ndarray  # (n,) int64, best state
-    work: np.ndarray  # (2,) int64: number of visited entries; 1 if the last node is still open
+    # (2,) int64: number of visited table entries; 1 if the last node is still open, else 0
+    work: np.ndarray
 
 
 class SavedNodes(NamedTuple):
@@ -48,7 +51,7 @@ class SavedNodes(NamedTuple):
 
 
 class DepthLimits(NamedTuple):
-    """When a search stops, and how far it shifts log-weights."""
+    """Limits of a search: when it stops, and how far it propagates shifts of log-weights."""
 
     tol: float  # rounding error of a score
     most: int  # largest number of entries that a node may shift
@@ -77,8 +80,9 @@ def _shift(graph, f, belief, entries, bound, floor, best, digit):
 
     Add the beliefs of the m variables to the table. Then move the maximum of the table to the
     bound, and 1 / m of the max-marginals of each variable from the table to `best` (m, K), the new
-    beliefs of the variables. Entries and states that no state with a score above `floor` can have
-    become -inf. If this excludes all entries, the returned bound is -inf.
+    beliefs of the variables. Set the log-weight of a table entry or of a variable's state to -inf
+    if no joint state with a score above `floor` can contain it. If this excludes all entries, the
+    returned bound is -inf.
     """
     size = table_size(graph, f)
     top = add_beliefs(graph, f, belief, entries, best, digit)
@@ -96,12 +100,12 @@ def _shift(graph, f, belief, entries, bound, floor, best, digit):
 
 @jit
 def _propagate(graph, belief, entries, bound, floor, queue, queued, span, most, eps, work, weight):
-    """Shift the tables in a queue; return the new bound, -inf if no score is above `floor`.
+    """Shift the tables in a queue; return the new bound, or -inf if no score is above `floor`.
 
-    If the belief of a variable changes by more than `eps`, its other tables join the queue. No
-    table is shifted after `most` entries have been shifted. `span` holds the position of the first
-    table in the ring buffer `queue`, and the number of tables in it. If a table shows that no score
-    is above `floor`, the failure is counted in `weight` for the variables of the table.
+    If the belief of a variable changes by more than `eps`, its other tables are added to the queue.
+    The function stops after it has shifted `most` entries. `queue` is a ring buffer, and `span`
+    holds the position of its first table and the number of tables in it. If a table proves that no
+    score is above `floor`, `weight` is increased by 1 for the variables of this table.
     """
     n_factors = len(graph.first)
     width = 1
@@ -161,9 +165,9 @@ def _enqueue(graph, v, queue, queued, span):
 
 @jit
 def _decide(graph, v, k, equal, belief, queue, queued, span):
-    """Exclude all states of variable v but k or, if not `equal`, the state k.
+    """Give variable v the state k or, if `equal` is False, exclude the state k.
 
-    Return the change of the bound. The tables of v join the queue.
+    Return the change of the bound. The tables of v are added to the queue.
     """
     top = -np.inf
     for m in range(graph.n_states[v]):
@@ -205,7 +209,7 @@ def search_consistent(model, graph, search, saved, limits, bound, n_path, value)
     span = np.zeros(2, np.int64)
     state = np.empty(n, np.int64)
     depth, last = 0, -1
-    decided = False  # the search makes at least one decision, whatever the limits
+    decided = False  # the search makes at least one decision, even if it has reached a limit
     work[1] = 0
     for i in range(n_path):
         bound += _decide(
@@ -265,8 +269,8 @@ def search_consistent(model, graph, search, saved, limits, bound, n_path, value)
             n_path += 1
             bound += _decide(graph, chosen, state[chosen], True, belief, queue, queued, span)
             continue
-        # The node is closed: undo the last decision of a left child, and go to the right child,
-        # which excludes the state.
+        # The node is closed. Undo decisions back to the last left child, which has a fixed state,
+        # and go to the right child, which excludes this state.
         n_left -= 1
         while depth > 0 and saved_bound[depth - 1] <= value + tol:
             depth -= 1

@@ -1,13 +1,14 @@
-"""Label vectors that agree with trees of labels and with counts: sums, best vectors, samples.
+"""Sums over label vectors, best vectors and samples, under trees of labels and rules on counts.
 
-The labels are positions in depth-first order of their trees. A label vector is a walk over the
-positions: if the label at position i is on, the walk goes on to position i + 1, and if it is off,
-all its descendants are off, too, and the walk jumps to the first position after them. The walk
-carries the number of true literals so far, so that a table over positions and counts answers all
-questions in a time proportional to the size of the table. Labels without a tree are trees of a
-single label.
+The labels are numbered in depth-first order of their trees; the number of a label is its position.
+A label without a tree is a tree of a single label. A label vector is a walk over the positions. If
+the label at position i is on, the walk goes on to position i + 1. If the label is off, all its
+descendants are off, too, and the walk jumps to the first position after the descendants. The walk
+counts the true literals on its way (labels that are on, or off if the rule counts negated labels).
+Dynamic programming over a table of positions and counts then takes a time proportional to the size
+of the table.
 
-The positions are cut into blocks, each of which has a count of its own that begins at 0.
+The positions are divided into blocks. Each block has its own count, which begins at 0.
 """
 
 import math
@@ -19,20 +20,20 @@ from skcrbm.kernels.jit import jit
 
 
 class Walks(NamedTuple):
-    """Trees and counts of L labels, in arrays over the positions."""
+    """Structure of the trees and limits of the counts, as arrays over the L positions."""
 
     after: np.ndarray  # (L,) int64, first position after the descendants of a position
-    on_step: np.ndarray  # (L,) int64, true literals if the label is on
-    off_step: np.ndarray  # (L,) int64, true literals if the label and its descendants are off
-    low: np.ndarray  # (L,) int64, least count at the end of the block of a position
-    top: np.ndarray  # (L,) int64, largest count in the block of a position
-    stops: np.ndarray  # (L,) bool, larger counts are allowed, and count as the largest count
-    begins: np.ndarray  # (L + 1,) bool, a block begins at a position; True at the end
+    on_step: np.ndarray  # (L,) int64, increase of the count if the label is on
+    off_step: np.ndarray  # (L,) int64, increase if the label and its descendants are off
+    low: np.ndarray  # (L,) int64, smallest allowed count at the end of the position's block
+    top: np.ndarray  # (L,) int64, largest count in the position's block
+    stops: np.ndarray  # (L,) bool, True if larger counts are allowed; they are stored as `top`
+    begins: np.ndarray  # (L + 1,) bool, True if a block begins at the position; True at the end
 
 
 @jit(allocates=False, inline=True)
 def _next(walks, i, count, on):
-    """Return the next position and count of a walk; the count is -1 if no walk goes there."""
+    """Return the next position and count of a walk; the count is -1 if the step breaks a rule."""
     j = i + 1 if on else walks.after[i]
     count += walks.on_step[i] if on else walks.off_step[i]
     if count > walks.top[i]:
@@ -46,7 +47,7 @@ def _next(walks, i, count, on):
 
 @jit(allocates=False)
 def _log_weight(walks, i, count, on, score, table):
-    """Return the log-weight of the best walk, or of all walks, from a position by one choice."""
+    """Return the log-weight of the walks from a position if the label there is on (or off)."""
     j, after = _next(walks, i, count, on)
     if after < 0:
         return -math.inf
@@ -55,10 +56,11 @@ def _log_weight(walks, i, count, on, score, table):
 
 @jit(allocates=False)
 def _fill(walks, scores, may_on, may_off, maximal, table):
-    """Fill the table (L + 1, K) of log-weights of the walks from each position and count on.
+    """Fill the table (L + 1, K) with the log-weights of the walks from each position and count.
 
-    `scores` (L,) are the log-odds of the labels. The labels may be on or off if `may_on` and
-    `may_off` (L,) are True. The log-weight is that of the best walk if `maximal`, else of all.
+    `scores` (L,) are the log-odds of the labels. A label may be on if `may_on` (L,) is True, and
+    off if `may_off` (L,) is True. An entry is the log-weight of the best walk if `maximal`, else
+    the log of the summed weights of all walks.
     """
     n = len(scores)
     table[n, 0] = 0.0
@@ -88,7 +90,8 @@ def _probability(walks, i, count, scores, may_on, table):
 def sum_walks(walks, scores, may_on, may_off, log_z, proba):
     """Compute log Z (n,) and marginals (n, L) of rows of log-odds (n, L).
 
-    The marginals are not computed if `proba` has no rows, or for rows without any walk.
+    If `proba` has no rows, the marginals are not computed. The marginals of a row are not set if no
+    label vector satisfies its rules.
     """
     n_rows, n = scores.shape
     table = np.empty((n + 1, walks.top.max() + 1))
@@ -140,14 +143,14 @@ def draw_walks(walks, scores, may_on, may_off, uniform, labels):
 def best_walks(walks, scores, may_on, may_off, labels, values):
     """Find the k best label vectors (n, k, L) of rows of log-odds, and their log-weights (n, k).
 
-    The next best vector leaves an earlier vector at one position, and is the best vector that
-    begins like this. If there are fewer than k vectors, the last vectors are -1, and their
-    log-weights -inf.
+    The next best vector agrees with an earlier vector up to some position, differs from it there,
+    and continues in the best way. If there are fewer than k vectors, the remaining rows are filled
+    with -1, and their log-weights are -inf.
     """
     n_rows, k, n = labels.shape
     table = np.empty((n + 1, walks.top.max() + 1))
-    # The best known continuations of the vectors found so far, in descending order: log-weight,
-    # number of the earlier vector, and position at which the new vector leaves it.
+    # Candidates for the next vectors, in descending order of their log-weights: log-weight, index
+    # of the earlier vector, and position at which the candidate differs from the earlier vector.
     weight, origin, leaves = np.empty(k), np.empty(k, np.int64), np.empty(k, np.int64)
     for r in range(n_rows):
         _fill(walks, scores[r], may_on[r], may_off[r], True, table)
@@ -179,7 +182,8 @@ def best_walks(walks, scores, may_on, may_off, labels, values):
                     take = labels[r, earlier, i] == 0
                 else:
                     take = on > off
-                    # Rounding could make the other vector better than this vector.
+                    # Because of rounding, the candidate could seem better than the vector already
+                    # found.
                     other = min(before + (off if take else on), values[r, found])
                     wanted = n_waiting < room or (room > 0 and other > weight[room - 1])
                     if other > -math.inf and wanted:

@@ -1,7 +1,7 @@
 """Compute exponentials, logarithms and log-odds messages in vectorised loops over 1-D arrays.
 
-A function splits off a power of two and evaluates a polynomial of the rest, because the compiler
-can vectorise both steps. Numba has no vectorised exponential that runs on all platforms.
+Numba has no vectorised exponential that runs on all platforms. A function here splits off a power
+of two and evaluates a polynomial of the remainder. The compiler can vectorise both steps.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from skcrbm.kernels.jit import jit
 _LN2_32 = np.float32(0.69314718)
 _LN2_HIGH_32 = np.float32(0.693359375)
 _LN2_LOW_32 = np.float32(-2.12194440e-4)
-_ROUND_32 = np.float32(12582912.0)  # 1.5 * 2^23: adding this number to a float32 rounds the float32
+_ROUND_32 = np.float32(12582912.0)  # 1.5 * 2^23: adding it to a float32 rounds to an integer
 _ROUND_BITS_32 = np.int32(0x4B400000)
 _SQRT_HALF_BITS_32 = np.int32(0x3F3504F3)
 _LN2_64 = 0.6931471805599453
@@ -20,7 +20,7 @@ _LN2_LOW_64 = 1.90821492927058770002e-10
 _ROUND_64 = 6755399441055744.0
 _ROUND_BITS_64 = np.int64(0x4338000000000000)
 _SQRT_HALF_BITS_64 = np.int64(0x3FE6A09E667F3BCD)
-# Smallest arguments of `log_in_place`. Smaller arguments are replaced by this number, so that
+# Smallest argument of `log_in_place`. Smaller arguments are replaced by this number, so that
 # messages stay finite.
 _FLOOR_32 = np.float32(1e-30)
 _FLOOR_64 = 1e-280

@@ -1,7 +1,7 @@
 """Message passing on factor graphs, one model after the other, with messages as float64 log-odds.
 
-This module covers the cases that `factor_tables`, with messages as odds, cannot handle: tables with
-entries of weight 0, OR and AND factors, strong tables and fields, any damping, and
+This module is for models that `factor_tables`, with messages as odds, cannot process: tables with
+entries of weight 0, OR and AND factors, tables and fields of large log-weights, any damping, and
 tree-reweighted messages. Messages are clipped to ±limit, a number far larger than the sum of all
 fields and finite log-weights. So all messages are finite, and an impossible state lowers a score
 by about `limit`. A clamped variable sends ±limit.
@@ -62,9 +62,10 @@ class GraphRows(NamedTuple):
 def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
     """Write the sum-product messages of a table to `sent` (k,), computed from its weights.
 
-    Return the log of the total weight, or -inf if a sum underflows. In the scratch arrays,
-    partial[2^j:2^(j + 1)] is a table of the first j variables, after the other variables have been
-    summed out, and prefix[2^j:2^(j + 1)] the products of the messages of the first j variables.
+    Return the log of the total weight, or -inf if a sum underflows. `partial` and `prefix` are
+    scratch arrays: partial[2^j:2^(j + 1)] is the table of the first j variables that remains after
+    the other variables have been summed out, and prefix[2^j:2^(j + 1)] holds the products of the
+    messages of the first j variables.
     """
     size = 1 << k
     for s in range(size):
@@ -111,9 +112,9 @@ def _send_or(kind, cavity, k, sent, behind):
 
     Returns
     -------
-    float : log of the sum (SUM) or maximum (MAX), over the states that the factor allows, of the
-        product of the weights that the variables send; the two weights of a variable are scaled to
-        have the sum (SUM) or maximum (MAX) 1
+    float : log of the sum (SUM) or maximum (MAX) of the weights of all states that the factor
+        allows. The weight of a state is the product of the weights that the variables send. The two
+        weights of a variable are scaled such that their sum (SUM) or maximum (MAX) is 1
     """
     b = cavity[k]
     if kind == MAX:
@@ -284,7 +285,7 @@ def sweep_logs(kind, graph, damping, limit, field, held, message, theta, after, 
 
 @jit
 def work_for(graph):
-    """Return scratch arrays of `sweep_logs`: cavity, sent, and the four arrays of `send_factor`."""
+    """Return the scratch arrays of `sweep_logs`; the last four are for `send_factor`."""
     edge_start = graph.edge_start
     longest = 6
     for f in range(edge_start.shape[0] - 1):
@@ -325,7 +326,7 @@ def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after
 
 @jit
 def _score(graph, field, held, theta):
-    """Return the score of the most probable values under `theta`; -inf if they are impossible."""
+    """Return the score of the state that the beliefs `theta` prefer; -inf if it is impossible."""
     variables, edge_start, _, logs, table_start, n_tables, negated, rho = graph
     total = 0.0
     for v in range(theta.shape[0]):
@@ -351,9 +352,10 @@ def _score(graph, field, held, theta):
 
 @jit
 def fit_messages(graph, limit, theta, held, n_rounds, message):
-    """Set `message` (E,) such that each factor has the marginals `theta` (n,), given as log-odds.
+    """Set `message` (E,) such that the factors have the marginals `theta` (n,).
 
-    Each factor is fitted on its own, by iterated scaling in at most `n_rounds` rounds.
+    The marginals are given as log-odds. Each factor is fitted separately, by at most `n_rounds`
+    rounds of iterative proportional scaling.
     """
     edge_start = graph.edge_start
     work = work_for(graph)
@@ -382,8 +384,8 @@ def pass_logs(kind, graph, models, start, options, answers):
     kind : SUM or MAX
     graph : FactorGraph
     models : GraphRows
-    start : (N or 0, n) beliefs that the first messages are sent from; if it is empty, the beliefs
-        follow from fields and messages
+    start : (N or 0, n) beliefs from which the first messages are computed; if it is empty, these
+        beliefs are computed from fields and messages
     options : GraphOptions
     answers : GraphAnswers
     """
@@ -442,9 +444,10 @@ def pass_logs(kind, graph, models, start, options, answers):
 def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
     """Compute log Z and the probabilities of all entries, from the messages and beliefs.
 
-    Let b_i be the belief of variable i, H_i its entropy, and q_i the distribution that variable i
-    sends to factor a. Then log Z is ``sum_i (f_i b_i + H_i) + sum_a rho_a (log Z_a + sum_i
-    KL(b_i || q_i))``. If messages have converged, this is Bethe's or the tree-reweighted log Z.
+    Let f_i be the field of variable i, b_i its belief, H_i the entropy of b_i, and q_i the
+    distribution that variable i sends to factor a. Then log Z is ``sum_i (f_i b_i + H_i) + sum_a
+    rho_a (log Z_a + sum_i KL(b_i || q_i))``. If messages have converged, this is Bethe's log Z, or
+    the tree-reweighted log Z.
 
     Parameters
     ----------

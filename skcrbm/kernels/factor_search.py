@@ -34,8 +34,9 @@ class MeanFieldAnswers(NamedTuple):
 def count_forest(variables, edge_start, order, n_variables, count):
     """Choose an acyclic set of factors greedily, and add 1 to `count` (F,) for each chosen factor.
 
-    Factors are tried in `order` (F,). A factor is chosen if its variables all lie in different
-    connected components of the factors chosen before. The factor then joins these components.
+    Factors are tried in `order` (F,). A factor is chosen if all its variables lie in different
+    connected components of the factors chosen before, so that it closes no cycle. The factor then
+    joins these components.
     """
     parent = np.arange(n_variables)
     seen = np.full(n_variables, -1)
@@ -56,7 +57,7 @@ def count_forest(variables, edge_start, order, n_variables, count):
 
 @jit
 def _lift(graph, f, slot, limit, on, off, log_off):
-    """Return the rise of the expected score of factor f if its variable `slot` is turned on.
+    """Return the increase of the expected score of factor f if its variable `slot` is turned on.
 
     An impossible state has the score ``-limit``. `log_off` (F,) holds the results of `_all_off`.
     """
@@ -141,7 +142,7 @@ def graph_mean_field(graph, edges, shift, models, max_iter, tol, answers):
     edges : VariableEdges
     shift : (F,) float64, logarithm of the number that the weights of each table were divided by
     models : tuple of arrays
-        The score (N,) that an impossible state costs, the fields (N, n), and the values (N, n) of
+        The penalty (N,) for an impossible state, the fields (N, n), and the values (N, n) of
         clamped variables, int8, -1 if free.
     max_iter : int
     tol : float, largest change of a probability at convergence

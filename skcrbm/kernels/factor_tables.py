@@ -1,14 +1,16 @@
 """Message passing on table factors with messages as odds, for many models at once.
 
-The innermost loops run over the models, as SIMD lanes. A message factor -> variable is the
-odds R = m(1) / m(0). Let ``on : off`` be the belief of a variable: its field times all messages to
-the variable. The variable sends ``on : R off`` back to the factor, scaled to sum to 1 (a division).
-The factor answers by a ratio of two sums over its table (another division).
+The innermost loops run over the models, as SIMD lanes. The message m from a factor to a variable is
+stored as the odds R = m(1) / m(0). Let ``on : off`` be the belief of a variable: its field times
+all messages to the variable. The variable sends ``on : R off`` to the factor, scaled to the sum 1,
+which takes a division. The message from the factor is the ratio of two sums over its table, which
+takes another division.
 
-The k variables of a table are divided into two halves. First, the variables of one half are summed
-out, weighted by their messages, which leaves a small table of the other half. From this small table
-each variable of the other half gets its message, by summing out the remaining variables. The
-messages to all k variables take about 3 * 2^k multiplications and additions.
+The k variables of a table are divided into two halves. Summing out the variables of the first half,
+weighted by their messages, leaves a small table of the second half. The message to a variable of
+the second half is computed from this small table, by summing out the other variables. The messages
+to the first half are computed in the same way. The messages to all k variables take about 3 * 2^k
+multiplications and additions.
 
 A clamped variable has the field ``1 : 0`` or ``0 : 1``, which needs no special code because all
 entries of the tables are positive. `factor_logs` processes tables with zeros.
@@ -31,11 +33,11 @@ from skcrbm.kernels.lanes import (
 )
 from skcrbm.kernels.scalar import SUM, fill
 
-# Numbers of rows of the scratch arrays: 2 for each of at most 6 variables, and 2^3 for a half of a
-# table.
+# Numbers of rows of the scratch arrays: 2 values for each of at most 6 variables, and 2^3 entries
+# for the table of 3 variables.
 _N_VALUES, _N_HALF = 12, 8
-# In loops over fewer lanes than this, the fixed cost of a loop dominates. If there are fewer
-# models, several factors are therefore processed side by side, to fill this many lanes.
+# In loops over fewer lanes than this number, the fixed cost of the loop dominates. If there are
+# fewer models, several factors are therefore processed together, so that their lanes fill the loop.
 _WIDTH = 64
 
 
@@ -94,7 +96,7 @@ def _copy_rows(source, first, n, target, n_lanes):
 def _outer(value, j, product, n, out, n_lanes):
     """Set `out` (2 n rows) to product[:n] times each of the two values of variable j.
 
-    The value of variable j changes from row to row.
+    The value of variable j alternates: it is 0 in even rows and 1 in odd rows.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for row in range(np.uintp(n)):
@@ -175,7 +177,8 @@ def _fold(kind, half, value, j, step, out, n_lanes):
     values of variable j are `step` rows apart, 1 or 4.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
-    # The compiler would unroll a loop over a constant number of rows, which takes long.
+    # The number of rows is not a constant here, because the compiler would unroll such a loop,
+    # which makes compiling slow.
     for row in range(np.uintp(half.shape[0] >> 1)):
         a = row if step == 4 else np.uintp(2) * row
         b = a + np.uintp(step)
@@ -212,7 +215,7 @@ def _ratio(half, a, b, sent, n_lanes):
 
 @jit(fastmath={"contract"})
 def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
-    """Write the odds that a table of two variables sends to one of them to `sent`.
+    """Write the message (odds) of a table of two variables to one of the variables to `sent`.
 
     The sum (or maximum) runs over the values of the other variable, j, whose rows in `half` are
     `other_step` apart. The rows for the values of the receiving variable are `step` apart.
@@ -284,8 +287,8 @@ def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
     graph : TableGraph
     on, off : (n, lanes) beliefs, as weights that need not sum to 1
     message : (E, lanes) in and out
-    belief : (n, lanes) in: fields; out: fields times new messages. They are weights of the value 1,
-        where the value 0 has the weight `off`
+    belief : (n, lanes) in: fields; out: fields times new messages. Both are weights of the value 1
+        relative to the weights `off` of the value 0
     work : Work
     n_lanes : uintp, number of lanes to work on
     """
@@ -295,7 +298,8 @@ def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
     one = table.dtype.type(1)
     n_all, f = edge_start.shape[0] - 1, 0
     while f < n_all:
-        # Process together as many factors of the same size as are needed to fill the lanes.
+        # Process several factors of the same size together, as many as are needed to fill the
+        # lanes.
         start, first = edge_start[f], table_start[f]
         k = edge_start[f + 1] - start
         last, most = f + 1, max(1, sent.shape[1] // max(1, np.int64(n_lanes)))
@@ -350,7 +354,7 @@ def repeat_tables(kind, halved, graph, on, off, message, belief, after, work, n_
     Parameters
     ----------
     kind, halved, graph, off, message, work : see `sweep_tables`
-    on : (n, lanes) fields: weights of the value 1, where the value 0 has the weight `off`
+    on : (n, lanes) fields: weights of the value 1 relative to the weights `off` of the value 0
     belief : (n, lanes) in and out
     after : (n, lanes) scratch array
 

@@ -1,4 +1,4 @@
-"""Moves of a local search for the best state: all variables of a random forest at once."""
+"""Local search for the best state: a move changes all variables of a random forest together."""
 
 import math
 from typing import NamedTuple
@@ -27,8 +27,8 @@ def fill_next(seed, out):
 def _choose(logs, n, temperature, seed):
     """Return one of n states with the log-weights `logs`.
 
-    The state is drawn with probabilities exp(logs / temperature). If the temperature is 0, it is
-    drawn among the best states.
+    The state is drawn with probabilities proportional to exp(logs / temperature). If the
+    temperature is 0, the state is drawn among the best states.
     """
     top = logs[0]
     for k in range(1, n):
@@ -61,7 +61,9 @@ class _Forest(NamedTuple):
     factor: np.ndarray  # (E,) int64, table of each edge
     stride: np.ndarray  # (E,) int64
     soft: np.ndarray  # entries of the tables, with a finite penalty instead of -inf
-    code: np.ndarray  # (F,) int64, index in `soft`; variables of the forest count as state 0
+    # (F,) int64, index in `soft` of the current entry of each table, if all variables of the forest
+    # had the state 0
+    code: np.ndarray
     n_free: np.ndarray  # (F,) int64, number of variables of each table in the forest, at most 2
     one: np.ndarray  # (F,) int64, first variable of each table in the forest
     two: np.ndarray  # (F,) int64, second variable
@@ -74,8 +76,8 @@ class _Forest(NamedTuple):
 def _choose_forest(order, state, forest, root, stamp, joined, free):
     """Choose the variables of a forest, in the given order, and set `free` (n,) to True for them.
 
-    A variable is left out if one of its tables has two variables in the forest already, or if it
-    would close a cycle. `root`, `stamp` and `joined` (n,) are scratch space.
+    A variable is left out if one of its tables already has two variables in the forest, or if the
+    variable would close a cycle. `root`, `stamp` and `joined` (n,) are scratch space.
     """
     start, factor, stride, _, code, n_free, one, two, _, _, _ = forest
     for f in range(len(n_free)):
@@ -147,9 +149,9 @@ def _sort_forest(graph, order, free, forest):
 
 @jit
 def _send_up(graph, count, temperature, forest, pair):
-    """Send messages from the leaves of the forest to its roots: log-sums, or maxima if cold.
+    """Send messages from the leaves of the forest to its roots.
 
-    `pair` (K, K) is scratch space.
+    The messages are log-sums, or maxima if the temperature is 0. `pair` (K, K) is scratch space.
     """
     start, factor, stride, soft, code, n_free, one, two, parent, queue, belief = forest
     for i in range(count - 1, -1, -1):
@@ -196,7 +198,7 @@ def _choose_states(graph, count, temperature, seed, forest, logs, state):
             for e in range(start[v], start[v + 1]):
                 f = factor[e]
                 if n_free[f] == 2 and (one[f] == p or two[f] == p):
-                    # `code` includes the state of the parent already: add the own state only.
+                    # `code` already includes the state of the parent, so add only the state of v.
                     for k in range(graph.n_states[v]):
                         logs[k] += soft[code[f] + stride[e] * k]
         state[v] = _choose(logs, graph.n_states[v], temperature, seed)
@@ -206,18 +208,19 @@ def _choose_states(graph, count, temperature, seed, forest, logs, state):
 
 @jit
 def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
-    """Improve a state by moves: draw or maximise a forest of variables given all other variables.
+    """Improve a state by moves that draw or maximise all variables of a forest together.
 
-    A forest is a random set of variables, such that each table has at most two variables in the
-    set, and the graph of these pairs has no cycle. So its variables can be drawn together, or
-    maximised together. A move at temperature 0 maximises, and never lowers the score.
+    A forest is a random set of variables. Each table has at most two variables in the set, and the
+    graph of these pairs has no cycle. Given all other variables, the variables of a forest can
+    therefore be drawn, or maximised, together. A move at temperature 0 maximises and never lowers
+    the score.
 
     Parameters
     ----------
     graph : SearchTables
     state : (n,) int64, changed
     best : (n,) int64, best state found, changed
-    best_value : (2,) float64, score of `best` and its number of entries of -inf, changed
+    best_value : (2,) float64, score of `best` and how many of its table entries are -inf, changed
     temperatures : float64, temperature of each move
     penalty : float; an entry of -inf counts as ``-penalty`` in a move
     seed : (1,) uint64, state of the random numbers, changed
@@ -275,9 +278,10 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
 
 @jit
 def local_gaps(graph, state, penalty, out):
-    """Write the difference of score of the two best states of each variable to `out` (n,).
+    """Write the difference between the best and second-best score of each variable to `out` (n,).
 
-    All other variables keep their states. An entry of -inf counts as ``-penalty``.
+    These are scores for the states of one variable while all other variables keep their states. An
+    entry of -inf counts as ``-penalty``.
     """
     for v in range(len(state)):
         best, second = -np.inf, -np.inf

@@ -2,10 +2,10 @@
 
 A sweep visits all variables of a factor graph. The frontier consists of the visited variables that
 have a factor with an unvisited variable. For each joint state of the frontier, a table holds the
-best score of the finished variables, which are no longer in the frontier. If the next variable
-would make the table too large, this variable is held: it keeps its state. So the variables that are
-not held form parts of bounded width, and each part is maximised exactly given the held variables.
-On a lattice the parts are strips.
+best score of the finished variables, which have left the frontier. If the next variable would make
+the table too large, this variable is held: it keeps its state. The held variables separate the
+other variables into connected components, and each component is maximised exactly, given the held
+variables. On a lattice, the components are strips.
 """
 
 import math
@@ -26,22 +26,23 @@ class Frontier(NamedTuple):
     """Work arrays of `sweep_frontier`, for n variables and tables of at most `limit` entries."""
 
     stage: np.ndarray  # (n,) int64: waiting, open (or finished), or held
-    missing: np.ndarray  # (F,) int64, number of unvisited variables of each factor
+    missing: np.ndarray  # (F,) int64, number of variables of each factor not visited yet
     left: np.ndarray  # (n,) int64, number of factors of each variable not yet added to the table
-    # (n, K) float64, log-weights of the states of each variable alone, given the held variables.
-    # They are added when the variable is finished.
+    # (n, K) float64, log-weights that the field of each variable and its factors with held
+    # variables give to its states. They are added to the table when the variable is finished.
     own: np.ndarray
-    members: np.ndarray  # (MAX_FRONTIER,) int64, variables of the frontier; the last varies fastest
+    # (MAX_FRONTIER,) int64, variables (members) of the frontier; in `table` the last varies fastest
+    members: np.ndarray
     table: np.ndarray  # (2, limit) float64, the table of the frontier, and the next table
     pair: np.ndarray  # (K, K) float64, a table of two open variables
     code: np.ndarray  # (limit,) int64, index in a factor's table for each state of the frontier
     choice: np.ndarray  # (limit,) uint16, best states of a finished variable
-    # uint16, best states of the finished variables for each state of the other members. A word
-    # holds several of them, see `state_bits`.
+    # uint16, best state of each finished variable for each joint state of the other members. A word
+    # holds several states, see `state_bits`.
     back: np.ndarray
     # (n, 3) int64: finished variable, its first word in `back`, number of the other members
     finished: np.ndarray
-    rest: np.ndarray  # (n, MAX_FRONTIER) int64, the other members when a variable was finished
+    rest: np.ndarray  # (n, MAX_FRONTIER) int64, other members at the time a variable was finished
 
 
 @jit
@@ -52,7 +53,7 @@ def _uniform(seed):
 
 @jit
 def state_bits(k):
-    """Return how many bits of a 16-bit word hold one of k states: 1, 2, 4, 8 or 16."""
+    """Return the number of bits that store one of k states in a 16-bit word: 1, 2, 4, 8 or 16."""
     width = 1
     while width < 16 and (1 << width) < k:
         width *= 2
@@ -114,8 +115,8 @@ def _add_pair(table, size, inner, pair, n_other, k):
 def _add_factor(graph, work, table, f, base, m, size, penalty):
     """Add a factor of three or more open variables to the table of the frontier.
 
-    `base` is the position of the entry in which the held variables have their values, and the open
-    variables the value 0.
+    `base` is the position of the factor's entry for the states of the held variables and the state
+    0 of the open variables.
     """
     code = work.code
     for s in range(size):
@@ -218,12 +219,13 @@ def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
     limit : int
         Largest number of entries of the table of the frontier.
     noise : float
-        Scale of the Gumbel noise that is added to the log-weights of all states; with 0 the score
-        of the state does not fall.
+        Scale of the Gumbel noise that is added to the log-weights of all states. If it is 0, the
+        score of the state never becomes lower.
     penalty : float
-        Score that an entry of weight 0 (log-weight -inf) costs.
+        Penalty for an entry of weight 0: its log-weight -inf counts as ``-penalty``.
     order : ndarray of int64 (n,)
-        Variables in the order in which new parts begin.
+        Order of the variables: if the frontier has no unvisited neighbour, the sweep goes on at the
+        first unvisited variable in this order.
     work : Frontier
         Work arrays for at least `limit` entries.
     seed : ndarray of uint64 (1,)
@@ -354,10 +356,10 @@ def _value(graph, f, state, penalty):
 
 @jit
 def take_better_parts(graph, state, other, penalty):
-    """Copy the connected parts of `other` (n,) that raise the score to `state` (n,).
+    """Copy the values of `other` (n,) to `state` (n,) wherever this raises the score.
 
-    The variables at which the two states differ form connected parts, and each part can be chosen
-    on its own, because no factor has variables of two parts.
+    The variables at which the two states differ form connected components. No factor has variables
+    of two components, so the function decides for each component separately.
     """
     n = len(state)
     parent = np.arange(n)

@@ -13,8 +13,8 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.lanes import draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Number of chains in a block. The states and codes of a block then fit the L1 cache for hundreds of
-# factors, and the L2 cache for thousands.
+# Number of chains in a block. The states and codes of a block then fit the L1 cache if the graph
+# has hundreds of factors, and the L2 cache if it has thousands.
 _LANES = 64
 
 
@@ -26,16 +26,18 @@ class FactorLists(NamedTuple):
 
     start: np.ndarray  # (n + 1,) int64
     factor: np.ndarray  # (E,) int64
-    # (E,) int64: change of the factor's code if the variable is turned on, which is the stride in a
-    # table, 1 for an input of an OR, -1 for an input of an AND, and 0 for an output
+    # (E,) int64: change of the factor's code if the variable is turned on. For a table it is the
+    # stride of the variable, for an input of an OR 1, for an input of an AND -1, and for an output
+    # 0.
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,) int64, index of the first entry of each table
     flat: np.ndarray  # (n_entries,) float64 log-potentials
-    at_zero: np.ndarray  # (F,) int64, code if all variables are 0: number of inputs of AND, else 0
+    # (F,) int64, code if all variables are 0: the number of inputs for an AND, 0 for other factors
+    at_zero: np.ndarray
     output: np.ndarray  # (F,) int64, output variable of an OR or AND
     # If factors give weight 0 to both values of a variable, each of these factors changes the
-    # log-odds by this number, so that the variable takes the value that fewer factors forbid. It is
-    # 0 if no factor can have weight 0.
+    # log-odds by this number. So the variable takes the value that fewer factors forbid. The number
+    # is 0 if no factor can have weight 0.
     forbidden: float
 
 
@@ -109,7 +111,10 @@ def _add_neighbour(coupling, signs, k, pull, n_lanes):
 
 @jit
 def _log_odds_of_signs(total, pull, n_lanes):
-    """Turn the field `total` of a -1/+1 variable and its `pull` into log-odds; reset pull to 0."""
+    """Replace the field `total` of a -1/+1 variable by its log-odds; reset `pull` to 0.
+
+    `pull` is the sum of the couplings times the signs of the neighbours.
+    """
     for l in range(n_lanes):
         total[l] = 2.0 * (total[l] + pull[l])
         pull[l] = 0.0
@@ -169,7 +174,10 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
 
 @jit
 def _add_table(flat, first, bit, code, f, total, n_lanes):
-    """Add to `total` the score that table f gains if one variable, with stride `bit`, is on."""
+    """Add to `total` the change of the score of table f by turning on a variable.
+
+    `bit` is the stride of the variable in the table.
+    """
     for l in range(n_lanes):
         on = code[f, l] | bit
         total[l] += flat[first + np.uintp(on)] - flat[first + np.uintp(on ^ bit)]
@@ -177,9 +185,9 @@ def _add_table(flat, first, bit, code, f, total, n_lanes):
 
 @jit
 def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on, n_lanes):
-    """Add to `total` the finite score that table f gains if a variable is on.
+    """Add to `total` the finite change of the score of table f by turning on a variable.
 
-    Entries of -inf add nothing. They are counted in `zeros_off` and `zeros_on`.
+    An entry of -inf adds nothing to `total`; it is counted in `zeros_off` or `zeros_on`.
     """
     for l in range(n_lanes):
         place = code[f, l] | bit
@@ -352,7 +360,7 @@ def _draw_state(field, total, u, n_states, weight, log_odds):
     for k in range(1, n_states):
         if total[k] > total[best]:
             best = k
-    if total[best] == -math.inf:  # all states are forbidden: draw a state that the evidence allows
+    if total[best] == -math.inf:  # factors forbid all states: draw a state that the evidence allows
         for k in range(n_states):
             total[k] = 0.0 if field[k] > -math.inf else -math.inf
             if total[k] > total[best]:

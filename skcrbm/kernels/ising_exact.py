@@ -1,12 +1,13 @@
 """Exact inference on small pairwise Boltzmann machines by visiting all states of k units.
 
 For labels y in {-1, +1} and u = (y + 1) / 2, the log-weight of a state is a linear function of u
-plus the pair scores, the sum of the couplings of all pairs of units that are on. The first l units
-are the low units, and the others the high units. All rows share a table with the pair scores of the
-S = 2^l states of the low units. A tile is the set of these states for one state of the high units,
-which only shifts the fields of the low units. The weights of a tile, without the pair scores, are
-products of t = sigma(field) or 1 - t over the low units. They are computed by doubling a list once
-per low unit, so that no state needs a transcendental function.
+plus the pair score: the sum of the couplings of all pairs of units that are on. The first l units
+are called low units, and all other units high units. All rows share a table with the pair scores of
+the S = 2^l states of the low units. A tile is the set of these S states for one state of the high
+units; the state of the high units only shifts the fields of the low units. Without the pair score,
+the weight of a state is a product over the low units, with a factor t = sigma(field) for a unit
+that is on and 1 - t for a unit that is off. The products of all states are computed by doubling a
+list of products for each low unit, so that no state needs an exponential or logarithm.
 """
 
 import math
@@ -23,11 +24,12 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# The |couplings| of all pairs of low units sum to at most this number, which limits the number of
-# low units. The weights of a tile then sum to at least exp(-200), so that terms that underflow are
-# negligible beside _TINY times this sum.
+# Largest sum of the |couplings| of all pairs of low units, which limits the number of low units.
+# The weights of a tile then sum to at least exp(-200), so that terms that underflow are negligible
+# compared with _TINY times this sum.
 PRODUCT_LIMIT = 100.0
-# If P(on) or P(off) of a unit is smaller than this, its log-odds are computed again in logs.
+# If P(on) or P(off) of a unit is below this number, its log-odds are computed again with
+# log-sum-exp.
 _TINY = 1e-180
 
 
@@ -110,9 +112,10 @@ def _tile_weights(field, gain, weight):
 
 @jit
 def _add_pairs(tile, n_low, k, factor, total, low_on, both):
-    """For each pair with a high unit, add the weight of the states with both on to `both` (k, k).
+    """Add the weight of the states in which both units of a pair are on to `both` (k, k).
 
-    `factor` multiplies the weights of the tile.
+    The function does so for all pairs that contain a high unit. `factor` multiplies the weights of
+    the tile.
     """
     for h in range(n_low, k):
         if not (tile >> (h - n_low)) & 1:
@@ -126,7 +129,7 @@ def _add_pairs(tile, n_low, k, factor, total, low_on, both):
 
 @jit
 def _low_pairs(weight, n_low, both):
-    """For each pair of low units, write the weight of the states with both on to `both` (k, k)."""
+    """Write the weight of the states with both low units on to `both` (k, k), for each pair."""
     for i in range(n_low):
         for j in range(i + 1, n_low):
             acc = 0.0
@@ -156,9 +159,9 @@ def enumerate_ising(
     Parameters
     ----------
     enumerated : (N, k) float64
-        Change of the score if a unit is turned on while all others are off.
+        Change of the score if a unit is turned on while all other units are off.
     low_field : (N, l) float64
-        Change of the score if a low unit is turned on while all others are off, without the
+        Change of the score if a low unit is turned on while all other units are off, without the
         couplings among low units.
     coupling : (k, l) float64
         Change of a low unit's field if an enumerated unit is turned on; the entries between two
@@ -192,7 +195,7 @@ def enumerate_ising(
             offset = shifted_fields(tile, n_low, coupling, enumerated[n], low_field[n], field)
             offset += high_score[tile] + _tile_weights(field, low_gain, tile_weight)
             total = _total(tile_weight)
-            if offset > level:  # rescale the sums, whose unit is the scale of the largest tile
+            if offset > level:  # this tile has the largest scale so far: rescale the sums
                 shrink = math.exp(level - offset)
                 _scale(low_weight, shrink)
                 _scale(on, shrink)

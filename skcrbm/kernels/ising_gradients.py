@@ -1,18 +1,18 @@
 """Gibbs with gradients on Ising models: a flip multiplies the proposal weights of its neighbours.
 
-The proposal weight of a variable is ``exp(D / 2)``, where D is the change of the score by its flip.
-If a variable flips, the weight of a neighbour with the coupling J is multiplied by ``exp(2 J)`` if
-both had the same sign, else by ``exp(-2 J)``. The weight of the flipped variable becomes its
-reciprocal.
+The proposal weight of a variable is ``exp(D / 2)``, where D is the change of the score if the
+variable flips. After a flip, the weight of a neighbour with the coupling J is multiplied by
+``exp(2 J)`` if both variables had the same sign, else by ``exp(-2 J)``. The weight of the flipped
+variable is replaced by its reciprocal.
 
-A tree of sums draws a variable in time proportional to the logarithm of the number of variables.
-Level 0 holds the weights. An entry of a higher level is the sum of a node: `NODE` neighbouring
-entries of the level below. The highest level has at most `NODE` entries. All levels are in one
-array, padded with zeros to whole nodes.
+With a tree of sums, drawing a variable takes time proportional to the logarithm of the number of
+variables. Level 0 of the tree holds the weights. `NODE` neighbouring entries of a level form a
+node, and the sum of a node is an entry of the next level. The highest level has at most `NODE`
+entries. All levels are in one array, padded with zeros to whole nodes.
 
 The chains of a block make their steps in turn, so that the processor overlaps the steps of several
-chains. `ising_gradients` serves models with couplings or fields of several hundred, for which the
-other kernels' weights would exceed the range of floats.
+chains. `ising_gradients` is for models with couplings or fields of several hundred, for which the
+weights of the other kernels would exceed the range of floats.
 """
 
 from typing import NamedTuple
@@ -28,17 +28,18 @@ NODE = 16
 _NODE = np.uintp(NODE)
 # Largest number of chains in a block.
 _CHAINS = 4
-# The sums of the tree are updated by adding differences, whose rounding errors are relative to the
-# largest total weight since the sums were computed. If the total weight falls below this number
-# times the largest total weight, the sums are computed again from the weights.
+# The sums of the tree are updated by adding differences. The rounding errors of these updates are
+# proportional to the largest total weight since the sums were computed. If the total weight falls
+# below _LOST times this largest total weight, the errors may be too large, and the sums are
+# computed again from the weights.
 _LOST = 1e-4
-# `ising_gradients` stores weights relative to a reference. The reference changes if a log-weight
-# exceeds it by more than _HIGH, or if the sum of the weights falls below _LOW.
+# `ising_gradients` stores exp(log-weight - reference). It chooses a new reference if a log-weight
+# exceeds the reference by more than _HIGH, or if the sum of the weights falls below _LOW.
 _HIGH, _LOW = 30.0, 1e-8
 
 
 class Tree(NamedTuple):
-    """Places of the levels of a tree of sums in its array."""
+    """Positions of the levels of a tree of sums; all levels are stored in a single array."""
 
     first: np.ndarray  # (n_levels,) int64, place of the first entry of each level
     size: np.ndarray  # (n_levels,) int64, number of entries of each level
@@ -48,8 +49,8 @@ class Tree(NamedTuple):
 def _among_four(sums, at, threshold):
     """Return the first of four entries at which the cumulative sum reaches `threshold`.
 
-    Return the position k from 0 to 3, and `threshold` minus the entries before k. The position is 3
-    if the first three entries do not reach the threshold; the fourth entry is not read.
+    Return the position k from 0 to 3, and `threshold` minus the sum of the entries before k. If the
+    first three entries do not reach the threshold, k is 3; the fourth entry is not read.
     """
     first = sums[at]
     second = first + sums[at + np.uintp(1)]
@@ -79,8 +80,9 @@ def _last_positive(sums, base):
 def _among_node(sums, base, threshold):
     """Return the first entry of a node at which the cumulative sum reaches `threshold`.
 
-    Return the position from 0 to 15, and `threshold` minus the entries before this position. If the
-    whole sum is below the threshold, which rounding can cause, return the last positive entry.
+    Return the position from 0 to 15, and `threshold` minus the sum of the entries before this
+    position. If rounding made the sum of all entries smaller than the threshold, return the
+    position of the last positive entry.
     """
     first = _sum_of_four(sums, base)
     second = first + _sum_of_four(sums, base + np.uintp(4))
@@ -240,7 +242,7 @@ def _steps_by_lists(start, neighbours, ratio, tree, seed, n_chains, signs, sums,
             own, weight = signs[l], sums[l]
             i = _pick(weight, tree, _uniform(seed[l], np.uintp(2) * t + np.uintp(1)) * total[l])
             if weight[i] == 0:
-                continue  # rounding has led to a clamped variable
+                continue  # a clamped variable was drawn, because of rounding
             v = _uniform(seed[l], np.uintp(2) * t + np.uintp(2))
             # Acceptance ratio q(x | x') p(x') / (q(x' | x) p(x)): the ratio of the weight sums.
             other = total[l] + _propose(start, neighbours, ratio, i, own, weight, new)
@@ -260,8 +262,8 @@ def gradient_sweeps_by_lists(
 ):
     """Make T sweeps of R chains of Ising models whose variables have few neighbours.
 
-    A sweep has as many steps as there are variables. A step of a chain uses its next two random
-    numbers: the choice of the variable, and its acceptance.
+    A sweep has as many steps as there are variables. A step uses the next two random numbers of the
+    chain: to choose a variable, and to accept or reject its flip.
 
     Parameters
     ----------
@@ -273,7 +275,7 @@ def gradient_sweeps_by_lists(
     held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
     seeds : (T, n_chains) or (T, R) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) bool, changed
-    log_odds : (R, L) float64 output, log-odds of each variable given the others in the new state
+    log_odds : (R, L) float64 output, log-odds of each variable given all other variables
     """
     n, n_places = state.shape[1], tree.first[len(tree.first) - 1] + 16
     signs, sums = np.empty((_CHAINS, n)), np.zeros((_CHAINS, n_places))
@@ -283,7 +285,7 @@ def gradient_sweeps_by_lists(
     for i in range(n):
         n_most = max(n_most, start[i + 1] - start[i])
     new = np.empty(n_most)
-    ratio = np.empty((len(coupling), 2))  # factors of weights, for different and equal signs
+    ratio = np.empty((len(coupling), 2))  # factors of weights, for unequal and for equal signs
     for e in range(len(coupling)):
         ratio[e, 0], ratio[e, 1] = -2.0 * coupling[e], 2.0 * coupling[e]
     exp_in_place(ratio.reshape(-1), 2 * len(coupling))
@@ -355,7 +357,7 @@ def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
             own, weight, new = signs[l], sums[here, l], sums[np.uintp(1) - here, l]
             i = _pick(weight, tree, _uniform(seed[l], np.uintp(2) * t + np.uintp(1)) * total[l])
             if weight[i] == 0:
-                continue  # rounding has led to a clamped variable
+                continue  # a clamped variable was drawn, because of rounding
             _propose_row(ratio, i, own[i], own, weight, new)
             other = _sum_up(new, tree)
             if _uniform(seed[l], np.uintp(2) * t + np.uintp(2)) * other < total[l]:
@@ -404,7 +406,7 @@ def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state,
 
 @jit
 def _logit(on, log_odds, limit):
-    """Return half of the rise of the score by a flip, after clipping the log-odds to ±limit."""
+    """Return half of the change of the score by a flip, after clipping the log-odds to ±limit."""
     bounded = min(max(log_odds, -limit), limit)
     return -0.5 * bounded if on else 0.5 * bounded
 
@@ -466,10 +468,10 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
     neighbours, coupling : (2 E,)
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
     free : (R, L) bool
-    u : (R, 2 T) uniform random numbers; a proposal uses one to choose the variable, one to accept
+    u : (R, 2 T) uniform random numbers, two per proposal: to choose the variable, and to accept
     limit : float, log-odds are clipped to ±limit when proposal weights are computed
     state : (R, L) bool, changed
-    log_odds : (R, L) float64, changed, log-odds of each variable given the others
+    log_odds : (R, L) float64, changed, log-odds of each variable given all other variables
     """
     width = state.shape[1]
     logit, weight = np.empty(width), np.empty(width)

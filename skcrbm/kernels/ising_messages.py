@@ -1,7 +1,8 @@
 """Sum-product and tree-reweighted message passing on pairwise Boltzmann machines.
 
-Labels are visited in order; each label reads its messages, forms its belief and sends messages to
-all other labels. With w = 2 s / rho and x = theta_i - mu_{k->i} the message i -> k is
+Labels are visited in order. A visited label adds up the messages that it has received, which gives
+its belief theta, and sends messages to all other labels. Let s be the coupling of i and k,
+w = 2 s / rho and x = theta_i - mu_{k->i}. The message i -> k is
 
     mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
 
@@ -38,13 +39,14 @@ _MAX_START = 150.0
 class IsingEdges(NamedTuple):
     """Couplings of an Ising model, and the form of the messages."""
 
-    in_logs: bool  # True for messages as log-odds; False for odds, which need equal rho, no damping
+    # True for messages as log-odds; False for messages as odds, which need equal rho and no damping
+    in_logs: bool
     edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else exp(2 s / rho)
     coupling: np.ndarray  # (L, L) couplings s
-    rho: np.ndarray  # (L, L) appearance of each edge in a spanning tree, positive
+    rho: np.ndarray  # (L, L) positive appearance probability of each edge in a spanning tree
     uniform_rho: float  # rho of all edges, if not in_logs
     decay: np.ndarray  # (L, L) float64, exp(-4 |s| / rho), kept above 0
-    piece: int  # number of odds whose product fits float64
+    piece: int  # number of odds whose product stays inside the range of float64
     damping: float
 
 
@@ -121,8 +123,8 @@ def _log_partition(coupling, rho, decay, field, theta, belief, free):
     """Return the log partition function of the free labels.
 
     It is the expected score + sum H_i + sum rho_ik (H_ik - H_i - H_k), where H are entropies. The
-    pair beliefs are computed from the beliefs of the labels, so that they have these marginals even
-    if the messages have not converged.
+    pair beliefs are computed such that their marginals are the beliefs of the labels, even if the
+    messages have not converged.
     """
     log_z = 0.0
     for i in range(theta.shape[0]):
@@ -322,10 +324,10 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
             if trace.shape[1]:
                 trace[n, iteration] = change
             if change < tol and not moved:
-                # Equal beliefs do not prove convergence: a label may have been visited before
-                # the messages that change it were sent, above all in the first sweep. Also,
-                # messages that cancel in a belief may still change other messages. So check that
-                # no label would send different messages now.
+                # Equal beliefs do not prove convergence. A label may have been visited before the
+                # messages that change it were sent, above all in the first sweep. Also, the changes
+                # of two messages may cancel in a belief, while they still change other messages. So
+                # check that no label would send different messages now.
                 for i in range(n_labels):
                     if not free[n, i]:
                         continue

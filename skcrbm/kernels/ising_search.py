@@ -3,16 +3,16 @@
 A row has labels y in {-1, +1}, fields f (L,) and couplings S (L, L). The value to minimise is
 
 * HINGE: the loss sum_i h(y_i (f_i + sum_k s_ik y_k)), h(m) = max(gamma - m, 0);
-* TIE: minus the score f.y + 1/2 y'Sy, among the labels whose loss is at most a ceiling;
+* TIE: minus the score f.y + 1/2 y'Sy, among the label vectors whose loss is at most a ceiling;
 * MAP: minus the score.
 
 `icm` flips single labels until it reaches a local optimum; `branch_and_bound` continues from there
-to the global optimum. The search decides the labels of a row in a fixed order. A node of depth d
-has decided the first d labels. Its fields g are f plus the couplings to the decided labels; the row
-norm r_i, the sum of |s_ik| over the undecided k, bounds the change of g_i by undecided labels.
+to the global optimum. The search decides the labels of a row in a fixed order. At a node of depth d
+the first d labels are decided. Its fields g are f plus the pull of the decided labels. The row norm
+r_i, the sum of |s_ik| over the undecided labels k, bounds the change of g_i by undecided labels.
 
-Clamped labels are decided first, to their known values. Evidence cannot be folded into the fields,
-because the hinge loss also counts the margins of clamped labels.
+The search decides clamped labels first, at their known values. It cannot remove clamped labels by
+adding their couplings to the fields, because the hinge loss also counts their margins.
 """
 
 from typing import NamedTuple
@@ -23,21 +23,21 @@ from skcrbm.kernels.jit import jit
 
 HINGE, TIE, MAP = 0, 1, 2
 
-# Bounds count as equal if they differ by less than _ROUNDING times the largest margin, which is
-# computed by `_field_scale`. Values count as equal within TIE_SHARE times this margin.
+# Bounds count as equal if they differ by less than _ROUNDING times the largest possible margin (see
+# `_field_scale`). Values count as equal if they differ by less than TIE_SHARE times this margin.
 _ROUNDING, TIE_SHARE = 1e-12, 1e-11
 # Largest numbers of sweeps: of `_reparametrise` over the pairs, and of `_ascend` over the labels.
 _SWEEPS, _MAX_SWEEPS = 50, 100
 # Smallest scale of a model; tolerances are multiples of the scale, and must not be 0.
 _SMALLEST = 1e-280
-# Node limit of the short search, per label. At the limit, the second search starts.
+# Node limit per label of the first, short search, after which the second search starts.
 PLAIN_NODES = 20
 
 
 class SearchLimits(NamedTuple):
     """How `branch_and_bound` breaks ties and when it stops."""
 
-    ties: bool  # break ties by score, then by the order of labels; if False, take the first found
+    ties: bool  # True: break ties by score, then by order of labels; False: keep the first state
     plain: int  # largest number of nodes of the first, short search
     node_limit: int  # largest number of nodes of all searches
 
@@ -103,7 +103,7 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
     total = max(gamma - own + r[d], 0.0) - max(gamma + own - r[d], 0.0)
     for i in range(np.uintp(d)):
         shift = v * y[i] * s[i]
-        # The loss rises most if a margin reduced by v is small, or a margin raised by v is large.
+        # The difference of losses is monotonic in this margin: largest at its upper or lower bound.
         m = y[i] * g[i] + (r[i] if shift > 0 else -r[i])
         total += max(gamma - m - shift, 0.0) - max(gamma - m + shift, 0.0)
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
@@ -115,11 +115,11 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
 
 @jit
 def _fill_costs(kind, f, S, gamma, y, unary, pair):
-    """Write costs to `unary` (L, 2) and `pair` (L, L, 2, 2), whose sum is at most the value.
+    """Write costs to `unary` (L, 2) and `pair` (L, L, 2, 2); their sum bounds the value from below.
 
     The states of a label are -1 and +1; pairs have i < k. For MAP the sum equals the value. For
-    HINGE each loss is replaced by a linear lower bound, ``[z]_+ >= beta z``. If the label has its
-    state in the best known labels y (L,), beta is the slope of the loss at y, else beta is 1.
+    HINGE each loss is replaced by a linear lower bound, ``max(z, 0) >= beta z``. For the state that
+    a label has in the best known y (L,), beta is the slope of the loss at y, else beta is 1.
     """
     n_labels = f.shape[0]
     slope = np.ones((n_labels, 2))
@@ -188,7 +188,7 @@ def _reparametrise(unary, pair, value):
 
 @jit(fastmath={"contract", "reassoc"})
 def _cost_bound(d, cost, c, costs, pairs):
-    """Return a lower bound of the cost if label d has state c; `pairs` are its pair costs."""
+    """Return a lower bound of the cost if label d has state c; `pairs` are costs of its pairs."""
     total = cost + costs[c, d]
     for i in range(np.uintp(d + 1), np.uintp(costs.shape[1])):
         total += min(costs[0, i] + pairs[0, i], costs[1, i] + pairs[1, i])
@@ -289,7 +289,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             visited[d] = 0
         c = visited[d]
         if c == 2 or bounds[c, d] > value + slack or bounds[c, d] == np.inf:
-            d -= 1  # if the first child is pruned, so is the second, whose bound is no lower
+            d -= 1  # the second child, whose bound is not lower, would be pruned, too
             expand = False
             continue
         visited[d] = c + 1
@@ -320,7 +320,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
     lower = value
     if d == 0:  # no node was expanded
         lower = -np.inf
-    for j in range(d):  # node limit reached: bound the current child and all unvisited children
+    for j in range(d):  # the node limit was reached: bound the children that were not finished
         lower = min(lower, bounds[visited[j] - 1, j])
     return value, lower, n_nodes
 
@@ -409,7 +409,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
 
 @jit
 def _order_labels(f, S, held, order, field, row_norm, done):
-    """Write clamped labels to `order` (L,), then free labels; the next label has the surest sign.
+    """Write clamped labels to `order` (L,), then free labels, those with the surest sign first.
 
     field, row_norm, done : (L,) scratch space
     """
@@ -458,7 +458,7 @@ def _order_by_costs(unary, held, order, done):
 
 @jit
 def _arrange(order, f, S, y, g, coupling, row_norm, best):
-    """Put fields, couplings and labels into the order of the search; see `_search`."""
+    """Sort fields, couplings and labels by the order of the search; see `_search`."""
     n_labels = f.shape[0]
     for j in range(n_labels):
         best[j] = y[order[j]]
@@ -473,7 +473,7 @@ def _arrange(order, f, S, y, g, coupling, row_norm, best):
 
 @jit
 def _arrange_costs(order, unary, pair, costs, pairs):
-    """Put the costs of `_fill_costs` into the order of the search; see `_search`."""
+    """Sort the costs of `_fill_costs` by the order of the search; see `_search`."""
     n_labels = unary.shape[0]
     for j in range(n_labels):
         i = order[j]
@@ -597,4 +597,4 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
             loss, score = _loss_and_score(y, f, S, gamma)
             value[n] = loss if kind == HINGE else -score
             if lower[n] > value[n] - TIE_SHARE * scale:
-                lower[n] = value[n]  # because the difference is a rounding error
+                lower[n] = value[n]  # the difference is a rounding error

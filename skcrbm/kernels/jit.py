@@ -21,13 +21,13 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
 # A cache file is written under a temporary name, then renamed. If a temporary file is older than
-# this, the process that wrote the file was killed, and the file is removed.
+# this number of seconds, its process must have been killed, and the file is removed.
 _SECONDS_TO_WRITE = 3600
 
 
 @functools.cache
 def _kernel_fingerprint():
-    """Return a hash of all kernel sources, because a change of a callee makes a kernel stale."""
+    """Return a hash of all kernel sources: a change of one kernel may affect all its callers."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.name.encode())
@@ -48,8 +48,9 @@ def _clear_unfinished(folder):
 class _CacheFile(IndexDataCacheFile):
     """Cache with a file per compiled version; the name of the file is a hash of its dependencies.
 
-    Numba's own cache numbers the files and keeps an index, which concurrent processes may overwrite
-    for each other. Without an index, no process can read a mixed-up, stale or partial version.
+    Numba's own cache numbers its files and lists them in an index file. Concurrent processes may
+    overwrite the index, so that it names the wrong files. Without an index, no process can load a
+    wrong, stale or incomplete version.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class _CacheFile(IndexDataCacheFile):
     others = ()
 
     def _name(self, key):
-        """Return the file name for a key, which names argument types, processor and bytecode."""
+        """Return the file name for a key, which contains argument types, processor and bytecode."""
         digest = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode())
         return f"{Path(self._index_name).stem}.{digest.hexdigest()[:24]}.nbc"
 
@@ -84,17 +85,17 @@ def _read_only(locator):
 
 
 class _Implementation(FunctionCache._impl_class):
-    """Folders of the cache: a folder that Numba can write to, or else a read-only folder.
+    """Choose the folder of the cache: a writable folder if there is one, else a read-only folder.
 
-    A read-only folder was filled earlier, for example when a container image was built. It is
-    NUMBA_CACHE_DIR or lies beside the sources.
+    A read-only folder was filled earlier, for example when a container image was built. It is the
+    folder in NUMBA_CACHE_DIR or the `__pycache__` folder of the sources.
     """
 
     _filled = [_read_only(locator) for locator in FunctionCache._impl_class._locator_classes[:2]]
     _locator_classes = [*FunctionCache._impl_class._locator_classes, *_filled]
 
     def filled_folders(self, function):
-        """Return a list of the first readable folder that holds cached code, or an empty list."""
+        """Return a list with the first readable folder that holds cached code, or an empty list."""
         path = function.__code__.co_filename
         found = (locator.from_function(function, path) for locator in self._filled)
         return [locator.get_cache_path() for locator in found if locator is not None][:1]
@@ -121,7 +122,7 @@ class _ForgivingCache(FunctionCache):
     def load_overload(self, sig, target_context):
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # the file is truncated, foreign or unreadable: compile again
+        except Exception:  # the file is damaged or unreadable: compile again
             return None
 
     def save_overload(self, sig, data):
@@ -143,7 +144,7 @@ class _Compiler(Compiler):
 
 
 class _InnerLibrary(JITCodeLibrary):
-    """Compiled code for inclusion in other kernels, which needs no machine code of its own."""
+    """Compiled code that other kernels include; no machine code is generated for it alone."""
 
     def _finalize_final_module(self):
         self._finalize_dynamic_globals()
@@ -169,10 +170,10 @@ class _InnerCompiler(_Compiler):
 
 @contextlib.contextmanager
 def _interrupts_later():
-    """Delay Ctrl-C: if it left Numba's registries half read, all later compilations would fail."""
+    """Delay Ctrl-C until Numba has read its registries; otherwise later compilations would fail."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield  # Ctrl-C has no handler in Python, or another thread runs the handler
+        yield  # nothing to delay: Python does not handle Ctrl-C, or handles it in another thread
         return
     held = []
     signal.signal(signal.SIGINT, lambda *details: held.append(details))
@@ -197,10 +198,10 @@ def _compile_whole(dispatcher):
 
 
 def _without_literals(dispatcher):
-    """Return `get_call_template` of a dispatcher, wrapped to read literal integers as int64.
+    """Return the `get_call_template` method of a dispatcher, wrapped to treat literals as int64.
 
-    For Numba, the 0 in `f(0)` has a type of its own, so that f would be compiled once for 0 and
-    again for integers. The compiler still sees the number if it inlines the call.
+    Numba gives the literal 0 in `f(0)` a special type, so it would compile f twice: for the literal
+    0, and for integers. The compiler still uses the value of the literal if it inlines the call.
     """
 
     def get_call_template(args, kws):
@@ -232,13 +233,15 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     fastmath : False or set of str
         LLVM flags. ``nnan`` and ``ninf`` must not be used, because kernels compute with infinities.
     by_precision : pair of dispatchers or None
-        Functions that kernels call instead of `function`: the first for a float32 array as first
-        argument, the second for a float64 array. (An if statement in the body would compile both.)
+        Functions that kernels call instead of `function`: the first if the first argument is a
+        float32 array, the second if it is a float64 array. (An if statement in the body would
+        compile both.)
     allocates : bool
-        False for a function that neither makes nor returns arrays. Its reference counting of arrays
-        is then left out, which makes arrays in NamedTuples as fast as other arguments.
+        False for a function that neither makes nor returns arrays. The function is then compiled
+        without reference counting, so that arrays in NamedTuples are as fast as other arguments.
     inline : bool
-        True for a part of a longer kernel that the compiler must inline into its caller.
+        True for a part of a longer kernel. The compiler must then inline the function into its
+        caller.
 
     Returns
     -------
@@ -260,8 +263,9 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     # With NUMBA_DISABLE_JIT=1 functions are plain Python and have no such attribute.
     if hasattr(dispatcher, "py_func"):
-        # Other kernels include a second version of the function, for which no machine code and no
-        # Python wrapper is generated. Generating both would take a third of the compile time.
+        # Other kernels include a second version of the function, without machine code and without a
+        # Python wrapper. Generating these for every included function would take a third of the
+        # compile time.
         inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
             function
         )

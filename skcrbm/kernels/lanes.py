@@ -8,16 +8,16 @@ import numpy as np
 from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 
-# Log-odds are clipped to ±CERTAIN. Larger log-odds make a draw certain, because random numbers are
-# at least 2^-54.
+# Log-odds are clipped to ±CERTAIN. The result of a draw with such log-odds is certain, because
+# random numbers are at least 2^-54.
 CERTAIN = 80.0
-# If the two sides of a comparison in float32 differ by a smaller share than this, the comparison is
+# If the relative difference of two compared float32 is below this number, the comparison is
 # repeated in float64, because rounding may have changed its result.
 _CLOSE = 1e-4
 
 
 class Lanes(NamedTuple):
-    """A block of models, one per lane; kernels move converged models behind all other models."""
+    """A block of models, one per lane; kernels move converged models to the last lanes."""
 
     field: np.ndarray  # (n, lanes) log-odds, used by scores
     on: np.ndarray  # (n, lanes) weights of the value 1; 0 or 1 if clamped
@@ -38,7 +38,7 @@ def copy_lanes(source, target, n_lanes):
 def start_beliefs(start, on, off, belief):
     """Set the weights `belief` (n, lanes) of the value 1 so that the log-odds are `start`.
 
-    Only free variables are set.
+    The weights of clamped variables are not changed.
     """
     for v in range(start.shape[0]):
         for l in range(start.shape[1]):
@@ -80,7 +80,7 @@ def keep_better_states(here, on, off, order, n_lanes, answers):
 
 @jit
 def _odds_moved(on, before, off, l, factor):
-    """Return True if the old and new odds of a free variable of lane l differ by over `factor`."""
+    """Return True if the odds of a free variable of lane l changed by more than a `factor`."""
     for v in range(on.shape[0]):
         x, y = on[v, l], before[v, l]
         if off[v, l] > 0 and (x > factor * y or y > factor * x):
@@ -90,9 +90,9 @@ def _odds_moved(on, before, off, l, factor):
 
 @jit
 def _messages_moved(message, l, kept, m, factor):
-    """Return True if a message of lane l differs from its value in `kept` by over `factor`.
+    """Return True if a message of lane l and its value in `kept` differ by more than a `factor`.
 
-    The difference of two messages (odds) is the ratio of the larger to the smaller one.
+    Messages are odds, so they are compared by the ratio of the larger to the smaller message.
     """
     for e in range(message.shape[0]):
         x, y = message[e, l], kept[e, m]
@@ -136,7 +136,7 @@ def _swap_lanes(array, i, j):
 def drop_converged(
     iteration, options, n_lanes, change, belief, after, last, kept, still, lanes, answers
 ):
-    """Move converged lanes behind all other lanes; return the number of lanes that continue.
+    """Move converged models to the last lanes; return the number of lanes that continue.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _odds_off(total, odds, n_lanes):
 
 @jit
 def _compare(u, odds, value, n_lanes):
-    """Set value = 1 if u < 1 / (1 + odds), else 0; return the number of close comparisons."""
+    """Set `value` to 1 if u < 1 / (1 + odds), else to 0; return the number of close comparisons."""
     close = 0
     for l in range(n_lanes):
         share = u[l] * (1.0 + np.float64(odds[l]))

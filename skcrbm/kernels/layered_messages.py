@@ -1,17 +1,18 @@
 """Messages between two layers of categorical nodes, and their vector-Jacobian products.
 
-The vector loops run over the n rows of the batch, as lanes. The values of a node are stored as the
-n lanes of state 1, then the n lanes of state 2, and so on. State 0 is the reference state, whose
-log-odds are 0 and not stored. If the batch has a single row, the loops run over the states. Edge e
-joins the nodes ``source[e]`` and ``target[e]`` with the scores ``table[pair[e]]``.
+The vector loops run over the n rows of the batch, as SIMD lanes. The array of a node holds the n
+lanes of state 1, then the n lanes of state 2, and so on. State 0 is the reference state, whose
+log-odds are always 0 and not stored. If the batch has a single row, the loops run over the states.
+Edge e joins the nodes ``source[e]`` and ``target[e]`` with the scores ``table[pair[e]]``.
 
 The message of an edge is (Shen et al. 2019, eqs. 20 and 22)
 
     m(y) = log sum_x c(x) K(x, y),   c = softmax(b - r),   K = exp(W / rho),
 
-where b is the belief of the source, r the message in the other direction, and c the cavity. The
-kernels get shifted tables ``K(x, y) exp(-shift(y))``, whose values are in (0, 1]. So a message is
-the log of a matrix-vector product, plus the shift, and takes no exponential per pair of states.
+where W are the scores of the edge, rho is its weight, b is the belief of the source, r the message
+in the other direction, and c the cavity distribution. The kernels get shifted tables ``K(x, y)
+exp(-shift(y))``, whose values are in (0, 1]. So a message is the log of a matrix-vector product,
+plus the shift, and takes no exponential per pair of states.
 """
 
 from typing import NamedTuple
@@ -33,8 +34,9 @@ class Edges(NamedTuple):
     rho: np.ndarray  # (E,) weights of the messages
 
 
-# Each of the next functions processes a block of edges, first:last, because a function call takes
-# as long as the work on an edge. Scratch arrays hold the values of the block, edge after edge.
+# Each of the next functions processes the edges first to last - 1, called a block, because a
+# function call takes as long as the work on one edge. Scratch arrays hold the values of the edges
+# of a block, one edge after the other.
 
 
 @jit(fastmath={"contract"})
@@ -76,7 +78,7 @@ def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
 
 @jit(fastmath={"contract"})
 def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
-    """Do the same as `_cavities` for sources with two states, with one exponential per lane."""
+    """Do the same as `_cavities` for sources with two states: one exponential is enough."""
     n = np.uintp(n)
     one = belief.dtype.type(1)
     start = np.uintp(0)
@@ -136,7 +138,7 @@ def _expect(table, pair, first, last, cavity, out, n):
             continue
         for y in range(columns):
             k0 = table[p, 0, y]
-            if rows < two:  # the source has a single state: it is the output for one class
+            if rows < two:  # the source has a single state, because the output has a single class
                 for r in range(n):
                     out[start + r] = k0 * cavity[base + r]
                 start += n
@@ -255,7 +257,7 @@ def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, 
 
 @jit(fastmath={"contract"})
 def _over_sums(d, shift, pair, first, last, out, ratio, n):
-    """Divide the gradients `d` by exp(out[e] - shift): the sum whose logarithm is the message."""
+    """Divide the gradients `d` by exp(out[e] - shift), because a message is a logarithm."""
     n = np.uintp(n)
     start = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):

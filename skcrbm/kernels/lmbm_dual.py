@@ -1,8 +1,9 @@
 """Dual coordinate descent for the large margin Boltzmann machine, one row at a time.
 
-The margin of each label of a row takes a dot product with the inputs. But a step of size D of one
-dual variable changes the margins of all other labels of the row by D / eta, without a dot product.
-So several steps are made on the labels of a row before the weights are updated.
+Computing the margin of a label takes a dot product with the inputs of the row. After that, a step
+of size D on the dual variable of a label changes the margins of all other labels of the row by
+D / eta, which takes no dot product. So a visit of a row makes several steps on its labels before it
+updates the weights.
 """
 
 from typing import NamedTuple
@@ -13,8 +14,8 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import shuffle
 
 _SWEEPS = 10  # largest number of sweeps over the labels of a row
-# Projected gradients up to this size count as 0, because they are rounding errors. A dual variable
-# within this relative distance of a bound is set to the bound.
+# Projected gradients up to this size count as 0, because they may be rounding errors. If the
+# relative distance of a dual variable to its bound is below this number, it is set to the bound.
 _ZERO = 1e-12
 
 
@@ -33,7 +34,7 @@ class LabelRows(NamedTuple):
 
 
 class LabelDual(NamedTuple):
-    """Dual variables, and the weights computed from them. Kernels change all arrays in place."""
+    """Dual variables, and the weights that follow from them. Kernels change all arrays in place."""
 
     alpha: np.ndarray  # (N, L) dual variables
     labels: np.ndarray  # (N, L), a permutation of the labels in each row, active labels first
@@ -84,10 +85,10 @@ def _optimise_row(
 ):  # fmt: skip
     """Optimise the dual variables of the active labels of row n, after deactivating some of them.
 
-    A label is deactivated if this pass skips it (see `LabelDual.bounds`), or if its dual variable
-    is at a bound and its gradient pushes it there more than all gradients of the previous pass.
-    Entry j of `margin` (L,), and of the output `change` (L,) of the dual variables, belongs to
-    label ``labels[n, j]``.
+    A label is deactivated if this pass skips it (see `LabelDual.bounds`). A label is also
+    deactivated if its dual variable is at a bound, and its gradient pushes it against the bound
+    with a larger size than all projected gradients of the previous pass. Entry j of `margin` (L,),
+    and of the output `change` (L,) of the dual variables, belongs to label ``labels[n, j]``.
     """
     worst = 0.0
     own = 1 if limit.shape[1] > 1 else 0
@@ -147,9 +148,10 @@ def _optimise_row(
 
 @jit
 def _couple(n, spread, signs, labels, count, change, pairwise):
-    """Multiply the changes (count,) of row n by the signs of the labels; update `pairwise` (L, L).
+    """Update the couplings `pairwise` (L, L) after a visit of row n.
 
-    `change` holds the changes of the dual variables of the active labels.
+    `change` (count,) holds the changes of the dual variables of the active labels; they are
+    multiplied by the signs of the labels.
     """
     for j in range(count):
         change[j] *= signs[n, labels[n, j]]
@@ -175,10 +177,11 @@ def _total(counts):
 
 @jit
 def _end_pass(order, count, n_active, goal, bounds):
-    """Drop rows without active labels, and store the bounds of this pass for the next pass.
+    """Remove rows without active labels, and store the bounds of this pass for the next pass.
 
-    Return the number of active rows and the largest range of projected gradients, where each range
-    includes 0. If the largest range is at most the goal, rows and bounds do not change.
+    Return the number of active rows, and the largest range of projected gradients of a label; each
+    range is extended to include 0. If the largest range is at most `goal`, rows and bounds do not
+    change.
     """
     violation = 0.0
     for i in range(bounds.shape[1]):
@@ -207,7 +210,7 @@ def _end_pass(order, count, n_active, goal, bounds):
 
 @jit
 def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
-    """Pass over the rows until the projected gradients of each label have a range up to `goal`.
+    """Make passes over the rows until the range of projected gradients of a label is <= `goal`.
 
     Parameters
     ----------

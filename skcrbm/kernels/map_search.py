@@ -11,8 +11,8 @@ from skcrbm.kernels.search_tables import add_beliefs, subtract_shares, table_siz
 class Functions(NamedTuple):
     """Functions (tables) of mini-bucket elimination.
 
-    Bucket i has the functions start[i] to start[i + 1] - 1. Functions with a positive `sign` are
-    the content of a bucket; functions with a negative sign are the messages that the bucket sent.
+    Bucket i has the functions start[i] to start[i + 1] - 1. A positive `sign` marks a function that
+    is in the bucket, and a negative sign a message that the bucket sent.
     """
 
     start: np.ndarray  # (n + 1,) int64
@@ -26,7 +26,7 @@ class Functions(NamedTuple):
 
 @jit
 def state_score(graph, state):
-    """Return the sum of the finite log-weights of a state, and how many of its entries are -inf."""
+    """Return the sum of the finite log-weights of a state, and how many log-weights are -inf."""
     total, n_bad = 0.0, 0
     for v in range(len(state)):
         total += graph.unary[v, state[v]]
@@ -137,13 +137,14 @@ class Branches(NamedTuple):
 def branch(functions, order, n_states, root, value, tol, limit, allowed, depth, path, best):
     """Continue a depth-first search; return the depth, the best value and the number of nodes.
 
-    The search has ended if the returned depth is negative. A node at depth i decides variable
-    order[i]. Its value is an upper bound for all states below the node: the value of its parent,
-    minus the messages that its bucket sent, plus the functions in the bucket.
+    If the returned depth is negative, the search has visited all nodes. A node at depth i decides
+    variable order[i]. The value of a node is an upper bound of the score of all states below the
+    node: the value of its parent, minus the messages that its bucket sent, plus the functions in
+    the bucket.
 
-    A step to the best child of a node costs nothing, a step to the second-best child is one
-    departure, a step to the third-best child two, and so on. Paths with more departures than
-    allowed are not followed.
+    The search is limited to paths that mostly follow the best children. A step to the second-best
+    child counts as one departure, a step to the third-best child as two departures, and so on. A
+    path with more departures than allowed is cut off.
 
     Parameters
     ----------
@@ -153,7 +154,7 @@ def branch(functions, order, n_states, root, value, tol, limit, allowed, depth, 
     value : float, value of the best known state
     tol : float; a child is visited if its value exceeds the best value by more than `tol`
     limit : int, largest number of nodes to visit
-    allowed : (2,) int64: largest number of departures, and number of paths that were cut off for it
+    allowed : (2,) int64: largest number of departures, and number of paths cut off because of it
     depth : int, depth of the current node
     path : Branches, changed
     best : (n,) int64, best state; changed

@@ -10,10 +10,10 @@ from skcrbm.kernels.jit import jit
 
 @jit
 def _sweep(edges, coupling, free, message, belief):
-    """Update the messages of the edges in turn, both messages of an edge at once.
+    """Visit the edges in turn, and update both messages of an edge together.
 
-    Let a and b be the beliefs of the two ends of an edge, without the messages of this edge. The
-    new message to an end is half of the max-product message, minus half of the belief of this end.
+    The beliefs of the two ends of an edge are computed without the messages of this edge. The new
+    message to an end is half of the max-product message, minus half of the belief of this end.
     """
     for e in range(len(edges)):
         i, k = edges[e, 0], edges[e, 1]
@@ -30,7 +30,7 @@ def _sweep(edges, coupling, free, message, belief):
 
 @jit
 def _sum_beliefs(edges, field, message, belief):
-    """Recompute the beliefs from the messages, so that rounding errors do not accumulate."""
+    """Compute the beliefs again from the messages, so that rounding errors do not accumulate."""
     for i in range(len(field)):
         belief[i] = field[i]
     for e in range(len(edges)):

@@ -1,9 +1,9 @@
 """Run damped max-product for a fixed number of sweeps, each of which sends all messages at once.
 
 Perturb-and-max-product (Lazaro-Gredilla et al. 2021) runs these kernels on copies of a model, one
-per sample, that differ in their fields only. The kernels do not test convergence, score states or
-compute exponentials. Messages and beliefs of -1/+1 variables are half log-odds. If variable i has
-the belief theta_i, the message from i to k is
+per sample, that differ only in their fields. The kernels are fast because they do not test
+convergence, score states or compute exponentials. Messages and beliefs of -1/+1 variables are half
+of the log-odds. If variable i has the belief theta_i, the message from i to k is
 
     n_{i->k} = (|c + s_ik| - |c - s_ik|) / 2,   where c = theta_i - n_{k->i}.
 
@@ -27,9 +27,10 @@ from skcrbm.kernels.lanes import copy_lanes
 
 @jit(fastmath={"contract"})
 def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down, up, after):
-    """Replace the messages between row i and each of the columns first:n, in both directions.
+    """Replace the messages between row variable i and the column variables first to n - 1.
 
-    The messages to the columns are also added to the beliefs `after`.
+    Messages in both directions are replaced. The messages to the columns are also added to the
+    beliefs `after`.
     """
     for j in range(first, n):
         s = coupling[i, j]
@@ -43,7 +44,7 @@ def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down,
 
 @jit(fastmath={"contract", "reassoc"})
 def _row_sum(up, i, first, n):
-    """Return the sum of up[i, first:n]. A loop of its own, which stores nothing, is faster."""
+    """Return the sum of up[i, first:n]; a separate loop without stores is faster."""
     total = up.dtype.type(0)
     for j in range(first, n):
         total += up[i, j]
@@ -129,7 +130,7 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
 
 @jit(fastmath={"contract"})
 def _exchange_lanes(s, i, k, a, b, damping, half, theta, message, n_lanes):
-    """Replace the messages of an edge with coupling s: row a goes to variable i, row b to k."""
+    """Replace both messages of an edge with coupling s: row a to variable i, row b to k."""
     for l in range(n_lanes):
         x = theta[k, l] - message[b, l]
         y = theta[i, l] - message[a, l]
@@ -194,8 +195,9 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 def relay_order(graph, n):
     """Find the variables that relay messages, and the order in which OR and AND factors send.
 
-    A variable is a relay if it is the output of exactly one OR or AND. Each cycle of factors is cut
-    at an output, which is then no relay. Factors send to their relays in the order of their levels.
+    A relay is a variable that is the output of exactly one OR or AND. If factors form a cycle
+    through their outputs, one of these outputs is not made a relay, which cuts the cycle. Factors
+    send messages to relays in the order of their levels.
 
     Parameters
     ----------
@@ -206,12 +208,12 @@ def relay_order(graph, n):
     -------
     relay : (n,) bool
     level : (F - n_tables,) int64
-        Length of the longest path to the factor from a variable that is no relay. If the output of
-        the factor is no relay, the level is the number of factors.
+        Length of the longest path to the factor from a variable that is not a relay. If the output
+        of the factor is not a relay, the level is the number of factors.
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
-    gate = np.full(n, -1)  # for each variable, the factor that outputs it; -1: none, -2: several
+    gate = np.full(n, -1)  # OR or AND whose output the variable is; -1: no factor, -2: several
     for f in range(n_tables, n_tables + n_logic):
         v = variables[edge_start[f + 1] - 1]
         gate[v] = f - n_tables if gate[v] == -1 else -2
@@ -254,7 +256,8 @@ def relay_order(graph, n):
 def _cavity(v, message, limit, held, theta):
     """Return the log-odds that variable v sends to a factor: its belief minus `message`.
 
-    `message` comes from the factor. A clamped variable sends ``limit`` or ``-limit``.
+    `message` is the last message from the factor to v. A clamped variable sends ``limit`` or
+    ``-limit``.
     """
     if held.shape[0] and held[v] >= 0:
         return (2.0 * held[v] - 1.0) * limit
@@ -270,8 +273,8 @@ def _within(x, limit):
 def _relay_up(order, n_relays, graph, limit, held, theta, message):
     """Send the messages of OR and AND to relays, each computed from messages of this sweep.
 
-    Before, the belief of a relay in `theta` does not include the message of the factor whose output
-    is the relay. This function adds it.
+    On input, the belief of a relay in `theta` lacks the message of the factor whose output the
+    relay is. This function adds the message.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     one, two = np.uintp(1), np.uintp(2)
@@ -302,11 +305,10 @@ def _relay_down(
 ):  # fmt: skip
     """Send the messages of OR and AND to their inputs, and add them to the beliefs `after`.
 
-    The factors send in reverse order, so that an output has its messages before its factor sends.
-    Outputs that are no relays also get messages. Messages to relays are not damped. The formulas
-    are in `factor_logs`. The sum over the other inputs of a factor is computed as the sum over all
-    inputs minus a term. In float64, the error of this difference is no larger than the error of the
-    sum.
+    The factors send in reverse order, so that an output has received its messages before its factor
+    sends. Outputs that are not relays also get messages. Messages to relays are not damped. The
+    formulas are in `factor_logs`. The sum over all inputs of a factor except i is computed as the
+    sum over all inputs minus the term of i; in float64, this is as accurate as the sum itself.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     keep = 1.0 - damping

@@ -1,9 +1,10 @@
 """Compute sums over neighbours, and beliefs, for models whose variables are the pixels of images.
 
 A plane is an array with one number for each pixel. Planes are flat: the pixel in row r and column c
-is at r * stride + c. `stride` exceeds the width of the images by a margin of zeros, so a neighbour
-outside of an image counts as zero. A neighbour in a given direction has the same shift for all
-pixels: its index minus the index of the pixel. Inner loops run over pixels.
+has the index r * stride + c. `stride` is larger than the width of the images. The additional
+columns form a margin of zeros, so that a neighbour outside of an image counts as zero. The shift of
+a neighbour is its index minus the index of the pixel. It depends only on the direction of the
+neighbour. Inner loops run over pixels.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import dot
 
-# Number of pixels that are handled at a time, so that a block of each plane stays in the cache.
+# Number of pixels that are processed at a time, so that a block of each plane stays in the cache.
 _BLOCK = 1024
 
 
@@ -141,10 +142,11 @@ def _centred_softmax(z, inside, work, out):
 def centred_beliefs(z, n_visible, inside, begin, end, out):
     """Set `out` (P, n) to the centred beliefs of log-odds `z` (P, n), from `begin` to `end`.
 
-    Pixels have n_visible + 1 classes. The first `n_visible` planes are for all classes except the
-    first: log-odds against the first class, and beliefs P(class) - 1 / (n_visible + 1). The other
-    planes are for binary variables, with beliefs P(on) - 1/2. `inside` (n,) is 1 at the pixels of
-    images and 0 in the margins, so that the beliefs in the margins are 0.
+    Pixels have n_visible + 1 classes. The first `n_visible` planes belong to the second and later
+    classes. They hold log-odds against the first class in `z`, and P(class) - 1 / (n_visible + 1)
+    in `out`. The other planes belong to binary variables, and hold P(on) - 1/2 in `out`. `inside`
+    (n,) is 1 at the pixels of images and 0 in the margins, so that the beliefs in the margins are
+    0.
     """
     work = np.empty((2, _BLOCK))
     for start in range(begin, end, _BLOCK):
@@ -162,7 +164,7 @@ def centred_beliefs(z, n_visible, inside, begin, end, out):
 
 @jit(fastmath={"contract"})
 def beliefs_gradient(belief, n_visible, inside, begin, end, slope):
-    """Replace the gradient `slope` (P, n) with respect to beliefs by that for the log-odds.
+    """Replace the gradient `slope` (P, n) for the beliefs by the gradient for the log-odds.
 
     `belief` (P, n) are the centred beliefs that `centred_beliefs` computes.
     """

@@ -1,8 +1,9 @@
 """Counter-based random numbers: a hash of (key, stream, step, site).
 
-There is no state between calls, so the numbers depend neither on threads nor on the order of the
-rows. The hash of (key, stream, step) is the seed of a SplitMix64 sequence over the sites (Steele,
-Lea and Flood 2014, Fast splittable pseudorandom number generators).
+A generator of random numbers usually has a state that each call changes. Here a number depends only
+on its counters, so results depend neither on threads nor on the order of the rows. The hash of
+(key, stream, step) is the seed of a SplitMix64 sequence over the sites (Steele, Lea and Flood 2014,
+Fast splittable pseudorandom number generators).
 """
 
 import numpy as np
@@ -22,7 +23,7 @@ def _seed(key, stream, step):
 def fill_uniform(key, streams, step, out):
     """Write uniform random numbers on (0, 1) to `out` (N, K).
 
-    Equal `key`, `step` and stream give equal numbers.
+    Calls with equal key, step and stream write equal numbers.
 
     Parameters
     ----------

@@ -12,15 +12,16 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import softplus
 
-# The step size aims at a certain decrease of the bound, see `_descend`. After _PATIENCE iterations
-# without progress, this targeted decrease is multiplied by _LESS. Progress is a decrease of the
-# bound by at least _PROGRESS times the targeted decrease.
+# The step size follows from a targeted decrease of the bound, see `_descend`. Progress means that
+# the bound falls by at least _PROGRESS times the targeted decrease. After _PATIENCE iterations
+# without progress, the targeted decrease is multiplied by _LESS.
 _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
 # Every _ROUND_EVERY iterations the average state of the parts is rounded to find a better state.
 # The newest iteration has the weight _NEWEST in the average.
 _ROUND_EVERY, _NEWEST = 10, 0.1
-# Each node of the search takes at most _NODE_STEPS steps, except the root. If a search follows, the
-# root stops once the targeted decrease of the bound is below _ROUGH times the gap.
+# Each node of the search except the root makes at most _NODE_STEPS steps. If branch and bound
+# follows, the root stops when the targeted decrease of the bound is below _ROUGH times the gap
+# between the bound and the best score.
 _NODE_STEPS, _ROUGH = 10, 0.1
 _EPS = np.finfo(np.float64).eps
 
@@ -29,11 +30,12 @@ _EPS = np.finfo(np.float64).eps
 def _best_of_part(bias, weight, shift, order, turn, state):
     """Maximise ``softplus(bias + weight'v) + shift'v`` over v (V,) of 0/1; return the maximum.
 
-    softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p. So for some p, the
-    best v has exactly the units on for which ``p weight_i + shift_i > 0``. As p grows, each unit
-    changes at most once, so that only V + 1 states can be the best. The states are visited in the
-    order of p. `order` (V,) sorts the units by the p at which they change; it is kept from call to
-    call, because sorting is fast if little has changed. `turn` (V,) is scratch space.
+    softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p. So there is a p
+    such that exactly the units with ``p weight_i + shift_i > 0`` are on in the best v. As p grows,
+    the value of each unit changes at most once, so that only V + 1 states can be the best state.
+    The states are visited in the order of p. `order` (V,) sorts the units by the p at which their
+    values change. It is kept from call to call, because an array that is almost sorted is sorted
+    fast. `turn` (V,) is scratch space.
     """
     z, y = bias, 0.0
     for i in range(len(weight)):
@@ -43,7 +45,8 @@ def _best_of_part(bias, weight, shift, order, turn, state):
         if on:
             z += w
             y += s
-        turn[i] = abs(s) / abs(w) if s * w < 0 and abs(s) < abs(w) else 2.0  # 2 means: no change
+        # 2, which is larger than every p, stands for a unit whose value does not change
+        turn[i] = abs(s) / abs(w) if s * w < 0 and abs(s) < abs(w) else 2.0
     for k in range(1, len(order)):
         i = order[k]
         place = k
@@ -133,10 +136,11 @@ def _size(array):
 
 @jit
 def _rounding(field, bias, weight):
-    """Return the rounding error of a bound relative to the size of the model, and this size.
+    """Return the relative rounding error of a bound, and the size of the model.
 
-    The size is the sum of all absolute parameters, plus 1 for each hidden unit, because softplus(0)
-    is log 2 however small the weights are.
+    The size is the sum of the absolute values of all parameters, plus 1 for each hidden unit,
+    because a hidden unit adds about log 2 to the score even if its weights are 0. The rounding
+    error is relative to this size.
     """
     total = _size(weight) + len(bias)
     for i in range(len(field)):
@@ -148,12 +152,11 @@ def _rounding(field, bias, weight):
 
 @jit
 def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, best_state):
-    """Lower the bound of one model without clamped units.
+    """Lower the bound of a model without clamped units, by a subgradient method.
 
-    Each step goes along the subgradient, with the step size of Polyak's rule: the bound minus a
-    target, divided by the squared length of the subgradient. The target is the lowest bound minus
-    the targeted decrease, which becomes smaller if there is no progress, but never less than the
-    best score.
+    The step size follows Polyak's rule: the bound minus a target, divided by the squared length of
+    the subgradient. The target is the lowest bound so far minus the targeted decrease, but at least
+    the best score. Without progress, the targeted decrease becomes smaller.
 
     Parameters
     ----------
@@ -231,8 +234,8 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 def _next_unit(weight, average):
     """Return the unit on which the parts disagree most.
 
-    `average` (V,) is the mean state of the parts, so that the disagreement is largest at 1/2. It is
-    multiplied by the sum of the |couplings| of the unit.
+    `average` (V,) is the mean state of the parts: at 1/2 the parts disagree most. The disagreement
+    on a unit is multiplied by the sum of the |couplings| of the unit.
     """
     best, chosen = -1.0, np.int64(0)
     for i in range(len(average)):
@@ -321,14 +324,14 @@ def _search(field, bias, weight, max_iter, tol, node_limit, best_state):
         for i in range(n_visible):
             shift[j, i] = field[i] / n_hidden
     share, given = _rounding(field, bias, weight)
-    # For each depth of the path to the current node: the fixed unit, True if the unit has its
-    # second value, and the bound of the parent node.
+    # For each depth of the path to the current node: the unit fixed there (`path`), True if the
+    # unit has its second value (`second`), and the bound of the parent node.
     path, second = np.empty(n_visible, np.int64), np.zeros(n_visible, np.bool_)
     above = np.empty(n_visible)
     bound, score, enough, n_iter, settled = np.inf, -np.inf, 0.0, np.int64(0), False
     unit, value, steps = np.int64(0), False, np.int64(max_iter)
     rough = 0.0 if node_limit == 1 else _ROUGH
-    done, depth = -np.inf, np.int64(0)  # done: highest bound of the finished nodes
+    done, depth = -np.inf, np.int64(0)  # `done` is the highest bound of the finished nodes
     for node in range(node_limit):
         if node > 0 and bound - score > enough and depth < n_visible:
             path[depth], second[depth], above[depth] = unit, False, bound
@@ -373,7 +376,7 @@ def rbm_dual(
     coupling : (H, V)
     max_iter : int, largest number of steps at the root, before the search
     tol : float, a node is finished once its bound exceeds the best score by at most `tol`
-    node_limit : int, largest number of nodes of the search, including the root; 1: no search
+    node_limit : int, largest number of nodes including the root; 1 for no branch and bound
     state : (N, V) int8 output, best state found; 0 if clamped
     bound : (N,) output, upper bound of -F(v) that includes rounding errors
     n_iter, converged : (N,) output

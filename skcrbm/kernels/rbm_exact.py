@@ -1,9 +1,9 @@
 """Exact inference on small RBMs: the states of one side are enumerated, the other side summed out.
 
 The enumerated side has k units with fields e, the summed side m units with fields a. The first l
-enumerated units are the low units, with S = 2^l states s. All rows share the table
+enumerated units are called low units, and have S = 2^l states s. All rows share the table
 ``gain[i, s] = exp(sum of the couplings of unit i to the low units that are on in s)``. The other
-k - l enumerated units are the high units. A tile is the set of the S low states for one state of
+k - l enumerated units are called high units. A tile is the set of the S low states for one state of
 the high units, which only shifts the fields. With t = sigma(field) and u = 1 - t, a summed unit
 contributes softplus(field) + log(u + t gain) to the log-weight of a state, so
 
@@ -28,36 +28,40 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill, log_add, n_low_units
 
-# Largest number of low units. With more, the rows of states of a group would not fit the L1 cache.
+# Largest number of low units. With more units, the arrays of a group would not fit the L1 cache.
 MAX_LOW_UNITS = 8
-# Length of a row of states plus padding. It is a constant, so that the compiler knows the distance
-# of rows. The padding spreads the rows over the cache. It also keeps rows that are summed further
-# apart than a vector is long; otherwise the order of summation would depend on array addresses.
+# Distance of two rows of states in flat arrays: the largest number of states plus padding. It is a
+# constant, so that the compiler knows the distance. The padding spreads the rows over the cache. It
+# also keeps the rows of sums further apart than the length of a vector register. Otherwise the
+# compiled code would choose the order of summation by the addresses of the arrays, and rounding
+# would differ from run to run.
 ROW = (1 << MAX_LOW_UNITS) + 24
-# Distance of two units in `Work.rows`: a unit has a row of losses, then a row of sums. The two rows
-# must not lie a multiple of 4096 bytes apart, because then stores would delay the next loads.
+# Distance of two units in `Work.rows`, which holds a row of losses and a row of sums for each unit.
+# The distance of the two rows must not be a multiple of 4096 bytes, because then stores would delay
+# the next loads.
 STRIDE = 2 * ROW
-# GROUP summed units form a group and share a division. The norm of a group is the sum of its
-# |couplings|; if it exceeds MAX_NORM, `rbm_exact_log` is used. States with a probability of at most
-# _NOTHING are left out. Whatever the fields are, such a state changes P(unit on) / P(unit off) by a
-# factor of less than 1 + _NOTHING * exp(MAX_NORM).
+# GROUP summed units form a group and share a division. The norm of a group is the sum of the
+# |couplings| of its units. If it exceeds MAX_NORM, `rbm_exact_log` is used. States with a
+# probability of at most _NOTHING are left out. For any fields, leaving out such a state changes
+# P(unit on) / P(unit off) by a factor of less than 1 + _NOTHING * exp(MAX_NORM).
 GROUP = 4
 MAX_NORM = 300.0
 _NOTHING = 1e-200
-# Largest |log| of a product of weights. Before a product can exceed this limit, its exponent is
-# moved to a separate array.
+# Largest |log| of a product of weights. Before a product can exceed this limit, its power of two is
+# moved to a separate array of exponents.
 _MAX_PRODUCT = 600.0
-# Largest |field| of an enumerated unit, for which the exponent of exp(field) still fits an integer.
-# Beyond this, `rbm_exact_log` is used.
+# Largest |field| of an enumerated unit for which the exponent of exp(field) still fits an integer.
+# If a field is larger, `rbm_exact_log` is used.
 MAX_FIELD = 1e15
-# Enumerated units with P(on) or P(off) below _TINY are computed again by `rbm_exact_log`. For all
-# other units, the states that are left out because of _NOTHING, at most 2^30 of them, change P by
-# less than a rounding error.
+# If P(on) or P(off) of an enumerated unit is below _TINY, it is computed again by `rbm_exact_log`.
+# For all other units, leaving out up to 2^30 states with a probability below _NOTHING changes P(on)
+# and P(off) by less than a rounding error.
 _TINY = 1e-170
-# P(off) of a unit is computed as 1 - P(on) if P(on) is below _MOST. Otherwise this difference would
-# be inaccurate, and P(off) is computed as a sum over states.
+# If P(on) of a unit is below _MOST, P(off) is computed as 1 - P(on). Otherwise this difference
+# would be inaccurate, and P(off) is computed as a sum over states.
 _MOST = 0.875
-# Number of rows that are processed together. It is even: `_divide` takes two rows at a time.
+# Number of rows that are processed together. It is even, because `_divide` takes two rows at a
+# time.
 BLOCK = 4
 
 
@@ -76,11 +80,12 @@ class ExactAnswers(NamedTuple):
     """Arrays that receive the results of `enumerate_rows`."""
 
     log_partition: np.ndarray  # (N,)
-    # (N, k + m) odds P(on) / P(off), enumerated units first; 1 if clamped. The odds of enumerated
-    # units are NaN if P(on) or P(off) is below _TINY, so that logs are needed. The odds of summed
-    # units are divided by exp(summed field), because that exponential may overflow.
+    # (N, k + m) odds P(on) / P(off), enumerated units first; 1 if clamped. The odds of an
+    # enumerated unit are NaN if P(on) or P(off) is below _TINY; the caller then computes them with
+    # logs. The odds of summed units are divided by exp(summed field), because that exponential may
+    # overflow.
     odds: np.ndarray
-    pairwise: np.ndarray  # (m, k) weighted sums of P(both units on) are added to it
+    pairwise: np.ndarray  # (m, k) output, to which weighted sums of P(both units on) are added
 
 
 class Work(NamedTuple):
@@ -102,14 +107,14 @@ class Work(NamedTuple):
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _LN2 = 0.6931471805599453
-_IMPOSSIBLE = -(1 << 60)  # exponent of 2 that stands for weight 0
+_IMPOSSIBLE = -(1 << 60)  # power of 2 that stands for the weight 0
 _MANTISSA, _ONE = (1 << 52) - 1, 1023 << 52  # bits of a float64
 
 
 # Rows of states lie one after the other in flat arrays, and functions take the index at which a row
-# starts. Slices would cost reference counts, and with two-dimensional arrays the compiler would not
-# know the distance of the rows. The same loops run whatever answers are requested, so that the
-# rounding of an answer does not depend on the other answers.
+# starts. Slices would need reference counting, which is slow, and with two-dimensional arrays the
+# compiler would not know the distance of the rows. The same loops run for all requested answers, so
+# that the rounding of an answer does not depend on the other requested answers.
 
 
 @jit
@@ -150,7 +155,7 @@ def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
         power = 0
         odds = 1.0
         if not free[j]:
-            power = _IMPOSSIBLE >> 4  # so that the sum over all low units does not overflow
+            power = _IMPOSSIBLE >> 4  # divide by 16: the sum over low units must not overflow
         elif scaled:
             whole = np.rint(fields[j] * _LOG2_E)
             odds = math.exp((fields[j] - whole * _LN2_HIGH) - whole * _LN2_LOW)
@@ -184,7 +189,7 @@ def _multiply(product, p, gain, g, t, u, i, n_states):
 
 @jit
 def _take_exponents(bits, exponent, start, n_states):
-    """Move the powers of two of a row of floats to `exponent`, leaving values from 1 to 2.
+    """Move the powers of two of a row of floats to `exponent`; the floats are then in [1, 2).
 
     `bits` is a view of the positive floats as int64.
     """
@@ -207,8 +212,8 @@ def _highest(exponent, start, n_states):
 def _put_exponents(product, exponent, powers, start, n_states, high):
     """Multiply `product` by 2^(exponent - high), for one row; `exponent` is overwritten.
 
-    `powers` is a view of `exponent` as float64: the bits of the integers are set such that they are
-    the powers of two when read as floats.
+    `powers` is a view of `exponent` as float64. The function sets the bits of the integers such
+    that, read as floats, they are the powers of two.
     """
     for s in range(start, start + n_states):
         below = max(exponent[np.uintp(s)] - high, -1023)
@@ -228,7 +233,7 @@ def _total(values, start, n):
 
 @jit(fastmath={"contract"})
 def _fold(values, start, half):
-    """Add the second half of 2 * half values to the first half, which sums out one unit."""
+    """Sum out one unit: add the second half of 2 * half values to the first half."""
     for s in range(start, start + half):
         values[np.uintp(s)] += values[np.uintp(s + half)]
 
@@ -239,10 +244,10 @@ def _fold(values, start, half):
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
     """Sum x = q / (t + u loss) over the states, for a group of units in two rows of a block.
 
-    Then P(unit on) = t times the sum. The weights q of the first row start at index p of `product`.
-    In `t` and `u`, the units of the first row start at index i, and the units of the second row at
-    k. In `rows`, the losses start at index g. The products weight * t * x = weight * P(unit on, s)
-    are added to `rows` from index c on.
+    P(unit on) is t times the sum. The weights q of the first row start at index p of `product`. In
+    `t` and `u`, the units of the first row start at index i, and the units of the second row at
+    index k. In `rows`, the losses start at index g. The products weight * t * x = weight * P(unit
+    on, s) are added to `rows` from index c on.
     """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
@@ -318,7 +323,7 @@ def _high_factors(tile, n_low, coupling, place, gain, loss):
 def _normalise(values, start, n, scale):
     """Multiply n values by `scale`, and set values up to _NOTHING to 0.
 
-    Without this, denormal numbers would make the next steps slow.
+    Tiny values are set to 0 because computing with denormal floats is slow.
     """
     for s in range(start, start + n):
         value = values[np.uintp(s)] * scale
@@ -327,7 +332,7 @@ def _normalise(values, start, n, scale):
 
 @jit
 def _is_possible(tile, n_low, free):
-    """Return True unless a high unit that is not free is on in a tile; `free` is (k,) bool."""
+    """Return False if a clamped high unit is on in a tile, else True; `free` (k,) is bool."""
     for h in range(n_low, free.shape[0]):
         on = (tile >> (h - n_low)) & 1
         if on and not free[h]:
@@ -356,7 +361,8 @@ def _tile_weights(tile, n_low, enumerated, free, tables, work):
     used = 0.0
     for g in range(norm.shape[0]):
         used += norm[g]
-        full = used > _MAX_PRODUCT - MAX_LOW_UNITS  # scaled products start below 2^MAX_LOW_UNITS
+        # Scaled products start below 2^MAX_LOW_UNITS.
+        full = used > _MAX_PRODUCT - MAX_LOW_UNITS
         if full:
             used = norm[g]
         for r in range(enumerated.shape[0]):
@@ -439,7 +445,7 @@ def _divide_groups(n, n_low, n_groups, want_statistics, work):
 
 @jit(allocates=False, inline=True)
 def _add_tile(tile, n_low, k, free, tables, weight, want_statistics, pairwise, work):
-    """Add the probabilities of a tile to the sides of all units, for the rows of a block.
+    """Add the probabilities of a tile to P(on) and P(off) of all units, for the rows of a block.
 
     `free` is (n, k + m) and `weight` (n,) for the n rows of the block.
     """
@@ -524,8 +530,8 @@ def enumerate_rows(
         _begin_block(
             block, summed[first:last], z[first:last], block_free, block_weight, tables, n_low, work
         )
-        # All tiles are visited twice: first to add up the weights, then the probabilities, which
-        # are relative to the total weight.
+        # All tiles are visited twice: first to compute the total weight, then to add up the
+        # probabilities, which are weights divided by the total weight.
         for visit in range(2 * n_tiles if wanted else n_tiles):
             tile = visit % n_tiles
             if visit == 0 or n_tiles > 1:

@@ -29,9 +29,9 @@ from skcrbm.kernels.scalar import (
 def _tile_in_logs(tile, n_low, coupling, possible, summed, free, log_gain, field, log_weight):
     """Compute the log-weights of the states of a tile, and the fields of the summed units.
 
-    The first `n_low` enumerated units are the low units, and the others are the high units. A tile
-    holds the S = 2^n_low states of the low units for one state of the high units. The outputs are
-    `log_weight` (S,) and `field` (m,).
+    The first `n_low` enumerated units are called low units, and all other enumerated units high
+    units. A tile holds the S = 2^n_low states of the low units for one state of the high units. The
+    outputs are `log_weight` (S,) and `field` (m,).
     """
     offset = shifted_fields(tile, n_low, coupling, possible, summed, field)
     low_fields(offset, possible, log_weight)
@@ -68,8 +68,8 @@ def enumerate_in_logs(
     possible = np.empty(k)
     field = np.empty(m)
     log_weight = np.empty(n_states)
-    # Running log-sum-exps, high + log(total): for each unit over the states with the unit off
-    # (row 0) and on (row 1), and over all states (high_z, total_z).
+    # Running log-sum-exps are stored as high + log(total). `high` and `total` are for the states
+    # with a unit off (row 0) and on (row 1), `high_z` and `total_z` for all states.
     high = np.empty((2, k + m))
     total = np.empty((2, k + m))
     high_z = np.empty(1)

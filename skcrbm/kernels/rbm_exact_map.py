@@ -1,9 +1,10 @@
 """Best states of small RBMs: one side is enumerated, the other side maximised or summed out.
 
-The enumerated side has k units, and the other side m units. The first l enumerated units are the
-low units, and the others the high units. A tile holds the S = 2^l states of the low units for one
-state of the high units, which only shifts the fields of the other side. All rows share the array
-``log_gain[i, s]``, the sum of the couplings of unit i to the low units that are on in state s.
+The enumerated side has k units, and the other side m units. The first l enumerated units are called
+low units, and all other enumerated units high units. A tile holds the S = 2^l states of the low
+units for one state of the high units, which only shifts the fields of the other side. All rows
+share the array ``log_gain[i, s]``, the sum of the couplings of unit i to the low units that are on
+in state s.
 
 Scores are logs. If a clamped unit of the enumerated side is on in a state, the score of the state
 is -inf. Clamped units of the other side are skipped.

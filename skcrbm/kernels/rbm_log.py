@@ -9,8 +9,9 @@ and differ in the message function
     max-product    f(w, x) = relu(w + x) - relu(x)
     mixed-product  sum-product towards visible units, w [theta_i > 0] towards hidden units
 
-and tree-reweighted is sum-product with w = W / rho and messages weighted by rho
-(Wainwright, Jaakkola and Willsky 2005).
+Here sp is softplus, w is the coupling, and x the log-odds of the sender without the message in the
+other direction. Tree-reweighted message passing is sum-product with w = W / rho and with messages
+that are multiplied by rho (Wainwright, Jaakkola and Willsky 2005).
 
 Clamped units are left out. Clamped visible units have no row in the matrices of couplings and
 messages, so the rows of the free visible units lie one after the other. The messages of clamped
@@ -39,9 +40,8 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Number of rows of messages that are processed together: _BLOCK, or more if the rows are short, as
-# long as the block has at most _BLOCK_NUMBERS entries. The number is even, because sums take two
-# rows at a time.
+# Number of rows of messages that are processed together: _BLOCK rows, or more if the rows are
+# short, up to _BLOCK_NUMBERS entries. The number is even, because sums take two rows at a time.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
@@ -68,7 +68,7 @@ def _max_message(w, x):
 def _row_sums(incoming, k0, k1):
     """Return the sums of the rows k0 and k1 of `incoming` (B, H).
 
-    The loop loads and does not store, which makes it fast (see the architecture page).
+    The loop is fast because it loads numbers and stores none (see the architecture page).
     """
     sum0 = incoming.dtype.type(0)
     sum1 = incoming.dtype.type(0)
@@ -96,8 +96,8 @@ def _receive_rows(rho, held, rows, visible_bias, incoming, theta_v):
         theta_v[rows[k1]] = visible_bias[rows[k1]] + rho * sum1
 
 
-# The loops of max-product use few arrays. Before the compiler uses vector instructions, it checks
-# each pair of arrays for overlaps, and it uses none if there are more than eight checks.
+# The loops of max-product use few arrays. To use vector instructions, the compiler must check each
+# pair of arrays for overlaps. If more than eight checks are needed, it gives up.
 
 
 @jit(fastmath={"contract"})
@@ -113,7 +113,7 @@ def _max_messages(w, theta_h, message, incoming, count):
 
 @jit(fastmath={"contract"})
 def _replace_max(w, k, theta, damping, keep, incoming, message):
-    """Replace row k of `message` (B, H) by damping * old message + keep * new message."""
+    """Replace row k of `message` (B, H) by ``damping * old message + keep * new message``."""
     for j in range(np.uintp(message.shape[1])):
         new = _max_message(w[k, j], theta - incoming[k, j])
         message[k, j] = damping * message[k, j] + keep * new
@@ -256,9 +256,9 @@ def _sweep(
 def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, field, state):
     """Write the state that each visible unit prefers to `state` (V,), and return its score.
 
-    A clamped visible unit gets the state 0. For MAX, the score is that of the best joint state with
-    these visible states. For MIXED, the score is -F(v). If `state` is the same as before, return
-    -inf, because its score is known.
+    A clamped visible unit gets the state 0. For MAX, the score is the score of the best joint state
+    with these visible states. For MIXED, the score is -F(v). If `state` does not change, its score
+    is known, and the function returns -inf.
     """
     n_visible = state.shape[0]
     changed = False

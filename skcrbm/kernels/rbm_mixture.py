@@ -1,12 +1,13 @@
 """Sums over labels for an RBM whose labels are independent given the states of the hidden units.
 
-Given hidden state s, label i of a row is on with probability ``p = t g / (u + t g)``. Here t and u
-are the sigmoids of the field of the label and of its negative, and ``g = exp(h_s . W_i)``, the
-array `gain`. No transcendental function is needed per label and state.
+Given hidden state s, label i of a row is on with probability ``p = t g / (u + t g)``. Here
+t = sigmoid(field) and u = sigmoid(-field) belong to the label, and ``g = exp(h_s . W_i)`` is stored
+in the array `gain`. So no exponential is needed per label and state.
 
-Decoding rules need ``E[x^|y| | s]``, the product of ``1 - p (1 - x)`` over the labels, for several
-numbers x. Factors with a probability p above `_CUT` are multiplied. The logarithm of all other
-factors is a power series in p, so that the sums of six powers of p serve all x.
+Decoding rules need ``E[x^|y| | s]`` for several numbers x, where |y| is the number of labels that
+are on. It is the product of ``1 - p (1 - x)`` over the labels. Factors with a probability p above
+`_CUT` are multiplied. The logarithm of all other factors is a power series in p, so the sums of six
+powers of p are enough for all x.
 """
 
 import math
@@ -15,7 +16,7 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# Labels with a smaller probability p are summed by the power series up to p^6. The first missing
+# For labels with a smaller probability p, the power series up to p^6 is used. The first missing
 # term of the series, p^7 / 7, is below p * 2e-10.
 _CUT = 1.0 / 32.0
 # A product below this number is replaced by its logarithm, before it can underflow.
@@ -54,7 +55,7 @@ def add_log_weights(t, u, gain, norm, log_weight):
 
 @jit
 def sum_over_labels(t, u, gain, start, state, weight, left, marginals, mean, log_rest):
-    """Compute the marginals, and moments of the number of labels in each likely hidden state.
+    """Compute the marginals, and expectations of the number of labels in each likely hidden state.
 
     The likely states of row n are ``state[start[n] : start[n + 1]]``, with probabilities `weight`;
     all rows together have A of them. `gain` (S, L) has a row per state, and `left` (Q,) holds

@@ -6,12 +6,12 @@ odds. The message from hidden unit j to a visible unit is ``D = num / den``, wit
 ``num = E t_j + u_j R`` and ``den = t_j + u_j R``. D is computed when it is needed.
 
 The kernel stores one matrix R, and divides once per edge and iteration. Products of a few messages
-must stay inside the range of the dtype. For models beyond this range, `rbm_log` has the same
-algorithms with messages as log-odds.
+must stay inside the range of the dtype. If they could exceed the range, the caller uses `rbm_log`,
+which has the same algorithms with messages as log-odds.
 
-In mixed-product a visible unit sends R = E if it prefers to be on, else 1. A damping of 1/2 takes
-the square root of the product of the old and the new odds. Other values of damping, except 0, need
-`rbm_log`.
+In mixed-product a visible unit sends R = E if it prefers to be on, else R = 1. With a damping of
+1/2, a message becomes the square root of the product of its old and new odds. Other values of
+damping, except 0, need `rbm_log`.
 
 Clamped units send no message. A clamped visible unit is not among the active rows, and its messages
 stay 1. A clamped hidden unit has odds 0, so t = 0 and u = 1, which makes its messages D = 1.
@@ -37,8 +37,8 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Largest |log| of a product of messages in float64. The largest |bias| that multiplies such a
-# product is chosen such that both stay inside the range of float64, about e^709.
+# Largest |log| of a product of messages in float64. The product is multiplied by exp(bias), so
+# biases are limited such that the result stays inside the range of float64, about e^709.
 _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
 # Number of rows that are processed together: two small matrices with _BLOCK rows fit the L1 cache.
@@ -49,9 +49,9 @@ class OddsWork(NamedTuple):
     """Scratch arrays of `pass_odds`: messages, their products, and the beliefs of a model."""
 
     message: np.ndarray  # (V, H) odds visible -> hidden
-    t: np.ndarray  # (H,) P(hidden unit on); u: P(hidden unit off)
+    t: np.ndarray  # (H,) P(hidden unit on), and `u` P(hidden unit off)
     u: np.ndarray
-    ti: np.ndarray  # (V,) P(visible unit on); ui: P(visible unit off)
+    ti: np.ndarray  # (V,) P(visible unit on), and `ui` P(visible unit off)
     ui: np.ndarray
     bias_odds: np.ndarray  # (V,) exponentials of the visible biases
     hidden_odds: np.ndarray  # (H,) exponentials of the hidden biases; 0 if clamped
@@ -71,7 +71,7 @@ class OddsWork(NamedTuple):
 
 @jit(fastmath={"contract", "reassoc"})
 def _products(odds, message, t, u, first, last):
-    """Return prod(num) and prod(den) over hidden units first:last, of messages D = num / den."""
+    """Return the products of num and of den over the hidden units first to last - 1."""
     num = odds.dtype.type(1)
     den = odds.dtype.type(1)
     for j in range(np.uintp(first), np.uintp(last)):
@@ -193,7 +193,7 @@ def _block_messages(odds, message, t, u, rows, ti, ui, halved, column, floor):
 
 @jit
 def _block_choices(odds, message, rows, ti, ui, halved, column):
-    """Replace the messages of mixed-product: each visible unit sends the state it prefers."""
+    """Replace the messages of mixed-product, in which a visible unit sends its preferred state."""
     n = np.uintp(column.shape[0])
     for k in range(rows.shape[0]):
         i = rows[k]
@@ -443,9 +443,9 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
 def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h, answers):
     """Compute the log partition function and the statistics of a model.
 
-    With D = num / den from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num, and the
-    Bethe term of an edge is log(den / R). So only the messages R are needed. For a clamped hidden
-    unit, den = R, so its term is 0.
+    With num and den from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num, and an edge
+    adds log(den / R) to Bethe's log Z. So only the messages R are needed. For a clamped hidden unit
+    den = R, and it adds 0.
     """
     odds, piece = model.odds, model.piece
     message, t, u, ti = work.message, work.t, work.u, work.ti
@@ -493,7 +493,7 @@ def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, ans
     free_h = batch.free[n, n_visible:]
     rows = work.rows[:n_active]
     reached = _visited_state(batch.visible_bias[n], work.ti, work.ui, rows, visited)
-    if halved:  # damped messages are not those of the state, so compute the fields from the state
+    if halved:  # damped messages do not belong to a state: compute the fields from the state
         reached += _hidden_score(model.weights, batch.hidden_bias[n], free_h, visited, work.field)
     else:
         for j in range(theta_h.shape[0]):

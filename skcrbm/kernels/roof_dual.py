@@ -1,19 +1,19 @@
-"""Maximum flows that solve the linear program of the local polytope for Ising models.
+"""Solve the linear program over the local polytope of Ising models by maximum flows.
 
-For pairwise models the program has a solution with values 0, 1/2 and 1 only, which a minimum cut
-finds. Each label y_i in {-1, +1} gets two copies, u_i for y_i and v_i for -y_i. With two copies all
-couplings become attractive; if the cut gives u_i and v_i the same value, the value of the label is
-1/2. The nodes of the graph are u, then v. A positive field joins u_i to the source and v_i to the
-sink, a negative field the other way round. A positive coupling joins u with u and v with v, a
-negative coupling u with v. The bound is the sum of all |fields| and |couplings|, which no score
-exceeds, minus the cut.
+For pairwise models the program has a solution with the values 0, 1/2 and 1 only, which a minimum
+cut finds. Each label y_i in {-1, +1} gets two copies, u_i for y_i and v_i for -y_i, so that all
+couplings become attractive. If the cut gives u_i and v_i the same value, the value of the label is
+1/2. The nodes of the graph are all u, then all v. A positive field joins u_i to the source and v_i
+to the sink; a negative field joins u_i to the sink and v_i to the source. A positive coupling of i
+and k joins u_i to u_k and v_i to v_k; a negative coupling joins u_i to v_k and v_i to u_k. The
+upper bound of the score is the sum of all |fields| and |couplings|, minus the value of the cut.
 """
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# A remaining capacity below this number times the largest capacity counts as 0, because it is a
+# A remaining capacity below this number times the largest capacity counts as 0, because it may be a
 # rounding error.
 _ROUNDING = 1e-13
 

@@ -8,10 +8,11 @@ from skcrbm.kernels.jit import jit
 
 # Kinds of message passing.
 SUM, MAX, MIXED = 0, 1, 2
-# Terms of a log-sum this far below the largest term are left out: exp(-60) times 2^30 states
-# does not change a sum in float64.
+# A term of a log-sum-exp is left out if it is this much smaller than the largest term. Even 2^30
+# terms of exp(-60) do not change a sum of float64 that contains exp(0).
 NEGLIGIBLE = 60.0
-# If the marginals of a position of a chain sum to 1 up to this error, they are valid.
+# The marginals of a position of a chain are valid if their sum differs from 1 by less than this
+# error.
 MARGINAL_ERROR = 1e-8
 # Largest relative difference of two computations of a log-odds, in units of the machine epsilon.
 ROUNDING = 4.0
@@ -70,11 +71,11 @@ def log_add(x, y):
     return max(x, y) + math.log1p(math.exp(-abs(x - y))) if x != -math.inf else y
 
 
-# Tests of convergence. If a probability is close to 0 or 1, the log-odds may change while the
-# probability stays the same, and this change may later flip other units. So a model has converged
-# only if neither probabilities nor log-odds change. If all messages are sent at once, the changes
-# of two messages may cancel in a belief for one iteration. So the beliefs must stay the same in two
-# successive iterations, and the messages must not change between the two.
+# Tests of convergence. If a probability is close to 0 or 1, its log-odds may change while the
+# probability stays the same up to rounding, and this change may later flip other units. So a model
+# has converged only if neither probabilities nor log-odds change. If all messages are sent at once,
+# the changes of two messages may cancel in a belief for one iteration. So the beliefs must stay the
+# same in two successive iterations, and the messages must not change between these iterations.
 
 
 @jit
@@ -109,7 +110,7 @@ def message_from_beliefs(w, theta_i, theta_j):
     ti, ui = sigmoid_pair(float(theta_i), 1.0)
     e = math.exp(w)
     b = tj * (ti + e * ui) - (e * ti + ui)
-    # root is the square root of E T_j; hypot computes sqrt(b^2 + 4 E T_j) without an overflow
+    # `root` is the square root of E T_j; hypot computes sqrt(b^2 + 4 E T_j) without an overflow
     root = math.sqrt(e) * math.sqrt(tj)
     disc = math.hypot(b, 2.0 * root)
     r = 2.0 * root / (b + disc) * root if b > 0 else 0.5 * (disc - b)
@@ -214,7 +215,7 @@ def possible_fields(fields, free, n_low, out):
     """Write the fields of the enumerated units to `out` (k,), with -inf for clamped units.
 
     So a state in which a clamped unit is on has the log-weight -inf. Return the clamped high units
-    as bits of an integer: a tile in which a clamped unit is on has no possible state.
+    as bits of an integer, so that callers can skip the tiles in which a clamped unit is on.
     """
     held_high = 0
     for h in range(fields.shape[0]):

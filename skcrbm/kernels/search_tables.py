@@ -10,9 +10,9 @@ from skcrbm.kernels.jit import jit
 class SearchTables(NamedTuple):
     """Tables of two or more variables, and a row of log-weights for each variable.
 
-    The next state of the variable of edge e lies stride[e] entries further in the table. Tables may
-    contain -inf. The log-weights of single variables are finite. If a variable has fewer than K
-    states, the other entries of its row are 0.
+    If the variable of edge e goes to its next state, the position in the table grows by stride[e].
+    Tables may contain -inf. The log-weights of single variables are finite. If a variable has fewer
+    than K states, the remaining entries of its row are 0.
     """
 
     n_states: np.ndarray  # (n,) int64
@@ -29,7 +29,7 @@ class SearchTables(NamedTuple):
 
 @jit(inline=True)
 def _next_entry(graph, low, m, digit):
-    """Move `digit` (m,) to the states of the next entry of a table; `low` is its first edge."""
+    """Change `digit` (m,) to the states of the next entry; `low` is the table's first edge."""
     j = m - 1
     while j >= 0:
         digit[j] += 1
@@ -50,7 +50,7 @@ def table_size(graph, f):
 
 @jit(inline=True)
 def add_beliefs(graph, f, belief, entries, best, digit):
-    """Add the beliefs (n, K) of its variables to table f, and return its largest entry.
+    """Add the beliefs (n, K) of the variables of table f to the table; return the largest entry.
 
     `best` (m, K) receives the max-marginals of the table: the largest entry for each state of each
     of its m variables. `digit` (m,) is scratch space.
@@ -75,9 +75,10 @@ def add_beliefs(graph, f, belief, entries, best, digit):
 
 @jit(inline=True)
 def subtract_shares(graph, f, share, top, least, entries, digit):
-    """Subtract `top` and the shares (m, K) of its variables from the entries of table f.
+    """Subtract `top` and the shares (m, K) of the variables from the entries of table f.
 
-    Entries that are at most `least` without `top` become -inf. `digit` (m,) is scratch space.
+    An entry that is at most `least` after `top` has been subtracted becomes -inf. `digit` (m,) is
+    scratch space.
     """
     low, m = graph.scope_start[f], graph.scope_start[f + 1] - graph.scope_start[f]
     for j in range(m):

@@ -1,10 +1,10 @@
 """Second-order chains of classes: forward-backward and best paths.
 
 The state of a position is a pair (a, b): the class a of the previous position, and its own class b.
-The class before the first position is 0. Chains of different lengths lie one after the other, as in
-`chains.py`. The log-weight of three neighbouring classes is triples[a, b, c]. A position takes
-K^3 operations, while `chains.py` would take K^4 on the K^2 states (a, b), because it would also
-visit pairs of states that do not agree on the class that they share.
+For the first position, the previous class a is 0. Chains of different lengths lie one after the
+other, as in `chains.py`. The log-weight of three neighbouring classes is triples[a, b, c]. A
+position takes K^3 operations. A first-order chain with the K^2 states (a, b) in `chains.py` would
+take K^4, because it also visits pairs of states (a, b), (c, d) with different b and c.
 """
 
 import math

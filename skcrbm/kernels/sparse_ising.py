@@ -6,8 +6,8 @@ R the last message to i over the edge, and E = e^(2 s). Then variable i sends
 
     (E on_i + R off_i) / (on_i + E R off_i).
 
-For max-product, each sum becomes a maximum. A single division serves both messages of an edge.
-``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second.
+For max-product, each sum becomes a maximum. The two messages of an edge are computed with a single
+division. ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second.
 """
 
 import math
@@ -77,8 +77,8 @@ def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lan
     gain : (E,), e^(2 s)
     on, off : (n, lanes) beliefs, as weights of the values 1 and 0, which need not sum to 1
     message : (2 E, lanes) in and out
-    belief : (n, lanes) in: fields; out: fields times new messages. They are weights of the value 1,
-        where the value 0 has the weight `off`
+    belief : (n, lanes) in: fields; out: fields times new messages. Both are weights of the value 1
+        relative to the weights `off` of the value 0
     sent : (2, lanes) scratch array
     n_lanes : uintp, number of lanes to work on
     """
@@ -99,7 +99,7 @@ def repeat_ising(kind, halved, edges, gain, on, off, message, belief, after, sen
     Parameters
     ----------
     kind, halved, edges, gain, off, message, sent : see `sweep_ising`
-    on : (n, lanes) fields: weights of the value 1, where the value 0 has the weight `off`
+    on : (n, lanes) fields: weights of the value 1 relative to the weights `off` of the value 0
     belief : (n, lanes) in and out
     after : (n, lanes) scratch array
 

@@ -1,4 +1,4 @@
-"""Sweeps of sparse Ising models, with variables of the same colour side by side as SIMD lanes.
+"""Sweeps of sparse Ising models; the SIMD lanes are variables of the same colour.
 
 Variables of the same colour are independent given all other variables. `ColourLanes`
 (`energies/_sparse_graph.py`) puts them into blocks, one after the other. The place of a variable
@@ -14,7 +14,7 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.lanes import CERTAIN, draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# `add_probabilities` clips log-odds to ±_FINITE, so that exp(x) and exp(-x) are finite.
+# `add_probabilities` clips log-odds x to ±_FINITE, so that exp(x) and exp(-x) are finite.
 _FINITE = 700.0
 # Number of log-odds whose exponentials `add_probabilities` computes at once.
 _BLOCK = 256
@@ -157,7 +157,7 @@ def sweep_colours(lanes, coupling, field, n_chains, held, seeds, state, log_odds
 
 @jit(fastmath={"contract", "reassoc"})
 def _gain(value, signs, first, half, n_lanes):
-    """Return how much the score rises if the variables of a block take the values in `value`."""
+    """Return the change of the score if the variables of a block take the values in `value`."""
     gain = 0.0
     for l in range(n_lanes):
         gain += (2.0 * value[l] - 1.0 - signs[first + l]) * half[l]
@@ -194,7 +194,7 @@ def _copy(source, out):
 def _odds_of_flips(half, beta, signs, first, odds, n_lanes):
     """Set `odds` to P(other value) / P(present value), at most 1, for each variable of a block.
 
-    The probabilities are given the neighbours, at inverse temperature `beta`.
+    The probabilities are conditional on the neighbours, at inverse temperature `beta`.
     """
     for l in range(n_lanes):
         change = -2.0 * beta * half[l] * signs[first + l]

@@ -1,4 +1,4 @@
-"""Options of `LayeredGMClassifier`: layers of categorical nodes, and the clamping of inputs."""
+"""Options of `LayeredGMClassifier`: layers of categorical nodes, and clamping of the inputs."""
 
 from skcrbm.layers.clamping import HardClamping
 from skcrbm.layers.layers import Conv2d, Dense, Local2d, Skip

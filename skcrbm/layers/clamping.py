@@ -20,7 +20,8 @@ class HardClamping(Options):
     Parameters
     ----------
     thresholds : float or array-like, default=0.5
-        One threshold, or several thresholds in increasing order. They apply to all features.
+        A single threshold, or several thresholds in increasing order, which are used for all
+        features.
 
     Examples
     --------

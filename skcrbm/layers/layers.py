@@ -18,7 +18,7 @@ class Edges(NamedTuple):
     """Edges between a layer and the layer below."""
 
     left: np.ndarray  # (E,) int, index of the node in the layer below
-    right: np.ndarray  # (E,) int, index of the node in the layer
+    right: np.ndarray  # (E,) int, index of the node in the layer itself
     table: np.ndarray  # (E,) int, index of the edge's table of pairwise scores
     n_tables: int  # number of tables, which is smaller than E if edges share tables (convolution)
 
@@ -46,7 +46,7 @@ class Layer(Versioned):
         raise NotImplementedError
 
     def edges(self, below: tuple[int, ...]) -> Edges:
-        """Return the `Edges` to the layer below, whose shape is given."""
+        """Return the `Edges` to the layer below, which has the shape `below`."""
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ class Dense(Layer):
         return (self.n_nodes,)
 
     def edges(self, below: tuple[int, ...]) -> Edges:
-        """Return the `Edges` to the layer below, whose shape is given."""
+        """Return the `Edges` to the layer below, which has the shape `below`."""
         n_left = int(np.prod(below))
         left, right = np.divmod(np.arange(n_left * self.n_nodes), self.n_nodes)
         return Edges(left, right, np.arange(len(left)), len(left))
@@ -117,7 +117,7 @@ class _Grid(Layer):
         return (*size, self.n_channels)
 
     def edges(self, below: tuple[int, ...]) -> Edges:
-        """Return the `Edges` to the layer below, whose shape is given."""
+        """Return the `Edges` to the layer below, which has the shape `below`."""
         height, width, _ = self.shape(below)
         rows, columns = self._axes(below)
         n_below = below[2] if len(below) == 3 else 1
@@ -143,14 +143,11 @@ class _Grid(Layer):
         raise NotImplementedError
 
     def _axes(self, below):
-        """Check the shape of the layer below; return a tuple for each of its two axes.
-
-        A tuple holds (length, kernel, stride, padding).
-        """
+        """Check the layer below; return (length, kernel, stride, padding) for each axis."""
         if len(below) not in (2, 3):
             raise ValueError(
                 f"{self} needs a layer of shape (height, width) or (height, width, channels) below "
-                f"it, not a layer of shape {tuple(below)}: set input_shape, and put no Dense layer "
+                f"it; got a layer of shape {tuple(below)}. Set input_shape, and put no Dense layer "
                 "before it"
             )
         return list(
@@ -165,17 +162,18 @@ class _Grid(Layer):
 
 @dataclass(frozen=True)
 class Skip(Versioned):
-    """Edges between two layers that are not neighbours, among the layers of a model.
+    """Additional edges between two layers that are not neighbours.
 
-    Each node of one layer is connected to each node of the other, so that layers make loops.
+    A skip is an item of the list of layers. It connects each node of the lower layer to each node
+    of the upper layer. Skips create loops between layers.
 
     Parameters
     ----------
     lower : int
-        Number of the lower layer; layer 0 is the input, and layer 1 the first hidden layer.
+        Index of the lower layer: 0 for the input, 1 for the first hidden layer, and so on.
     upper : int
-        Number of the upper layer, which must be at least ``lower + 2``. The output layer follows
-        the last hidden layer.
+        Index of the upper layer, at least ``lower + 2``. The index of the output layer is the
+        number of hidden layers plus 1.
 
     Examples
     --------
@@ -207,8 +205,8 @@ class Local2d(_Grid):
     Parameters
     ----------
     n_states : int
-        Number of states of each node; state 0 is the reference. The states of a node correspond to
-        the channels of a neural network.
+        Number of states of each node; state 0 is the reference. The states play the role of the
+        channels of a neural network.
     kernel_size : int or (int, int)
         Height and width of the window.
     stride : int or (int, int)
@@ -255,7 +253,7 @@ class Conv2d(_Grid):
 def _pair(name: str, value: Any, smallest: int) -> tuple[int, int]:
     """Check an integer (for both axes) or a pair of integers, and return a pair."""
     pair: Any = (value, value) if isinstance(value, Integral) else value
-    if not isinstance(pair, tuple) or len(pair) != 2:  # a list would make layers unhashable
+    if not isinstance(pair, tuple) or len(pair) != 2:  # with a list, layers would not be hashable
         raise ValueError(f"{name} must be an integer or a tuple of two integers, got {value!r}")
     for v in pair:
         check_count(name, v, smallest)

@@ -1,4 +1,4 @@
-"""Scores of multi-label predictions, with missing labels as NaN, and distances between samples."""
+"""Scores of multi-label predictions (NaN marks missing labels), and distances between samples."""
 
 from skcrbm.metrics._masked import masked_score, masked_scorer
 from skcrbm.metrics._probabilities import expected_calibration_error, marginal_log_loss

@@ -1,4 +1,4 @@
-"""Compute scores over the observed labels, for given predictions or by a scorer of estimators."""
+"""Compute scores over the observed labels, from predictions or by a scorer of estimators."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _dense_2d(values, name):
 def _check_predictions(values, name, kind, observed):
     """Return the predictions as an array, after checking the entries where `observed` is True.
 
-    The other entries become 0.
+    All other entries are set to 0.
     """
     if kind != "labels" and is_list_of_outputs(values):
         values = positive_columns(values, name=name)
@@ -83,8 +83,8 @@ def _check_weight(sample_weight, n_samples):
     if sample_weight is None:
         return np.ones(n_samples)
     wanted = (
-        f"sample_weight should hold {n_samples} finite numbers of at least 0, one for each row "
-        "of y_true"
+        f"sample_weight should hold {n_samples} finite numbers of at least 0, a number for each "
+        "row of y_true"
     )
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
@@ -98,19 +98,20 @@ def _check_weight(sample_weight, n_samples):
 def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tuple:
     """Validate targets, predictions and weights of a user, and return them as arrays.
 
-    `kind` is the kind of predictions, one of the values of `Score.needs`, and `argument` is the
-    name of `values` in error messages.
+    `kind` is the kind of predictions, a possible value of `Score.needs`, and `argument` is the name
+    of `values` in error messages.
 
     Returns
     -------
     y, p : ndarray (n, L)
         Targets and predictions, 0 for entries that are not observed.
     observed : ndarray (n, L) of bool
-        False also for all entries of rows of weight 0.
+        True for observed entries in rows of positive weight.
     weight : ndarray (n,)
         Weights of the rows.
 
-    If single labels have weights, the n rows are the weighted copies that `masked_score` describes.
+    If single labels have weights, the n rows are weighted copies of the given rows, as described in
+    `masked_score`.
     """
     values = in_order_of(values, y_true, argument)
     y = _dense_2d(y_true, "y_true")
@@ -176,10 +177,11 @@ def masked_score(
         estimators, is accepted, too. Ignored by scores that need `y_pred`.
     sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
         Weights of the rows, or of single labels. A row or label of weight 0 is ignored. If single
-        labels have weights, each row is replaced by weighted copies, one copy for each distinct
+        labels have weights, each row is replaced by weighted copies, with a copy for each distinct
         weight t in the row. In the copy for t, the labels of weight at least t are observed. The
         weight of the copy is t minus the next smaller weight in the row, or t if there is no
-        smaller weight.
+        smaller weight. For example, a row with the weights 1 and 3 becomes a copy of weight 1 with
+        both labels, and a copy of weight 2 with the second label.
 
     Returns
     -------
@@ -189,9 +191,9 @@ def masked_score(
     Raises
     ------
     ValueError
-        If `name` is unknown, `y_pred` or `y_score` is needed but not given, an array has a wrong
-        shape or a wrong value at an observed entry, no entry is observed, or no label has both
-        classes for "roc_auc" or "average_precision".
+        If `name` is unknown, if a needed `y_pred` or `y_score` is missing, if an array has a wrong
+        shape or a wrong value at an observed entry, if no entry is observed, or, for "roc_auc" and
+        "average_precision", if no label has both classes.
 
     Examples
     --------
@@ -232,10 +234,10 @@ class _MaskedScorer:
         sample_weight: bool | str | None = UNCHANGED,
         y_known: bool | str | None = UNCHANGED,
     ) -> _MaskedScorer:
-        """Return a copy of this scorer with requests for scikit-learn's metadata routing.
+        """Return a copy of this scorer with new requests for scikit-learn's metadata routing.
 
-        A request is True, False, None or an alias, as for the scorers of scikit-learn. A request
-        that is not given keeps its value.
+        A request is True, False, None or an alias, as for the scorers of scikit-learn. Requests
+        that are not passed do not change.
         """
         given = {"weight_request": sample_weight, "known_request": y_known}
         return replace(self, **{name: v for name, v in given.items() if v != UNCHANGED})
@@ -249,8 +251,8 @@ class _MaskedScorer:
 
     def __call__(self, estimator, X, y, *, sample_weight=None, y_known=None) -> float:
         kind = SCORES[self.name].needs
-        # Models of this package have the names of all labels in `_targets`. The attribute
-        # `label_names_` would lack names that are not strings.
+        # Models of this package store the names of all labels in `_targets`. Their attribute
+        # `label_names_` contains only names that are strings.
         names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
         wanted = names if names is not None else label_names_of(y)
         sample_weight = in_order_of(sample_weight, wanted, "sample_weight")
@@ -273,7 +275,7 @@ class _MaskedScorer:
                 y_score = positive_columns(y_score, classes, "predict_proba(X)")
         else:
             raise AttributeError(
-                f"estimator should have predict_proba for {self.name!r}; "
+                f"estimator should have the method predict_proba for {self.name!r}; "
                 f"{type(estimator).__name__} does not have it"
             )
         y_score = _rows_of(y_score)
@@ -290,11 +292,11 @@ def masked_scorer(name: str) -> _MaskedScorer:
     """Return a scorer that evaluates an estimator on the observed entries of a multi-label target.
 
     The scorers of scikit-learn raise an error if the target contains NaN. This scorer treats NaN as
-    "not observed". It can be the `scoring` of :class:`~sklearn.model_selection.GridSearchCV`,
-    :func:`~sklearn.model_selection.cross_val_score` and similar functions. Pass them a `cv` that
+    "not observed". It can be passed as `scoring` to :class:`~sklearn.model_selection.GridSearchCV`,
+    :func:`~sklearn.model_selection.cross_val_score` and similar functions. Also pass a `cv` that
     supports NaN, such as ``KFold(5)`` or
     :class:`~skcrbm.model_selection.MultilabelStratifiedKFold`, because an integer `cv` does not
-    support it. For out-of-fold predictions use :func:`skcrbm.model_selection.cross_val_predict`.
+    support NaN. For out-of-fold predictions use :func:`skcrbm.model_selection.cross_val_predict`.
 
     Parameters
     ----------

@@ -44,9 +44,9 @@ def marginal_log_loss(
         Predicted P(y = 1). Probabilities are clipped to [eps, 1 - eps], with the machine epsilon
         of their dtype, as in scikit-learn's `log_loss`.
     average : {"micro", "macro", None}, default="micro"
-        "micro" is the mean over all observed entries. "macro" is the mean over labels, each scored
-        on its observed entries. None returns a number for each label, NaN for a label without an
-        observed entry.
+        "micro" is the mean over all observed entries. "macro" is the mean over labels, where each
+        label is scored on its observed entries. None returns a number for each label, which is NaN
+        for a label without an observed entry.
     sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
         Weights of the rows, or of single labels.
 
@@ -84,9 +84,9 @@ def expected_calibration_error(
 ) -> float | np.ndarray:
     """Compute the expected calibration error of predicted probabilities [1]_.
 
-    Entries are grouped into bins of similar predicted probability. The error is the mean over bins,
-    weighted by their entries, of the distance between the mean probability and the share of
-    positive targets.
+    Entries are grouped into bins of similar predicted probability. The error of a bin is the
+    absolute difference between its mean probability and its share of positive targets. The result
+    is the mean error of the bins, weighted by their numbers of entries.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ def expected_calibration_error(
     n_bins : int, default=10
         Number of bins.
     strategy : {"uniform", "quantile"}, default="uniform"
-        "uniform" makes bins of equal width, "quantile" makes bins of about equal numbers of
+        "uniform" makes bins of equal width. "quantile" makes bins with about equal numbers of
         entries, as in scikit-learn's `calibration_curve`.
     average : {"micro", "macro", None}, default="micro"
         "micro" puts the entries of all labels into the same bins. "macro" is the mean over labels,
-        each with its own bins. None returns a number for each label, NaN for a label without an
-        observed entry.
+        where each label has its own bins. None returns a number for each label, which is NaN for a
+        label without an observed entry.
     sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
         Weights of the rows, or of single labels.
 
@@ -110,7 +110,7 @@ def expected_calibration_error(
     -------
     float or ndarray of shape (n_labels,)
         Error between 0 and 1; lower is better. Noise in bins with few entries increases the error,
-        so compare only values computed on equally many rows.
+        so compare only errors that were computed on the same number of rows.
 
     Raises
     ------

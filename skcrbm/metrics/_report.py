@@ -1,4 +1,4 @@
-"""Make a report of all scores of a multi-label prediction, which is shown as a table."""
+"""Compute all scores of a multi-label prediction, and show them as a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MultilabelReport(Versioned, dict):
     ----------
     by_label : dict of ndarray (n_labels,)
         "precision", "recall", "f1", "jaccard" and "support" (total weight of the observed
-        positives) of each label, NaN for labels without an observed entry.
+        positives) of each label; NaN for labels without an observed entry.
     target_names : list of str
         Names of the labels.
     n_samples, n_labels : int
@@ -113,7 +113,7 @@ def multilabel_report(
     sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
         Weights of the rows, or of single labels, see :func:`masked_score`.
     target_names : sequence of str of shape (n_labels,), default=None
-        Names of the labels. If None, the column names of `y_true` are used if it is a data frame,
+        Names of the labels. If None, they are the column names of `y_true` if it is a data frame,
         otherwise numbers.
 
     Returns
@@ -137,8 +137,8 @@ def multilabel_report(
     Raises
     ------
     ValueError
-        If :func:`masked_score` raises an error for these arguments, or the number of
-        `target_names` is wrong.
+        If :func:`masked_score` raises an error for these arguments, or if the number of
+        `target_names` differs from the number of labels.
 
     Examples
     --------

@@ -22,10 +22,10 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     rows from the same distribution score about ``log(1 / n)``.
 
     With a bandwidth of 1 the kernel is nearly linear over the distances that occur, so the score
-    mostly compares the means of the features. Independent features with the means of the data then
-    often score better than any model. Compute the score also with a bandwidth of 0.05, look at
-    `covariance_error`, and compare with two baselines: a second set of data, and rows of
-    independent features with the means of the data.
+    mostly compares the means of the features. Rows of independent features with the means of the
+    data then often score better than samples of any model. So compute the score also with a
+    bandwidth of 0.05, look at `covariance_error`, and compare with two baselines: a second set of
+    data, and rows of independent features with the means of the data.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     Returns
     -------
     float
-        Logarithm of the squared discrepancy, or -inf if that is not positive (for equal sets).
+        Logarithm of the squared discrepancy, or -inf if the discrepancy is 0 (for equal sets).
 
     Raises
     ------
@@ -75,8 +75,8 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     if not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
         raise ValueError(f"bandwidth must be a positive number, got {bandwidth!r}")
     n, m, width = len(X), len(Y), X.shape[1]
-    # Convert to Python integers, which neither overflow nor round, so that equal sets differ by
-    # exactly 0.
+    # Use Python integers, which neither overflow nor round, so that the discrepancy of equal sets
+    # is exactly 0.
     within_x, within_y, between = (
         _distances(*pair).astype(object) for pair in ((X, None), (Y, None), (X, Y))
     )
@@ -91,9 +91,9 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
 def covariance_error(X: ArrayLike, Y: ArrayLike) -> float:
     """Compute the relative distance of two covariance matrices, ``|C_X - C_Y| / |C_X|``.
 
-    The norms are Frobenius norms. To judge a value, compare with two baselines: samples of
-    independent features score near 1 if the features of X are strongly correlated, and a second set
-    of data scores as low as sampling noise allows.
+    The norms are Frobenius norms. To judge a value, compare it with two baselines. Samples of
+    independent features score near 1 if the features of X are strongly correlated. A second set of
+    data scores as low as sampling noise allows.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def covariance_error(X: ArrayLike, Y: ArrayLike) -> float:
             f"{X.shape} and {Y.shape}"
         )
     if (X[0] == X).all():  # a rounded mean could make the covariance differ from 0
-        raise ValueError("X must have rows that differ, because its covariance is 0 otherwise")
+        raise ValueError("X must have rows that differ; all rows are equal, so its covariance is 0")
     of_x, of_y = _covariance(X), _covariance(Y)
     return float(np.linalg.norm(of_x - of_y) / np.linalg.norm(of_x))
 
@@ -151,8 +151,8 @@ def _check_rows(rows, name):
 def _distances(X, Y):
     """Count the pairs of a row of X (n, D) and a row of Y (m, D) by their Hamming distance.
 
-    The counts are int64 (D + 1,). If Y is None, pairs of rows of X are counted, which by symmetry
-    needs only half of the blocks.
+    The counts are int64 (D + 1,). If Y is None, pairs of rows of X are counted; because of the
+    symmetry, only half of the blocks of pairs are visited.
     """
     symmetric = Y is None
     Y = X if symmetric else Y

@@ -1,9 +1,9 @@
 """Table of all scores, with their functions, inputs, titles, and the methods that maximise them.
 
 The function of a score has the arguments ``(y, p, observed, weight)``: targets and predictions
-(n_samples, n_labels), the boolean mask of observed entries, and a positive weight for each row. The
-caller has validated these arrays, removed rows and labels without an observed entry, and set
-entries of `y` and `p` that are not observed to 0.
+(n_samples, n_labels), the boolean mask of observed entries, and a positive weight for each row.
+The caller has validated these arrays, and removed rows and labels without an observed entry. If an
+entry is not observed, it is 0 in `y` and `p`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _counted(y, p, observed, weight, *, ratio, average):
 
     Entries that are not observed are 0 in `y` and `p`, so no count includes them.
     """
-    # The functions of scikit-learn would treat a single label as a binary target, and average over
-    # its two classes.
+    # scikit-learn's functions are not used, because they treat a single label as a binary target
+    # and average over its two classes.
     cells = (y * p, (1 - y) * p, y * (1 - p))
     score = _RATIO_OF_COUNTS[ratio]
     if average == "samples":
@@ -62,7 +62,7 @@ def _counted(y, p, observed, weight, *, ratio, average):
 
 
 def scores_by_label(y, p, seen, weight):
-    """Return a dict of the ratios and the support (L,) of each label.
+    """Return a dict with the ratios ("precision", "f1", ...) and the support (L,) of each label.
 
     The values are NaN for labels for which `seen` (L,) is False.
     """
@@ -131,15 +131,15 @@ def _neg_calibration(y, p, observed, weight):
 
 def _ranked_in_rows(y, p, observed, weight, *, function):
     """Score the ranking of the labels in each row; labels that are not observed rank last."""
-    # Add a column that is not observed, because scikit-learn does not accept a single label.
-    # Replace scores by ranks, so that -1 is below all ranks.
+    # Add a column that counts as not observed, because scikit-learn does not accept a single label.
+    # Replace scores by ranks, so that entries that are not observed can get the lowest rank, -1.
     y = np.column_stack([y, np.zeros(len(y))])
     ranks = np.unique(p, return_inverse=True)[1].reshape(p.shape)
     p = np.column_stack([np.where(observed, ranks, -1), np.full(len(p), -1)])
     if function is not label_ranking_loss:
         return function(y, p, sample_weight=weight)
-    # The loss is the share of pairs in wrong order. Pairs with a label that is not observed are
-    # always in order, so rescale the loss to the pairs of observed labels.
+    # The loss is the share of pairs of labels in wrong order. Pairs with a label that is not
+    # observed are always in the right order, so rescale the loss to the pairs of observed labels.
     wrong = y.shape[1] - y.sum(axis=1)
     share = _divide(wrong, observed.sum(axis=1) - y.sum(axis=1))
     if not share.any():
@@ -152,7 +152,7 @@ class Score(NamedTuple):
     """A score of multi-label predictions; higher is better."""
 
     # Kind of predictions: "labels", "probabilities", "ranking" (any scores), or "classes" (any
-    # scores, and a label with both classes is needed).
+    # scores, if at least one label has both classes).
     needs: str
     function: Callable
     title: str = ""  # title of the line in a report, "" for scores of its upper table

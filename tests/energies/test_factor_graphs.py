@@ -407,7 +407,7 @@ pair = TableFactors([[0, 5]], np.zeros(4))
         (lambda: graph([], n_variables=2.5), "n_variables must be an int"),
         (lambda: graph([pair], n_states=3), "n_states must fit the factors; variable 0"),
         (lambda: graph([], n_states=[2, 0]), "n_states must be an int of at least 1"),
-        (lambda: graph([], n_variables=2, n_states=[3, 3, 3]), "one for each of 2 variables"),
+        (lambda: graph([], n_variables=2, n_states=[3, 3, 3]), "an int for each of 2 variables"),
         (lambda: graph([pair, tables([[5]], np.zeros(3))]), "agree in the number of states.* 5"),
         (lambda: graph(iter([tables([[0]], np.zeros(3))])), "factors must be a list or tuple"),
         (lambda: graph([OrFactors([[0]], [1])], n_states=[2, 3]), "n_states=3 and factors of 2"),

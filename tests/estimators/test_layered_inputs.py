@@ -186,7 +186,7 @@ def test_infinity_is_refused(data):
         ({"layers": 100}, "The 'layers' parameter"),
         (
             {"layers": (Conv2d(2, 3, 1),)},
-            r"needs a layer of shape \(height, width\).*set input_shape",
+            r"needs a layer of shape \(height, width\).*Set input_shape",
         ),
         ({"layers": (Dense(4), Local2d(2, 3, 1)), "input_shape": (5, 1)}, "no Dense layer before"),
         ({"layers": (Conv2d(2, 7, 1),), "input_shape": (5, 1)}, "does not fit"),

@@ -1,1 +1,1 @@
-"""Solvers that use only the members that the base class of all energies declares."""
+"""Solvers for any energy: they use only attributes and methods of the base class `BaseEnergy`."""

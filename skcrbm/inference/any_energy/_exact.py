@@ -71,8 +71,7 @@ class _Enumerated:
 
     def __init__(self, energy, n):
         part, offset = energy.rows([n]).without_held_fields()
-        # Leave the fields of clamped variables out of the scores; `offset` is the sum of these
-        # fields.
+        # `offset` is the sum of the fields of clamped variables, which the scores do not contain.
         self.energy, self.offset = part, float(offset[0])
         free = np.flatnonzero(part.free[0])
         self.n_free_visible = int(np.count_nonzero(free < energy.n_visible))

@@ -22,22 +22,22 @@ from skcrbm.kernels.ising_gradients import (
 )
 from skcrbm.utils.validation import kernel_array
 
-# A flip from an impossible state to a possible state has the log-odds _IMPOSSIBLE, and the flip
-# back has the log-odds -_IMPOSSIBLE.
+# Finite log-odds that replace infinite log-odds: _IMPOSSIBLE for a flip from an impossible state to
+# a possible state, and -_IMPOSSIBLE for the flip back.
 _IMPOSSIBLE = 1e6
-# Models whose proposal weights have larger logarithms use `_strong_sweep` instead of `_tree_sweep`.
-# A flip multiplies a weight by at most the square of the largest weight. With this limit, the
-# square fits float64.
+# Largest logarithm of a proposal weight for which `_tree_sweep` is used; models with larger weights
+# use `_strong_sweep`. A flip multiplies a weight by at most the square of the largest weight, and
+# this square must fit float64.
 _LARGEST_LOG_WEIGHT = 300.0
 
 
 def solve(method, energy, query):
-    """Answer queries from chains moved by `gradient_sweep`; see `GibbsWithGradients`."""
+    """Answer queries from chains that `gradient_sweep` advances; see `GibbsWithGradients`."""
     return solve_by_sweeps(method, energy, query, gradient_sweep)
 
 
 def solve_ising(method, energy, query):
-    """Answer for Ising models by kernels that update proposal weights after each flip."""
+    """Answer queries about Ising models by kernels that update proposal weights after each flip."""
     return solve_by_sweeps(method, energy, query, ising_gradient_sweep)
 
 
@@ -125,13 +125,13 @@ def _is_strong(energy):
 
 
 def _tree_sweep(energy, states, key, streams, step, n_sweeps):
-    """Run the sweeps with trees of sums over the proposal weights."""
+    """Run the sweeps by kernels that draw variables from trees of sums of proposal weights."""
     drawn, field, held, log_odds = kernel_chains(energy, states)
     width = drawn.shape[1]
     start, neighbours, coupling = _neighbours(energy)
     rest = _tree_over(width), field, states.shape[1], kernel_array(held)
-    # A sum over a list of neighbours takes as long as a sum over some 16 times as many entries of a
-    # row of a matrix. So use a matrix if the variables have many neighbours.
+    # Summing a list of neighbours takes as long as summing a matrix row with about 16 times as many
+    # entries. So use a matrix if the variables have many neighbours.
     by_rows = 16 * len(neighbours) >= width**2
     if by_rows:
         matrix = np.zeros((width, width))
@@ -202,7 +202,7 @@ def _uniforms(energy, states, key, streams, step):
 
 
 def _logits(visible, log_odds, free):
-    """Return half the change of the score by a flip of each visible variable, in float64.
+    """Return, for each visible variable, half of the change of the score by a flip, in float64.
 
     Clamped variables get -inf.
     """

@@ -12,8 +12,8 @@ def solve(method, energy, query):
     """Answer "map" by the best of several local optima.
 
     An iteration visits all blocks in `energy.sampling_blocks`. The variables of a block are
-    independent given the other variables, and are set to their best states. No step lowers the
-    score.
+    independent given all other variables, so all of them can be set to their best states at once.
+    This never lowers the score.
     """
 
     def ascend(start):

@@ -37,7 +37,7 @@ def solve_states(method, energy, query):
 
 
 def _solve(method, energy, query, add_noise, kind=None):
-    """Compute the answers with ``add_noise(part, noise)``, which adds noise to a batch of models.
+    """Compute the answers for any energy; ``add_noise(part, noise)`` adds noise to its fields.
 
     Outputs of OR and AND factors get no noise.
     """

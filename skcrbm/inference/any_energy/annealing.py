@@ -1,4 +1,4 @@
-"""Run simulated annealing on any energy by Gibbs sweeps, and compute the schedule of beta."""
+"""Run simulated annealing on any energy, and compute the schedule of inverse temperatures."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from skcrbm.inference.random_numbers import random_key
 from skcrbm.inference.registry import has_solver
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 
-# Number of random states from which the strength of fields and couplings at a variable is
-# estimated.
+# Number of random states from which the typical local field of each variable is estimated.
 _STATES = 8
-# Default range of beta. The variables are sorted by their typical local field, and a strong and a
-# weak variable are chosen at the quantiles _STRONG and _WEAK. The first beta times the local field
-# of the strong variable is 1. The last beta times the local field of the weak variable is _COLD.
+# Default range of the inverse temperature beta. At the first beta, beta times a strong local field
+# is 1, so that all variables change often. At the last beta, beta times a weak local field is
+# _COLD, so that nearly all variables keep their states. The strong and the weak local field are the
+# quantiles _STRONG and _WEAK of the typical local fields of the variables.
 _STRONG, _WEAK, _COLD = 0.9, 0.1, 5.0
 
 
 def betas(method: SimulatedAnnealing, strength: np.ndarray) -> np.ndarray:
-    """Return the beta (n_sweeps,) of each sweep.
+    """Return the inverse temperature beta (n_sweeps,) of each sweep.
 
-    `strength` (K,) is the typical size of the local field of each free variable; a local field is
-    half the log-odds.
+    `strength` (K,) is the typical size of the local field of each free variable. The local field is
+    half of the log-odds given all other variables.
     """
     if method.beta_range is not None:
         first, last = map(float, method.beta_range)
@@ -74,8 +74,8 @@ def _anneal(method, model, key):
     best, best_score = states[0].copy(), models.score(states[0])
     for t, beta in enumerate(betas(method, _strengths(model, key)), 1):
         colder = model.with_fields(*(model.dtype.type(beta) * field for field in model.fields))
-        # Ignore overflow: `scaled` also multiplies log-potentials of -inf, whose product may
-        # overflow, and discards this product.
+        # Ignore overflow: `scaled` also multiplies log-potentials of -inf, but does not use these
+        # products.
         with np.errstate(over="ignore"):
             colder = colder.scaled(beta)
         states, _ = gibbs_sweep(colder, states, key, runs, t)
@@ -87,7 +87,7 @@ def _anneal(method, model, key):
 
 
 def _strengths(model, key):
-    """Return the typical size of half the log-odds of each free variable of a single model."""
+    """Return the typical size of the local field of each free variable of a single model."""
     states = start_chains(model, _STATES, key, np.arange(_STATES))
     square = np.zeros(model.n_variables)
     for block in model.sampling_blocks:

@@ -12,7 +12,7 @@ from skcrbm.inference.base import InferenceResult, Query
 from skcrbm.inference.methods._searches import ICM
 from skcrbm.inference.registry import solver_for
 
-# A score counts as better than another if it is larger by this number times (1 + |score|).
+# A score counts as better than another score if it is larger by this number times (1 + |score|).
 _ROUNDING = 1e-9
 
 

@@ -28,16 +28,16 @@ from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Default number of chains per model: _CHAINS for marginals, and for samples the number of samples,
-# but at most _MAX_CHAINS.
+# Default number of chains per model: _CHAINS for marginals; for samples, the number of samples, but
+# at most _MAX_CHAINS.
 _CHAINS, _MAX_CHAINS = 10, 100
-# Chains count as converged if the standard deviation of their mean probabilities is at most this,
-# whatever the R-hat.
+# If the standard deviation of the mean probabilities of the chains is at most this number, the
+# chains count as converged, even if R-hat is large.
 _TOLERATED_SPREAD = 1e-3
 # A kernel processes at most this many chains side by side, see `kernels/gibbs.py`.
 _MAX_LANES = 64
-# Largest number of variables that a call of a kernel draws, which takes about a second. More draws
-# are split into several calls, because an interrupt by the user is handled only between calls.
+# Largest number of variables that a kernel draws in one call, which takes about a second. More
+# draws are split into several calls, because Ctrl-C is handled only between calls.
 _DRAWS_PER_CALL = 2**27
 
 
@@ -49,9 +49,9 @@ def gibbs_sweep(
     step: int,
     n_sweeps: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Run one or several sweeps; a sweep draws each block of variables in turn, given the others.
+    """Run Gibbs sweeps; a sweep draws each block of variables in turn, given the other variables.
 
-    Classes of energies in the table `SWEEPS` have a compiled sweep, which draws the same states as
+    The energies listed in the table `SWEEPS` have a compiled sweep, which draws the same states as
     `sweep_blocks`, up to rounding.
 
     Parameters
@@ -63,8 +63,8 @@ def gibbs_sweep(
     key : uint64
         Key of the random numbers, see `random_key`.
     streams : ndarray (C,) or (N * C,) of int
-        Index of the random stream of each chain: the same streams for all models, or different
-        streams for each model.
+        Index of the random stream of each chain. With C entries, all models share the streams; with
+        N * C entries, each model has its own streams.
     step : int
         Index of the first sweep, which selects the random numbers in each stream. The next sweep
         has index ``step + 1``.
@@ -95,7 +95,7 @@ def repeatable(sweep: Callable) -> Callable:
 
 @repeatable
 def sweep_blocks(energy, states, key, streams, step):
-    """Run the sweep of `gibbs_sweep` for any energy, block by block."""
+    """Run a sweep block by block; `gibbs_sweep` calls it for energies without a compiled sweep."""
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
     # The first axis of u has length N, or 1 if all models share the random numbers.
@@ -117,8 +117,8 @@ def start_chains(
 ) -> np.ndarray:
     """Draw initial states (N, C, n_variables) from the marginals `beliefs`, or uniformly.
 
-    Uniform states make the chains start far apart. If there are hidden variables, only the hidden
-    variables are drawn, because the first sweep draws the visible variables from them.
+    Chains that start from uniform states are far apart. If the model has hidden variables, only
+    these are drawn, because the first sweep draws the visible variables given the hidden variables.
     """
     first = energy.n_visible if energy.n_hidden else 0
     u = uniforms(key, streams, 0, energy.n_variables - first)
@@ -315,15 +315,16 @@ class _Moments:
         return log_odds if log_odds.ndim == 2 else np.where(on > 0, log_odds, -np.inf)
 
     def converged(self, max_rhat):
-        if self.half < 2:  # the halves are too short for a comparison, so report no convergence
+        if self.half < 2:  # the halves of the chains are too short to show convergence
             return np.zeros(self.on.shape[1], bool)
         lengths = np.array([self.half, self.n_sweeps - self.half])
         lengths = lengths.reshape(2, *(1,) * (self.on.ndim - 1))
         means = self.on / lengths
         within = (self.squares / lengths - means**2).clip(0).mean((0, 2))
         between = means.var((0, 2), ddof=1)
-        # R-hat^2 is (within + between) / within, up to a factor near 1, so it is at most max_rhat^2
-        # if between <= (max_rhat^2 - 1) within.
+        # `within` and `between` are variances within and between the half-chains. R-hat^2 is
+        # (within + between) / within, up to a factor near 1. So it is at most max_rhat^2 if between
+        # <= (max_rhat^2 - 1) within.
         excess = between - _TOLERATED_SPREAD**2
         agree = excess <= (max_rhat**2 - 1) * within
         return agree.reshape(len(agree), math.prod(agree.shape[1:])).all(1)
@@ -336,10 +337,10 @@ def kernel_order(energy):
 
 
 def kernel_chains(energy, states):
-    """Return states, fields, clamped values and empty log-odds as the arrays that kernels take.
+    """Return states, fields, clamped values and empty log-odds as arguments for the kernels.
 
-    States and log-odds are (R, L), where each of the R = N C rows is a chain of a model. Clamped
-    values are -1 and +1, and 0 for free variables. The energy must have a single array of fields.
+    States and log-odds are (R, L), with a row for each of the R = N C chains. Clamped values are -1
+    and +1, and 0 for free variables. The energy must have a single array of fields.
     """
     n, c, width = states.shape
     held = np.zeros((0, width), np.int8)
@@ -352,7 +353,7 @@ def kernel_chains(energy, states):
 def sweep_chains(kernel, factors, energy, states, key, streams, step, n_sweeps):
     """Run the sweeps of `gibbs_sweep` by a kernel that processes several chains side by side.
 
-    `factors` are the arrays of the couplings that the kernel takes:
+    `factors` are the arrays of couplings or factors. The kernel is called as
     ``kernel(order, *factors, field, n_chains, held, seeds, state, log_odds)``.
     """
     drawn, field, held, log_odds = kernel_chains(energy, states)
@@ -378,9 +379,9 @@ def sweep_ising_model(energy, states, key, streams, step, n_sweeps=1):
 def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
     """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`.
 
-    One kernel processes chains side by side. The other kernel processes variables of the same
-    colour side by side, because they have no couplings with each other. The kernel with more items
-    side by side is used.
+    There are two kernels. The first processes several chains side by side. The second processes the
+    variables of the same colour side by side; this is possible because they have no couplings with
+    each other. The function calls the kernel that can process more items side by side.
     """
     n, c, width = states.shape
     lanes = energy.lanes
@@ -402,7 +403,7 @@ def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
 
 
 def lane_couplings(energy):
-    """Return the coupling of the edge of each entry in `energy.lanes` (float64), 0 for padding."""
+    """Return the coupling of each entry in `energy.lanes` as float64; 0 for empty entries."""
     return np.append(energy.edge_coupling, 0).astype(np.float64)[energy.lanes.edge]
 
 
@@ -412,7 +413,7 @@ def by_place(lanes, *arrays):
 
 
 def sweeps_per_call(n_variables, n_sweeps):
-    """Cut the sweeps into slices, so that no call of a kernel takes longer than about a second."""
+    """Split the sweeps into slices, so that no call of a kernel takes more than about a second."""
     return row_chunks(n_sweeps, max(1, _DRAWS_PER_CALL // max(1, n_variables)))
 
 
@@ -440,8 +441,9 @@ def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
 def _factor_lists(energy, forbidden):
     """Return the list of factors of each variable, in the form that the kernels take.
 
-    If some factors forbid the value 0 of a variable and others the value 1, each of these factors
-    adds `forbidden` to the log-odds against the value that it forbids; see `FORBIDDEN_LOG_ODDS`.
+    If some factors forbid the value 0 of a variable and others forbid the value 1, each of these
+    factors changes the log-odds by `forbidden`, away from the value that it forbids; see
+    `FORBIDDEN_LOG_ODDS`.
     """
     there = energy.graph.adjacency
     return FactorLists(

@@ -22,8 +22,8 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of samples of dense models in a block. A kernel processes a block per call. Blocks
-# of small models have more samples, because otherwise the cost of a call would dominate.
+# Smallest number of samples of dense models that a kernel processes in one call (a block). Blocks
+# of small models have more samples, because otherwise the cost of the call would dominate.
 _BLOCK = 16
 
 
@@ -33,13 +33,13 @@ class Perturbations(NamedTuple):
     # Messages (N * n_samples, ...) in the shape and units of the solver. None if the state was not
     # requested; the next call then starts without messages.
     messages: np.ndarray | None
-    # Noise (N * n_samples, *shape of `Noise`), in float64. With persistence, the noise of the next
-    # draw is computed from this noise. None if there is no earlier noise, because the caller chose
-    # the random numbers by `perturbed_states`.
+    # Noise (N * n_samples, *shape of `Noise`), in float64, from which the noise of the next draw is
+    # computed if the option `persistence` is used. None if `perturbed_states` drew the states with
+    # random numbers that its caller chose.
     noise: np.ndarray | None
     # Key (uint64) of the random numbers, see `random_key`.
     key: Any
-    # Number of draws so far. The next draw takes the random numbers that follow.
+    # Number of draws so far, which is the position of the next draw in the random streams.
     step: int
     # Index (N * n_samples,) of the random stream of each sample. If None, sample i has stream i.
     streams: np.ndarray | None = None
@@ -72,7 +72,7 @@ class Noise:
         return logistic_noise(key, streams, step, self.shape[0])
 
     def as_normal(self, noise: np.ndarray) -> np.ndarray:
-        """Convert noise to the normal numbers z with noise = logit(Phi(z)).
+        """Convert noise to normal numbers z at the same quantiles: noise = logit(Phi(z)).
 
         The result is accurate in both tails.
         """
@@ -83,9 +83,10 @@ class Noise:
         return log_ndtr(z) - log_ndtr(-z)
 
     def gain(self, noise: np.ndarray, states: np.ndarray) -> np.ndarray:
-        """Return the total noise (K,) that states (K, n) get, minus its mean over all states.
+        """Return the total noise (K,) added to the scores of states (K, n), minus its mean.
 
-        The mean over all states has the expectation 0, so subtracting it only lowers the variance.
+        The mean is taken over all states. Its expectation is 0, so subtracting it lowers the
+        variance of estimates without changing their expectation.
         """
         return (noise * (states - 0.5)).sum(axis=1)
 
@@ -114,7 +115,7 @@ class StateNoise(Noise):
         return -np.log(-log_u) - np.euler_gamma
 
     def gain(self, noise, states):
-        """Return the total noise (K,) that states (K, n) get, minus its mean over all states."""
+        """Return the total noise (K,) added to the scores of states (K, n), minus its mean."""
         chosen = np.take_along_axis(noise, states[..., None].astype(np.int64), axis=2)[..., 0]
         mean = (noise * self.has_state).sum(axis=2) / self.has_state.sum(axis=1)
         return (chosen - mean).sum(axis=1)
@@ -132,10 +133,10 @@ def answer_by_maxima(
 ) -> dict[str, Any]:
     """Compute "samples" and "log_partition" by a function `maximise` that finds best states.
 
-    ``maximise(rows, noise, message, keep)`` searches for the best states of the models `rows` (K,)
-    with noise (K, *shape of `kind`). The search starts from the messages `message` of an earlier
-    run if they are not None. The function returns states (K, n), in which clamped variables have
-    the clamped values, and the messages (K, *message_shape) if `keep`, else None.
+    The function ``maximise(rows, noise, message, keep)`` searches for the best states of the models
+    `rows` (K,) with noise (K, *shape of `kind`). If `message` is not None, the search starts from
+    these messages of an earlier run. It returns states (K, n), in which clamped variables have the
+    clamped values, and the messages (K, *message_shape) if `keep`, else None.
 
     `message_shape` is the shape of the messages of a sample. `noisy` (n,) is True for variables
     that get noise (None: all variables). `size` is the largest number of samples in a block. `kind`
@@ -193,9 +194,9 @@ def answer_by_maxima(
 
 
 def _earlier(query, shape, noise_shape):
-    """Return the state from which a query continues, or None if it has no start.
+    """Return the state from which a query continues, or None for a query without `init`.
 
-    A ValueError is raised if the state has another number of models or samples.
+    A ValueError is raised if the state belongs to another number of models or samples.
     """
     if query.start is None:
         return None

@@ -1,14 +1,14 @@
 """Improve the states that max-product finds on factor graphs.
 
-If two states of a variable have equal beliefs (a tie), the beliefs do not determine the best state,
-because the best value of one variable depends on the value that is chosen for another. So models of
-0/1 variables with ties are solved again by the solver for variables with several states
-(`states`), which decides the variables in turn. Models whose messages have not converged are solved
-again, too.
+If the two values of a variable have equal beliefs (a tie), the beliefs do not determine the best
+state, because the best value of this variable depends on the values that are chosen for other
+variables. So models of 0/1 variables with ties are solved again by the solver for variables with
+any number of states (`states.py`), which chooses the values one after the other. Models whose
+messages have not converged are solved again, too.
 
 If a graph has cycles or the messages have not converged, coordinate ascent is run twice: from the
-state of max-product, and from the best state under the fields alone. The best of the state of
-max-product and the two results is kept.
+state of max-product, and from the best state under the fields alone. The best of these three states
+is kept.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from skcrbm.inference.base import Query
 from skcrbm.inference.factor_graph._state_graph import forest_order
 from skcrbm.inference.registry import solver_for
 
-# The values of a variable are tied if its |log-odds| are at most this number times (1 + the largest
-# |log-odds| of the model).
+# The two values of a variable are tied if its |log-odds| is at most this number times (1 + the
+# largest |log-odds| of the model).
 _ROUNDING = 1e-9
 
 

@@ -59,8 +59,8 @@ def pair_model(energy: BaseEnergy) -> PairModel:
         for part in (of_single, of_pair)
         if len(part)
     )
-    # The scores of possible states are between -reach and reach. If -4 reach - 1 replaces a
-    # log-weight of -inf, every impossible state has a lower score than all possible states.
+    # The scores of possible states are between -reach and reach. A log-weight of -inf is replaced
+    # by -4 reach - 1, so that every impossible state has a lower score than all possible states.
     of_single, of_pair = (
         np.where(np.isfinite(part), part, -4 * reach - 1) for part in (of_single, of_pair)
     )
@@ -89,7 +89,7 @@ def _fold(edges, coupling, field, offset, values, free):
     `values` (N, n) are the clamped values, and 0 for free variables.
     """
     folded, total = field.copy(), offset + (field * values).sum(axis=1)
-    for n in range(len(field)):  # one model at a time, because each model needs arrays of length E
+    for n in range(len(field)):  # one model at a time, to limit the memory: arrays have length E
         left, right = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 for free variables
         np.add.at(folded[n], edges[:, 0], coupling * right)
         np.add.at(folded[n], edges[:, 1], coupling * left)
@@ -108,9 +108,9 @@ def bounded_answer(
 ) -> dict[str, Any]:
     """Return the fields of an `InferenceResult` with states (N, n) and upper bounds of the score.
 
-    `dual` (N,) bounds the part of the score that depends on the free variables. The offset and the
-    largest rounding error are added here. In `state`, the evidence replaces the values of clamped
-    variables, and coordinate ascent then improves the states.
+    `dual` (N,) is an upper bound of the terms of the score that depend on free variables; this
+    function adds the offset and the largest rounding error. It also writes the evidence to `state`,
+    and improves the states by coordinate ascent.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)
@@ -215,8 +215,8 @@ class _Program:
     def solve(self):
         """Solve the program by HiGHS; compute the bound from the multipliers of the constraints.
 
-        Any multipliers m >= 0 give the valid bound ``b'm`` plus the maximum of ``(c - A'm)'z`` over
-        z in [0, 1]. The bound does not rely on the tolerances of HiGHS.
+        For any multipliers m >= 0, ``b'm`` plus the maximum of ``(c - A'm)'z`` over z in [0, 1] is
+        a valid bound. So the bound is valid even if the solution of HiGHS is not exact.
         """
         # Scale the objective, because the tolerances of HiGHS are absolute.
         unit = np.abs(self.gain).max(initial=0)

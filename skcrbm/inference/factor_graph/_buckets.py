@@ -13,24 +13,24 @@ from skcrbm.kernels.map_search import Branches, Functions, branch, maximise_buck
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import MAX_KEPT_TABLES
 
-# An order of elimination that needs a table of more than 2^_HOPELESS_LOG entries is not used.
+# An elimination order is not used if a table would have more than 2^_HOPELESS_LOG entries.
 _HOPELESS_LOG = 40.0
 
 
 class Order(NamedTuple):
-    """An order in which to eliminate the variables of a component."""
+    """An order in which the variables of a component are eliminated, and its cost."""
 
     variables: list[int]
     largest: float  # number of entries of the largest table that the elimination makes
     kept: float  # number of entries of all tables that the elimination makes
-    work: float  # number of sums to compute: entries, times the states of the eliminated variable
+    work: float  # number of sums: entries of each table times the states of its eliminated variable
 
 
 def elimination_order(part: Component) -> Order:
     """Return the cheapest of three orders: smallest table first, by index, and minimum fill.
 
-    The minimum-fill order takes long to compute, so it is tried only if the tables of the
-    smallest-table-first order are not hopelessly large.
+    Computing the minimum-fill order takes long. It is tried only if the tables of the
+    smallest-table-first order are not too large (see `_HOPELESS_LOG`).
     """
     n = len(part.variables)
     near = neighbours(part)
@@ -53,10 +53,10 @@ def neighbours(part: Component) -> list[set[int]]:
 
 
 def degree_order(part: Component, near: list[set[int]]) -> list[int]:
-    """Return a greedy order: eliminate the variable next that makes the smallest table.
+    """Return a greedy order: always eliminate the variable that makes the smallest table.
 
-    If this table is hopelessly large, all other variables follow, sorted by the sizes of the tables
-    that they would make at this point.
+    If even the smallest table is too large (see `_HOPELESS_LOG`), the search stops: the remaining
+    variables follow, sorted by the sizes of the tables that they would make at this point.
     """
     near = [s - {v} for v, s in enumerate(near)]
     logs = [math.log2(k) for k in part.n_states]
@@ -137,8 +137,8 @@ def _buckets(part, order):
 def can_eliminate(order: Order, max_entries: int, seconds: float) -> bool:
     """Return True if elimination is possible within the limits of memory and time.
 
-    A table may have at most `max_entries` entries, and all tables together 8 * MAX_KEPT_TABLES
-    times as many. The time, estimated for an average machine, may be at most `seconds`.
+    A table may have at most `max_entries` entries, and all tables together 8 * MAX_KEPT_TABLES *
+    `max_entries`. The time, estimated for an average machine, may be at most `seconds`.
     """
     fits = order.largest <= max_entries and order.kept <= MAX_KEPT_TABLES * 8.0 * max_entries
     return fits and order.work * 8e-9 <= seconds
@@ -178,9 +178,9 @@ def eliminate(part: Component, order: Order) -> np.ndarray:
 class TreeSearch:
     """Depth-first branch and bound with bounds from mini-buckets of at most `max_entries` entries.
 
-    The search is a limited discrepancy search: at first a path may take a child that is not the
-    best child only once, and each new search allows twice as many of these departures. So a mistake
-    near the root does not delay the search for long.
+    The search is a limited discrepancy search. A departure is a step to a child other than the best
+    child. The first search allows one departure per path, and each later search allows twice as
+    many. So a bad choice near the root does not delay the search for long.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Branch and bound with soft local consistency of the tables at each node."""
+"""Branch and bound that applies soft local consistency to the tables at each node."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from skcrbm.kernels.consistent_search import (
     search_consistent,
 )
 
-# The tables of all nodes on a path together have at most this many entries.
+# Largest number of entries of the tables of all nodes on a path together.
 _ALL_ENTRIES = 2**25
-# A changed belief is propagated to other tables if the change is more than this share of the gap
-# between the bound and the best score.
+# A change of a belief is propagated to other tables if it exceeds this share of the gap between the
+# bound and the best score.
 _SHARE = 0.01
-# A depth-first search ends after at most this many failures.
+# Largest number of failures (closed nodes) after which a depth-first search ends.
 _MOST_FAILURES = 10_000
 
 
 class ConsistentSearch:
-    """Branch and bound that excludes states by shifts of log-weights between the tables of a node.
+    """Hybrid best-first branch and bound; it shifts log-weights between tables to exclude states.
 
     A node decides either that a variable has a certain state, or that it does not have this state.
-    The search takes the open node with the highest bound and searches below it depth-first until
-    some failures have occurred; the nodes on its path that are still open are kept (hybrid
-    best-first search).
+    The search takes the open node with the highest bound, and searches below this node depth-first
+    until a number of nodes have been closed. It then adds the nodes on its path that are still open
+    to the set of open nodes, and takes the next node.
 
     Attributes
     ----------
@@ -55,22 +55,22 @@ class ConsistentSearch:
         )
         self._path = np.empty((self._belief.size + 1, 3), np.int32)
         self._weight = np.diff(self._graph.variable_start).astype(np.float64)
-        # An open node holds minus its bound, minus its number of decisions, a counter, whether its
-        # last decision is reversed, and its decisions. So if bounds are equal, the node with more
-        # decisions is taken first.
+        # A heap of open nodes, as tuples: minus the bound, minus the number of decisions, a
+        # counter, True if the last decision is reversed, and the decisions. If bounds are equal,
+        # the node with more decisions is taken first.
         self._open = [(-bound, 0, 0, False, self._path[:0].copy())]
         self._count, self._failures = 0, 1
 
     @property
     def done(self) -> bool:
-        """Whether no state is better than the best state found."""
+        """True if the best state found is proven to be the best of all states."""
         return not self._open
 
     def run(self, best: np.ndarray, value: float, n_nodes: int) -> tuple[float, int]:
         """Continue the search until about `n_nodes` nodes are used.
 
         If a state with a score above `value` is found, it is written to `best`. Return the best
-        score and the number of nodes. Sixteen visited table entries count as a node.
+        score and the number of used nodes, where sixteen visited table entries count as a node.
         """
         limit, work = 16 * n_nodes, np.zeros(2, np.int64)
         while self._open and work[0] < limit:

@@ -1,6 +1,7 @@
 """Eliminate the variables of factor graphs.
 
-`make_plan` chooses the order and the tables, then `go_up` and `go_down` compute with the tables.
+`make_plan` chooses the order and the tables. `go_up` then eliminates the variables in this order,
+and `go_down` computes beliefs in the reverse order.
 
 A table is an array with an axis of states for each variable of its scope. The last axis has an
 entry for each model of a chunk, or a single entry that all models share. The entries are
@@ -22,16 +23,16 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """Table from which a variable is eliminated: a product of the field, factors and messages."""
+    """Plan of the table from which a variable is eliminated: a product of factors and messages."""
 
     # Axes of the table: the variable, then its neighbours in the order of elimination.
     scope: tuple[int, ...]
     parent: int  # bucket of the first neighbour, which receives the message; -1 without neighbours
     factors: list[int]  # indices of the tables of the graph that are multiplied into this table
     children: list[int]  # indices of the buckets whose messages are multiplied into this table
-    # Order of the multiplications. The parts of the product are the field (part 0), then the
-    # factors, then the messages. A pair (i, j) means: multiply part j by part i. The last pair
-    # gives the whole product.
+    # Order of the multiplications. The terms of the product are the field (term 0), then the
+    # factors, then the messages. A pair (i, j) means: multiply term j by term i, and store the
+    # result as term j. The last pair gives the whole product.
     sum_order: list[tuple[int, int]]
 
 
@@ -41,8 +42,9 @@ class Plan(NamedTuple):
     held: np.ndarray  # bool (n,): True for variables that are not eliminated (clamped variables)
     buckets: list[Bucket]  # in the order of elimination
     axes: list[tuple[int, ...]]  # free variables of each table, in the order of elimination
-    # For each bucket, a list of pairs (variable, axis): the belief of the variable is computed
-    # from this axis of the table. Each variable is listed at the smallest table that contains it.
+    # For each bucket, a list of pairs (variable, axis): the belief of the variable is computed from
+    # this axis of the bucket's table. Each variable is listed in the bucket with the smallest table
+    # that contains the variable.
     places: list[list[tuple[int, int]]]
     counts: list[int]  # number of states of each variable, see `n_variables`
     entries: int  # number of entries of the largest table of a model
@@ -56,9 +58,9 @@ class Plan(NamedTuple):
 def make_plan(graph, held: np.ndarray, max_entries: int, last: frozenset = frozenset()) -> Plan:
     """Plan the elimination of the variables of a `FactorGraph` that are not in the mask `held`.
 
-    The variables in `last` are eliminated after all other variables.
-    A ValueError is raised if a table would have more than `max_entries` entries, or if all tables
-    together would have more than `MAX_KEPT_TABLES` times as many.
+    The variables in `last` are eliminated after all other variables. A ValueError is raised if a
+    table would have more than `max_entries` entries, or all tables together more than
+    `MAX_KEPT_TABLES` * `max_entries` entries.
     """
     scopes, _, n_variables = graph.expanded
     counts = [*graph.n_states.tolist(), *(2,) * (n_variables - graph.n_variables)]
@@ -133,10 +135,10 @@ def _as_plan(scopes, held, found, counts, entries):
 
 
 def _sum_order(parts, scope):
-    """Choose an order of multiplications in which few products have all axes of `scope`.
+    """Choose an order of multiplications in which few intermediate products have all axes.
 
-    Element i of `parts` has the axes of table i; the union of all axes is `scope`. Return pairs
-    (i, j), which mean: multiply table j by table i.
+    Element i of `parts` has the axes of table i; the union of all axes is `scope`. Return a list of
+    pairs (i, j), which mean: multiply table j by table i.
     """
     steps, first, sets = [], {}, []
     for i, part in enumerate(parts):  # first multiply tables with the same axes
@@ -155,8 +157,8 @@ def _sum_order(parts, scope):
     return steps + list(pairwise(left))
 
 
-# If a product of weights may be smaller than exp(_LEAST), `OutOfRange` is raised, because it could
-# underflow.
+# Logarithm of the smallest product of weights. If a product may be smaller, it could underflow, and
+# `OutOfRange` is raised.
 _LEAST = -600.0
 
 
@@ -183,8 +185,8 @@ class OutOfRange(ArithmeticError):
 class _Factor:
     """A table in the upward pass.
 
-    All positive weights are at least exp(low); if the table has logarithms, `low` is 0. If `own` is
-    True, `times` may overwrite the array.
+    All positive weights are at least exp(low); if the table has logarithms, `low` is 0. `times` may
+    overwrite the array if `own` is True.
     """
 
     def __init__(self, table, axes, low=0.0, own=False):
@@ -265,16 +267,16 @@ def go_up(plan, tables, sides, arithmetic, maximised=frozenset()):
 
     `tables` are log-potentials over the free variables. `sides` (n_variables, K, R) are the
     log-weights of the states of each variable. The variables in `maximised` are eliminated by
-    maxima, whatever the arithmetic of logarithms. `OutOfRange` is raised if weights may underflow.
+    maxima, even if `arithmetic` computes sums. `OutOfRange` is raised if weights may underflow.
 
     Returns
     -------
     log_total : ndarray (R,)
         Logarithm of the sum or of the maximum of the weights of all states.
     conditionals : list of ndarray
-        For each bucket, the conditional probabilities of its variable given the neighbours, or
-        the logarithms of these probabilities. All probabilities are 0 for impossible states of the
-        neighbours.
+        For each bucket, the conditional probabilities of its variable given the neighbours, or the
+        logarithms of these probabilities. If a state of the neighbours is impossible, all
+        probabilities given this state are 0.
     """
     total = np.zeros(sides.shape[2])
     conditionals, messages = [], {}
@@ -312,7 +314,7 @@ def go_up(plan, tables, sides, arithmetic, maximised=frozenset()):
             total += np.log(top)
             message = message / top
             low -= max(0.0, float(np.log(top).max()))
-            if low < _LEAST / 2:  # replace `low`, which is only a rough bound, by the exact value
+            if low < _LEAST / 2:  # replace the rough bound `low` by the exact value
                 least = message.min(where=message > 0, initial=1.0)
                 low = float(np.log(least))
         else:

@@ -33,8 +33,8 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 # Number of samples of a model that are drawn in one pass over its tables.
 _SAMPLES = 4096
 # If the largest table has at most this many entries, models with different clamped variables are
-# solved together, and clamped variables stay axes of the tables. For small tables this is faster
-# than a separate plan for each set of clamped variables.
+# solved together by one plan, in which clamped variables remain axes of the tables. For small
+# tables this is faster than a separate plan for each set of clamped variables.
 _TOGETHER = 2**10
 # Log-odds beyond ±600 may be wrong because weights underflowed. Models with such log-odds are
 # solved again with logarithms.
@@ -94,7 +94,7 @@ def solved_together(energy, max_entries):
 
 
 def _chunks(method, energy, last=frozenset()):
-    """Cut the batch into chunks of models, and plan their elimination.
+    """Split the batch into chunks of models, and plan the elimination for each chunk.
 
     The variables in `last` are eliminated after all other variables. A ValueError is raised if the
     tables of a plan are too large.
@@ -135,7 +135,7 @@ class _Model:
         evidence = None
         if energy.evidence is not None:
             evidence = energy.evidence[self.rows].T
-            # Variables with the single state 0 are left out, too; their evidence may be NaN.
+            # The plan also leaves out variables with the single state 0; their evidence may be NaN.
             self.values[:n][out] = np.nan_to_num(evidence[out])
         own = energy.log_fields()[self.rows].transpose(1, 2, 0)
         self.sides[:n, : own.shape[1]] = own
@@ -155,8 +155,9 @@ class _Model:
     def entries(self, f):
         """Return the indices (n_entries, R) of the entries of table f that agree with the evidence.
 
-        In the order of the entries, the state of the variable that is eliminated first changes
-        slowest. If the plan leaves out no variable of the table, all models share a single column.
+        The entries are sorted such that the state of the variable that is eliminated first changes
+        slowest. If the plan leaves out no variable of the table, the result has a single column,
+        which all models share.
         """
         scope, counts = self.energy.graph.expanded[0][f], self.plan.counts
         step = dict(zip(scope, strides_of([counts[v] for v in scope]).tolist()))
@@ -170,7 +171,7 @@ class _Model:
         return number
 
     def code(self, values, bucket):
-        """Return the index of the joint state of the neighbours in the table of a bucket."""
+        """Return the index of the neighbours' joint state in a bucket, given all `values`."""
         number = np.zeros(values.shape[1:], np.int64)
         for v in bucket.scope[1:]:
             number = self.plan.counts[v] * number + values[v]
@@ -179,8 +180,8 @@ class _Model:
     def go_up(self, arithmetic, maximised=frozenset()):
         """Return log Z or the best score of each model, and the conditional table of each bucket.
 
-        `arithmetic` decides between log Z (sums) and the best score (maxima); both are (R,). The
-        variables in `maximised` are eliminated by maxima.
+        With sums as `arithmetic`, the first result is log Z (R,); with maxima, it is the best score
+        (R,). The variables in `maximised` are always eliminated by maxima.
         """
         total, conditionals = go_up(self.plan, self.tables, self.sides, arithmetic, maximised)
         total += self.offset
@@ -206,7 +207,7 @@ class _Model:
     def beliefs(self, conditionals, arithmetic, wanted=False):
         """Return the log-odds of the variables, and the probabilities of all table entries.
 
-        The log-odds have the shape `energy.belief_shape`, but for the R models of the chunk. The
+        The log-odds have the shape `energy.belief_shape` with R models instead of N. The
         probabilities are (n_entries, R) if `wanted`, else an empty array (0, R).
         """
         plan, n = self.plan, self.energy.n_variables
@@ -233,9 +234,9 @@ class _Model:
     def held_log_odds(self):
         """Return log-odds that are set only for the variables that the plan leaves out.
 
-        If variables have several states, the log-odds of a clamped state are inf, and the log-odds
-        of all other states -inf. The log-odds of 0/1 variables are 0, because `infer` overwrites
-        the log-odds of clamped 0/1 variables later.
+        If variables have several states, the clamped state has the log-odds inf, and all other
+        states have -inf. For 0/1 variables the log-odds are 0, because `infer` overwrites them
+        later.
         """
         shape = self.energy.belief_shape[1:]
         if len(shape) == 1:
@@ -264,12 +265,12 @@ class _Model:
 
 
 def _difference(above, below):
-    """Return above - below, or -inf if `above` is -inf (even if both are -inf)."""
+    """Return above - below, or -inf if `above` is -inf, even if `below` is -inf, too."""
     return np.where(above == -np.inf, -np.inf, above - np.where(above == -np.inf, 0.0, below))
 
 
 def _in_weights_or_logs(solve: Callable[[Arithmetic], Any]) -> Any:
-    """Call `solve` with the arithmetic of weights or, if weights are out of range, of logarithms.
+    """Call `solve` with weights and, if weights are out of range, again with logarithms.
 
     Return the result of the call that succeeds.
     """

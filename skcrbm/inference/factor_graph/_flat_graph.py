@@ -11,13 +11,14 @@ from skcrbm.kernels.factor_tables import TableGraph
 from skcrbm.utils.limits import LOG_RANGE, MAX_TABLE_VARIABLES
 from skcrbm.utils.validation import kernel_array
 
-# Messages are stored as logarithms if the logarithms of the entries of a table differ by more than
-# this number times the log-range of the dtype. Otherwise the product of an extreme message and the
-# smallest entry could underflow.
+# If the log-potentials of a table differ by more than this number times the log-range of the dtype,
+# messages are stored as logarithms. With odds, the product of an extreme message and the smallest
+# entry could underflow.
 _TABLE_SHARE = 0.75
-# A log-message about an impossible value is -inf in theory. The kernels use a finite number
-# instead: -(_LIMIT_MARGIN + _LIMIT_FACTOR * s), where s is the largest sum of fields and finite
-# messages. So the message is below all other sums, and exp(-_LIMIT_MARGIN) is 0 in every dtype.
+# A log-message about an impossible value is -inf in theory. The kernels use the finite number
+# -(_LIMIT_MARGIN + _LIMIT_FACTOR * s) instead, where s is the largest sum of fields and finite
+# messages. This number is smaller than any sum of other terms, and its exponential is 0 in every
+# dtype.
 _LIMIT_FACTOR, _LIMIT_MARGIN = 16.0, 2000.0
 
 
@@ -137,8 +138,9 @@ def _starts(sizes):
 def fits_odds(graph, norms, field, dtype, share=1.0):
     """Return a mask (N,) of the models whose messages, stored as odds, fit the range of a dtype.
 
-    The result for a model does not depend on the other models, because answers must not depend on
-    the batch. A product of messages may use at most the fraction `share` of the range.
+    The result for a model does not depend on the other models of the batch, so that answers do not
+    depend on the batch either. A product of messages may use at most the fraction `share` of the
+    range.
     """
     room = share * LOG_RANGE[np.dtype(dtype)]
     if graph.hard or graph.spread.max(initial=0.0) > _TABLE_SHARE * room:

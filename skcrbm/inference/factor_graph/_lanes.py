@@ -1,8 +1,8 @@
-"""Pass messages for many models (or copies of models) side by side, a model per lane, for samplers.
+"""Pass messages for many models (or copies of models) side by side, for samplers.
 
-Some samplers clamp one variable after the other, and continue with the messages of the previous
-step. Other samplers pass messages for a fixed number of iterations on perturbed fields. This
-example clamps one variable after the other::
+Each model is a SIMD lane of the kernels. Some samplers clamp one variable after the other, and
+continue with the messages of the previous step. Other samplers pass messages for a fixed number of
+iterations on perturbed fields. This example clamps one variable after the other::
 
     start = Lanes(energy, SUM)                 # N models
     start.sweep(20)
@@ -40,9 +40,9 @@ from skcrbm.utils.validation import kernel_array
 class Lanes:
     """Messages of the K models of a `FactorGraphEnergy`; a sweep updates all messages.
 
-    Messages are odds in the dtype of the energy if the messages of all models fit this dtype.
-    Otherwise they are odds in float64 if all messages fit float64, else logarithms. The method
-    `by_form` cuts a batch into groups of models with the same form, so that the form of a model
+    Messages have one of three forms: odds in the dtype of the energy, if the messages of all models
+    fit this dtype; otherwise odds in float64, if they fit float64; otherwise logarithms. The method
+    `by_form` splits a batch into groups of models with the same form, so that the form of a model
     does not depend on the other models. `kind` is SUM or MAX. `damping` is the share of the old
     log-message in the new log-message.
     """
@@ -69,9 +69,9 @@ class Lanes:
 
     @classmethod
     def by_form(cls, energy, damping):
-        """Cut a batch into groups of models whose messages have the same form.
+        """Split a batch into groups of models whose messages have the same form.
 
-        Return a list of arrays: the indices of the models of each group.
+        Return a list with an array for each group: the indices of its models.
         """
         graph = flat_graph(energy)
         norms = graph.norms(energy.n_variables)
@@ -91,7 +91,7 @@ class Lanes:
         return other
 
     def _model_axes(self):
-        """Return a dict that maps the name of each array with an axis of models to that axis."""
+        """Return a dict that gives the axis of the models for the name of each array."""
         rows = dict.fromkeys(("_field", "_evidence", "held"), 0)
         if self._dtype is None:
             return rows | dict.fromkeys(("_message", "_belief", "_limit"), 0)
@@ -104,7 +104,7 @@ class Lanes:
             self._work = self._work_for(n)
 
     def reset(self):
-        """Reset all messages, and release all clamped variables that are not in the evidence."""
+        """Reset all messages, and free the variables that `hold` has clamped."""
         self.held = self._evidence.copy()
         if self._dtype is not None:
             _, self._on, self._off, _ = field_weights(self._field, self.held, self._dtype)
@@ -148,10 +148,10 @@ class Lanes:
         return np.where(self.held < 0, on, self.held == 1)
 
     def hold(self, variable, values):
-        """Clamp a variable of each model to 0 or 1, from the next sweep on.
+        """Clamp a variable of each model to 0 or 1, which takes effect in the next sweep.
 
-        `variable` is the index of the variable, or an array with an index for each model.
-        `values` (K,) has the value for each model.
+        `variable` is the index of the variable, or an array with an index for each model. `values`
+        (K,) has the value for each model.
         """
         values = np.asarray(values).astype(bool)
         every = np.arange(len(self.held))
@@ -215,8 +215,9 @@ class IsingLanes(Lanes):
 
     def _prepare(self, graph):
         edges = kernel_array(graph.variables.reshape(graph.n_tables, 2))
-        # The table of a coupling s has the largest log-potential |s|, which `shift` holds. Its last
-        # log-potential is s, which `logs` holds as s - |s|. So the sum of the two entries is s.
+        # Recover the coupling s from the table of an edge. Its largest log-potential |s| is in
+        # `shift`, and its last log-potential s is in `logs` as s - |s|, so s is the sum of the two
+        # numbers.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self._dtype)
 

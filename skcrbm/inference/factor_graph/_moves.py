@@ -1,7 +1,8 @@
 """Improve a state of a factor graph by moves that change many variables at once.
 
 A forest move draws or maximises the variables of a random forest given all other variables. A
-frontier sweep maximises connected parts of the graph whose tables have bounded size.
+frontier sweep holds some variables at their values, such that dynamic programming can maximise the
+remaining connected components with tables of bounded size.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from skcrbm.kernels.frontiers import (
 from skcrbm.kernels.map_search import state_score
 from skcrbm.utils.limits import TIE
 
-# Amount of work in one call of the kernel. A call takes a few hundredths of a second, and the time
-# limit is checked after each call.
+# Number of variables that a call of the kernel of forest moves visits. A call takes a few
+# hundredths of a second, so that the time limit, which is checked after each call, is kept.
 _MOVE_WORK = 2**18
-# Number of forest moves in each of the first two coolings. This number doubles after every second
+# Number of forest moves in each of the first two coolings. The number doubles after every second
 # cooling.
 _FIRST_LENGTH = 64
-# Successive frontier sweeps allow tables of up to _WIDTHS entries. Each new walk from the best
-# state adds the next of the _WIDER tables. If the best states of all variables would need
-# more than _BACK_WORDS words of two bytes in memory, the tables are smaller.
+# Largest numbers of table entries of successive frontier sweeps. Each new walk from the best state
+# adds the next number in _WIDER to the numbers in _WIDTHS. The tables are smaller if storing the
+# best states of all variables would take more than _BACK_WORDS words of two bytes.
 _WIDTHS, _WIDER, _BACK_WORDS = (2**4, 2**8, 2**10), (2**12, 2**14, 2**16), 2**25
-# A node of the budget stands for this many entries of the table of the frontier.
+# Number of entries of the table of the frontier that count as a node of the search budget.
 _ENTRIES_OF_NODE = 256
-# Scales of the noise that disturbs a state, used in turn. The unit is the typical loss of score if
-# a single variable changes.
+# Scales of the noise that disturbs a state, used in turn. They are relative to the typical decrease
+# of the score if a single variable changes.
 _NOISES = 0.25, 0.5, 1.0, 2.0
 # After a disturbance, sweeps with the widest tables are repeated at most this many times.
 _MAX_FRONTIER_SWEEPS = 20
-# A walk of disturbances ends after this many of them without a better state.
+# A walk ends after this many disturbances in succession that lead to no better state.
 _PATIENCE = 100
 
 
@@ -110,7 +111,7 @@ class Moves:
     def improve(self, state: np.ndarray) -> None:
         """Improve the given state by forest moves, and keep the best state found.
 
-        The annealing of `forests` later continues from the state that it had before this call.
+        The state of the annealing in `forests` is not changed.
         """
         own, self._state = self._state, state.astype(np.int64)
         self._move(np.zeros(8))
@@ -128,11 +129,11 @@ class Moves:
         self._keep(found)
 
     def frontiers(self) -> None:
-        """Disturb a state by noise, improve the result by frontier sweeps, and keep gains.
+        """Disturb the best state of a walk by noise, and improve the result by frontier sweeps.
 
-        The sweeps begin with small tables and end with the largest tables. The state is the best
-        state of a walk. After `_PATIENCE` failures a new walk begins, in turn at a random state and
-        at the best state.
+        The sweeps begin with small tables and end with the largest tables. Better states are kept.
+        After `_PATIENCE` disturbances without a better state, a new walk begins, in turn at a
+        random state and at the best state of all walks.
         """
         if self._n_failed >= _PATIENCE:
             self._begin_walk()
@@ -154,7 +155,10 @@ class Moves:
                 self._walk, self._walk_value, self._n_failed = other, value, 0
 
     def _gaps(self, state):
-        """Return the positive losses of score if a single variable of a state changes, or [1]."""
+        """Return all decreases of the score by a change of a single variable of a state.
+
+        Changes that do not lower the score are left out. If there are no decreases, return [1].
+        """
         gaps = np.empty(len(state))
         local_gaps(self.graph, state, self._penalty, gaps)
         gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
@@ -185,7 +189,7 @@ class Moves:
         self._walk_value = self._value_of(self._walk)
 
     def _climb(self, state):
-        """Improve a state in place by sweeps, until one with the largest tables gains nothing."""
+        """Improve a state in place until a sweep with the largest tables does not improve it."""
         last = -math.inf
         for width in (*self._widths, *self._widths[-1:] * _MAX_FRONTIER_SWEEPS):
             self._sweep(state, width, 0.0)
@@ -198,7 +202,7 @@ class Moves:
             last = value
 
     def _combine(self, state):
-        """Replace parts of the best state by better parts of `state`; keep the result if better."""
+        """Copy the values of `state` that raise the score to the best state; keep the result."""
         joined = self.best.copy()
         take_better_parts(self.graph, joined, state, self._penalty)
         self._keep(joined)
@@ -216,7 +220,7 @@ class Moves:
     def forests(self) -> None:
         """Make some more forest moves of simulated annealing.
 
-        If the temperatures of a cooling are used up, a new cooling begins; see `_make_coolings`.
+        When a cooling has used all its temperatures, a new cooling begins; see `_make_coolings`.
         """
         if not len(self._temperatures):
             self._temperatures = next(self._coolings)
@@ -227,8 +231,8 @@ class Moves:
     def _make_coolings(self) -> Iterator[np.ndarray]:
         """Yield the temperatures of one cooling after the other, without end.
 
-        Coolings begin in turn at a high temperature from the state in which the previous cooling
-        ended, and at a lower temperature from the best state. After a cooling that ends in a state
+        Two kinds of coolings alternate: from the last state of the previous cooling, at a high
+        temperature; and from the best state, at a lower temperature. If a cooling ends in a state
         of weight 0, the penalty of table entries of weight 0 is doubled.
         """
         yield np.zeros(8)

@@ -25,11 +25,11 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# At least this many samples are drawn side by side, even if a model has so many messages that
-# the arrays become larger than `BLOCK_ENTRIES`.
+# Smallest number of samples that are drawn side by side, even if their messages need arrays of more
+# than `BLOCK_ENTRIES` entries.
 _MIN_LANES = 8
-# Index of the random stream that draws the order of the variables. Samples use the streams of their
-# models, whose indices are smaller.
+# Index of the random stream that draws the order of the variables. It is larger than the indices of
+# the streams of all models, from which samples are drawn.
 _ORDER = 2**63
 
 
@@ -49,18 +49,18 @@ def solve_bp_chain_ising(method, energy, query):
 
 
 class Draws(NamedTuple):
-    """State of the sampler: a position in the random numbers, from which a later call continues."""
+    """State of the sampler: the position in the random numbers at which a later call continues."""
 
     key: Any  # uint64, see `random_key`
     n_drawn: int  # number of samples of each model that were drawn so far
 
 
 def sample_in_chain(method: Any, energy: Any, query: Any, kind: type[Chain]) -> dict[str, Any]:
-    """Answer a query about an energy by chained belief propagation of the class `kind`."""
+    """Answer a query by chained belief propagation; the class `kind` draws the samples."""
     if "log_partition" in query.returns and query.n_samples < 2:
         raise ValueError(
-            f"n_samples must be at least 2 for log_partition, got {query.n_samples}, because the "
-            "standard error is estimated from the variance of the samples"
+            f"n_samples must be at least 2 for log_partition, got {query.n_samples}: the standard "
+            "error is estimated from the variance of the samples"
         )
     before = _earlier(method, query)
     order = _check_order(method.order, energy.n_visible, before.key)
@@ -68,7 +68,7 @@ def sample_in_chain(method: Any, energy: Any, query: Any, kind: type[Chain]) -> 
     chain = kind(method, energy, before, order, (energy.n_models, query.n_samples))
     with one_blas_thread():
         chain.run(query.n_jobs)
-        # If the graph has entries of weight 0, compute the scores to find impossible samples.
+        # Scores are also needed to find impossible samples if the graph has entries of weight 0.
         need = "log_partition" in query.returns or chain.has_zeros
         score = chain.scores() if need else None
     n_free = energy.free[:, : energy.n_visible].sum(axis=1)
@@ -118,7 +118,7 @@ class Chain:
     """Draws samples of N models. Subclasses define `run` and `has_zeros`.
 
     The argument `order` (V,) lists the visible variables in the order in which they are drawn. The
-    attribute `order` (N, V) has first the free variables of each model in this order, then the
+    attribute `order` (N, V) lists for each model first its free variables in this order, then its
     clamped variables.
     """
 
@@ -168,7 +168,7 @@ class Chain:
 
 
 class _LaneChain(Chain):
-    """Draws samples of a factor graph over 0/1 variables, with samples side by side."""
+    """Draws samples of a factor graph over 0/1 variables, with the samples as SIMD lanes."""
 
     #: Class that passes the messages.
     kind: type[Lanes] = Lanes
@@ -213,7 +213,7 @@ class _LaneChain(Chain):
         """Draw the samples of a block (start, chunk, lane).
 
         `start` has the messages of the models `chunk` after the first `max_iter` iterations. `lane`
-        has the indices of the samples to draw side by side, model by model.
+        has the indices of the samples to draw side by side, sorted by model.
         """
         start, chunk, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])
@@ -228,8 +228,8 @@ class _LaneChain(Chain):
                 lanes.sweep(self.method.max_iter)
             elif step:
                 lanes.sweep(self.method.warm_iter)
-            # If a model has fewer free variables than others, the remaining steps draw clamped
-            # variables, which keep their values with probability 1.
+            # If a model has fewer free variables than another model, its remaining steps draw
+            # clamped variables, which keep their values with probability 1.
             variable = self.order[models, step]
             log_odds = lanes.log_odds(variable).astype(np.float64)
             on = u[every, variable] < expit(log_odds)

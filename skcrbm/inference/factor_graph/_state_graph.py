@@ -15,11 +15,11 @@ from skcrbm.utils.validation import kernel_array
 
 
 class StateGraph:
-    """Tables over two or more variables of a `CategoricalGraphEnergy`, and weights of its states.
+    """The tables of a `CategoricalGraphEnergy` over two or more variables, and weights of states.
 
-    If the scope of a table lies within the scope of another table, the two tables are added. Tables
-    of one variable are added to the log-weights of the states of this variable. OR and AND factors
-    are converted to tables.
+    If the scope of a table is contained in the scope of another table, the two tables are added.
+    Tables of one variable are added to the log-weights of the states of this variable. OR and AND
+    factors are converted to tables.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class StateGraph:
         Log-weights of the states by fields, evidence and tables of one variable, shifted such that
         the largest log-weight of each variable is 0. Impossible states have -inf.
     offset : ndarray (N,)
-        Part of the score that neither `own` nor the tables contain.
+        Sum of the terms of the score that are not in `own` or in the tables.
     n_messages : int
         Length M of a flat array with all messages in one direction.
     """
@@ -42,8 +42,8 @@ class StateGraph:
         flat = merging.add(energy.log_potentials.astype(np.float64))
         tables = energy.graph.tables(flat)
         self._tables = []
-        # For the tables of one variable, pairs of arrays: the variables (F,), and the positions
-        # (F, k) of the table entries in the statistics.
+        # A pair of arrays for each group of tables of one variable: the variables (F,), and the
+        # positions (F, k) of the table entries in the statistics.
         self._single = []
         fields = energy.log_fields()
         for group, kept in zip(tables, merging.kept, strict=True):
@@ -64,14 +64,14 @@ class StateGraph:
             none = np.full(1, -1)
             self._tables.append(_Tables(scope[None], table.reshape(1, -1), table.shape, none))
         top = fields.max(axis=2, initial=-np.inf)
-        top[~np.isfinite(top)] = 0.0  # shift nothing if all states of a variable are impossible
+        top[~np.isfinite(top)] = 0.0  # no shift if all states of a variable are impossible
         self.own = kernel_array((fields - top[..., None])[:, self.has_state])
         self.offset = energy.offset + top.sum(axis=1)
         self.offset += sum(part.shift.sum() for part in self._tables)
         self.spreads = self._spreads()
 
     def _spreads(self):
-        """Return for each variable (n,) the sum of the spreads of the tables over the variable.
+        """Return the sum of the spreads of all tables of each variable, as an array (n,).
 
         The spread of a table is the largest difference of its finite log-weights.
         """
@@ -86,8 +86,8 @@ class StateGraph:
     def reach(self) -> np.ndarray:
         """Upper bound (N,) of |log(w / w')| for positive weights w, w' of two states of a variable.
 
-        For a variable, the bound is the range of `own` plus the spreads of its tables; the largest
-        bound of all variables is returned. Entries of weight 0 are left out.
+        The bound for a variable is the range of its log-weights in `own` plus the spreads of its
+        tables. The largest bound of all variables is returned. Entries of weight 0 are ignored.
         """
         every = np.zeros((len(self.own), *self.has_state.shape))
         every[:, self.has_state] = np.where(self.own == -np.inf, 0.0, -self.own)
@@ -128,10 +128,10 @@ class StateGraph:
 
     @cached_property
     def edges(self):
-        """A pair: a dict of arrays, and an array (E,) with the factor of each edge.
+        """The edges as a dict of arrays, and an array (E,) with the factor of each edge.
 
-        The dict has the arrays of `CategoricalGraph` that do not depend on the tables, and
-        "variables" (E,), the variable of each edge. Edges are sorted by variable.
+        The dict has the arrays of `CategoricalGraph` that do not depend on the entries of tables,
+        and "variables" (E,), the variable of each edge. Edges are sorted by variable.
         """
         n_states = self.energy.n_states
         variables = np.concatenate(
@@ -222,7 +222,7 @@ class StateGraph:
 
 
 class FactorScopes(NamedTuple):
-    """Variables of all factors, as `factor_appearance` takes them."""
+    """Variables of all factors, for the argument `graph` of `factor_appearance`."""
 
     # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]].
     variables: np.ndarray
@@ -264,11 +264,12 @@ class _Tables(NamedTuple):
 
 
 def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray:
-    """Return an order of the variables (n,) in which a sweep carries messages far.
+    """Return the order (n,) in which sweeps visit the variables, so that messages travel far.
 
     In a forest the order goes from the leaves to the roots, so that messages are exact after a
-    forward and a backward sweep. In other graphs variables are visited by ascending index, because
-    neighbours often have close indices, and so are close in memory.
+    forward and a backward sweep. In other graphs variables are visited by ascending index.
+    Neighbours often have similar indices, so they are visited soon after each other and are close
+    in memory.
 
     Parameters
     ----------
@@ -287,7 +288,7 @@ def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> 
     See `visiting_order` for the parameters.
     """
     n_factors, n_edges = len(arity), len(variables)
-    # Use 32-bit indices, because older releases of SciPy cannot search a graph with 64-bit indices.
+    # Use 32-bit indices: older releases of SciPy cannot search graphs with 64-bit indices.
     variables = variables.astype(np.int32)
     factor = (n_variables + np.repeat(np.arange(n_factors), arity)).astype(np.int32)
     size = n_variables + n_factors + 1
@@ -295,8 +296,8 @@ def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> 
     n_components, component = connected_components(joined, directed=False)
     if n_edges != size - n_components:
         return None
-    # Join an additional node with one variable of each component, so that one breadth-first search
-    # from this node visits all components.
+    # Add a node that is joined to a variable of each component, so that a single breadth-first
+    # search from this node visits all components.
     _, roots = np.unique(component[:n_variables], return_index=True)
     rows = np.append(variables, roots.astype(np.int32))
     columns = np.append(factor, np.full(len(roots), size - 1, np.int32))

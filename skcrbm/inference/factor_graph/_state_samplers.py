@@ -1,8 +1,8 @@
 """Draw samples of variables with any number of states.
 
-Chained belief propagation and perturb-and-max-product use the messages of `states`, in which a
-sweep visits the variables in turn. If the graph has no cycles and messages are not damped, two
-sweeps make the messages exact, so further sweeps are left out.
+Chained belief propagation and perturb-and-max-product pass the messages of `states.py`, in which a
+sweep visits the variables in turn. If the graph has no cycles and messages are not damped, messages
+are exact after two sweeps, and further sweeps are skipped.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from skcrbm.utils.validation import kernel_array
 
 # Number of sweeps after which the messages of a forest are exact.
 _FOREST_SWEEPS = 2
-# A block has at least this many samples.
+# Smallest number of samples in a block.
 _MIN_BLOCK = 16
-# The search for a perturbed maximum ends when a sweep changes no max-marginal by more than this.
+# The search for a perturbed maximum ends if a sweep changes no max-marginal by more than this
+# number.
 _STILL = 1e-9
 
 
@@ -78,7 +79,7 @@ class _StateChain(Chain):
         n_samples, n_messages = self.states.shape[1], max(1, self.graph.n_messages)
         size = max(1, CACHED_ENTRIES // n_messages)
         at_once = max(1, BLOCK_ENTRIES // (n_messages * size)) * size
-        # The form of the messages depends on each model alone, not on the rest of the batch.
+        # The form of a model's messages does not depend on the other models of the batch.
         for in_logs in (False, True):
             rows = np.flatnonzero(self.fits != in_logs)
             begin = partial(self._begin, in_logs=in_logs)
@@ -130,7 +131,7 @@ class _StateChain(Chain):
         """Draw the samples of a block (start, rows, lane).
 
         `start` has the messages of the models `rows` before the first variable is drawn. `lane` has
-        the indices of the samples to draw side by side, model by model.
+        the indices of the samples to draw side by side, sorted by model.
         """
         start, rows, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])
@@ -146,8 +147,8 @@ class _StateChain(Chain):
                 if self.method.warm_iter is None:
                     lanes.models.message[...] = 0.0 if lanes.in_logs else 1.0
                 self._sweep(lanes, self.n_iter[1])
-            # If a model has fewer free variables than others, the remaining steps draw clamped
-            # variables, which keep their values with probability 1.
+            # If a model has fewer free variables than another model, its remaining steps draw
+            # clamped variables, which keep their values with probability 1.
             variable = self.order[models, step]
             place, chance = self._chances(lanes, variable)
             state = _drawn(chance, u[every, variable])
@@ -179,7 +180,7 @@ class _StateChain(Chain):
 
     @property
     def _first_states(self):
-        """First state (n,) of each variable in arrays of all states."""
+        """Position (n,) of the first state of each variable in arrays over all states."""
         counts = self.energy.n_states
         return np.cumsum(counts) - counts
 
@@ -201,13 +202,13 @@ class _StateChain(Chain):
 def _drawn(chance, u):
     """Draw a state of each of B samples with probabilities (B, K), by uniform numbers (B,).
 
-    Each state has a part of the interval [0, 1), beginning with the last state. So state 1 of two
-    states is drawn if u is less than the probability of state 1. A state of probability 0 is never
-    drawn, unless all probabilities are 0.
+    The interval [0, 1) is divided among the states, beginning with the last state; u selects the
+    state. So state 1 of two states is drawn if u is less than its probability. A state of
+    probability 0 is never drawn, unless all probabilities are 0.
     """
     tails = np.cumsum(chance[:, ::-1], axis=1)
     reversed_state = (u[:, None] >= tails).sum(axis=1)
-    # Reversed index of the lowest state that has a positive probability.
+    # Index, counted from the last state, of the lowest state with a positive probability.
     last = chance.shape[1] - 1 - (chance > 0).argmax(axis=1)
     return chance.shape[1] - 1 - np.minimum(reversed_state, last)
 

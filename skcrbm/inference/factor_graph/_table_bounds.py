@@ -1,7 +1,7 @@
 """Bound the best score of factor graphs with any tables: "mplp" and "linear_program".
 
-A model is first reduced (`TableModel`): impossible states are removed, and variables whose
-elimination makes no larger table are eliminated. Then each connected part is bounded alone.
+A model is first reduced (`TableModel`): impossible states are removed, and variables are eliminated
+if this makes no larger table. Then a bound is computed for each connected component separately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROUNDING = np.finfo(np.float64).eps
 
 
 class _Part(NamedTuple):
-    """Answer for a connected part of a model."""
+    """State and bound of a connected component of a model."""
 
     state: np.ndarray  # (n,) best state found
     bound: float  # upper bound of the score
@@ -51,7 +51,7 @@ def solve_linear_program(method, energy, query):
 def _solve(
     energy: FactorGraphEnergy, query: Query, solve: Callable[[Component], _Part]
 ) -> dict[str, Any]:
-    """Bound all models; `solve` bounds a connected part of two or more variables."""
+    """Bound all models; `solve` bounds a connected component of two or more variables."""
     fields = empty_result(energy, query)
     tables, scopes, n_all = tables_of(energy)
     unary, counts = energy.log_fields(), energy.state_counts
@@ -110,7 +110,7 @@ def _top(part):
 
 
 def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
-    """Lower the bound of a part by sweeps of MPLP; keep the best state that beliefs prefer."""
+    """Lower the bound of a component by MPLP; keep the best of the states that beliefs prefer."""
     graph = part.graph()
     belief = graph.unary.copy()
     shifted = graph._replace(entries=graph.entries.copy())
@@ -130,17 +130,18 @@ def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
             bound = min(bound, now)
             break
         bound = min(bound, now)
-    # Add an allowance for rounding errors: a sweep changes each number by a few operations.
+    # Add an upper bound of the rounding errors: a sweep makes a few operations on each number.
     return _Part(state, bound + 4 * (n_iter + 2) * n_edges * _ROUNDING * size, n_iter, converged)
 
 
 def _linear_program(part: Component) -> _Part:
-    """Solve the linear program of the local polytope of a part.
+    """Solve the linear program over the local polytope of a component.
 
-    The program has a number in [0, 1] for each state of each variable, then for each possible entry
-    of each table. There is a constraint for each state of each variable of a table: the numbers of
-    the entries with this state add up to the number of the state. The bound follows from the
-    multipliers of these constraints, and is valid whatever the tolerances of HiGHS.
+    The unknowns of the program are pseudo-marginals in [0, 1]: for each state of each variable,
+    then for each possible entry of each table. There is a constraint for each state of each
+    variable of a table: the pseudo-marginals of the entries with this state add up to the
+    pseudo-marginal of the state. The bound is computed from the multipliers of these constraints,
+    so it is valid even if the solution of HiGHS is not exact.
     """
     n_states = np.array(part.n_states)
     first = np.cumsum(n_states) - n_states

@@ -19,7 +19,7 @@ class ImpossibleModelError(Exception):
 
 
 class Component(NamedTuple):
-    """A connected part of a model. Scopes hold positions of variables in the list `variables`."""
+    """A connected component of a model; scopes hold positions in the list `variables`."""
 
     variables: list[int]  # indices of the variables in the model
     n_states: list[int]
@@ -53,12 +53,12 @@ class TableModel:
     Attributes
     ----------
     states : list of ndarray
-        Remaining states of each variable. The axes of the tables have only the remaining states.
+        Remaining states of each variable. The tables contain only entries of remaining states.
     tables : dict of tuple -> ndarray
-        Maps each scope, an ascending tuple of variables, to its table. Each remaining variable
-        also has a table of its own.
+        Maps each scope, an ascending tuple of variables, to its table. Each remaining variable also
+        has a table with itself as the only variable.
     constant : float
-        Score of the parts of the model that have been eliminated completely.
+        Sum of the tables from which all variables have been eliminated.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class TableModel:
         return self.tables.pop(scope)
 
     def reduce(self) -> list[Component]:
-        """Remove states and variables, and return the connected parts of the remaining model.
+        """Remove states and variables, and return the connected components of the remaining model.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class TableModel:
         return changed
 
     def _merge_contained(self):
-        """Add each table of two or more variables to a larger table that has all its variables.
+        """Add each table of two or more variables to a larger table that contains its scope.
 
         Return the scopes of the larger tables.
         """

@@ -1,8 +1,8 @@
 """Find the k best states of a factor graph by elimination of variables.
 
-An entry of an eliminated table contains k scores instead of one: the k largest scores that states
-of the eliminated variables reach. They lie along the last axis of the table, in descending order.
-The rank of a score is its index along this axis.
+An entry of a table contains k scores instead of a single score: the k largest scores over the
+states of the variables that have been eliminated. The scores lie along the last axis of the table,
+in descending order. The rank of a score is its index along this axis.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def k_best_states(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the k best states of a single model (k', n), and their scores (k',).
 
-    The states are in descending order of the scores. k' is k, or the number of states of positive
-    weight if the model has fewer than k of them.
+    The states are in descending order of the scores. If the model has fewer than k states of
+    positive weight, k' is their number, else k.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def _k_best(energy, chunk, k):
         several = several.reshape(*several.shape[:-2], -1)
         order = np.argsort(-several, axis=-1, kind="stable")[..., :k]
         messages[i] = np.take_along_axis(several, order, axis=-1)
-        # An index in `order` is the state of v, times the number of ranks, plus the rank.
+        # An index in `order` is the state of v times the number of ranks, plus the rank.
         back.append((steps, np.stack(np.divmod(order, total.shape[-1]))))
     scores, joined = model.offset[:, None], []
     for root in [i for i, bucket in enumerate(plan.buckets) if bucket.parent < 0]:
@@ -134,9 +134,9 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
     Return the sums in descending order, and an array (2, ..., k') with the ranks of the two terms
     of each sum.
     """
-    # Form only the sums that can be among the k largest. The sum of ranks a and b cannot be among
-    # them if (a + 1) (b + 1) > k, because k other pairs of ranks up to a and b have sums at least
-    # as large.
+    # Form only the sums that can be among the k largest sums. The sum of the scores with ranks a
+    # and b cannot be among the k largest if (a + 1) (b + 1) > k, because then k other pairs of
+    # ranks up to a and b have sums at least as large.
     possible = np.minimum(k // np.arange(1, scores.shape[-1] + 1), message.shape[-1])
     a = np.repeat(np.arange(len(possible)), possible)
     b = np.arange(len(a)) - np.repeat(np.cumsum(possible) - possible, possible)
@@ -146,11 +146,11 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
 
 
 def _set_ranks(steps, place, rows, rank, ranks):
-    """Find which rank of each child led to the sums with ranks `rank` (R, k'); write to `ranks`.
+    """Trace sums with ranks `rank` (R, k') back to the ranks of their terms; write to `ranks`.
 
-    `place` holds the indices (R, k') of the entries of the table, and `rows` (R, 1) the indices of
-    the models. `steps` lists the children in the order in which they were added, each with the
-    ranks of the two terms of each sum.
+    A table is the sum of the messages of its children. `steps` lists the children in the order in
+    which their messages were added, each with the ranks of the two terms of each sum. `place` holds
+    the indices (R, k') of the entries of the table, and `rows` (R, 1) the indices of the models.
     """
     for child, code in reversed(steps):
         rank, ranks[child] = code[(slice(None), *place, rows, rank)]

@@ -29,24 +29,24 @@ from skcrbm.kernels.map_search import shift_tables
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.warnings import warn_user
 
-# Amounts of work in one kernel call. The kernel of the bound visits about _SWEEP_WORK table entries
-# in a call, and the kernel of the tree search at most _TREE_NODES nodes. Either call takes a few
-# hundredths of a second, and the time limit is checked after each call.
+# Limits of a kernel call: the kernel that computes the bound visits about _SWEEP_WORK table
+# entries, and the kernel of the tree search at most _TREE_NODES nodes. A call takes a few
+# hundredths of a second, so that the time limit, which is checked after each call, is kept.
 _SWEEP_WORK, _TREE_NODES = 2**21, 100_000
-# All mini-bucket tables together have at most _ALL_MINI_ENTRIES entries, and at most _MINI_SPEED
-# entries for each second that is left. Each table has at most _MINI_ENTRIES entries.
+# Largest numbers of entries of mini-bucket tables: of all tables together, of all tables for each
+# second that is left, and of a single table.
 _ALL_MINI_ENTRIES, _MINI_SPEED, _MINI_ENTRIES = 2**27, 2**25, 2**18
-# The first forest moves end when the share _FIRST of the node or time limit is used, and the sweeps
-# of the bound end when the share _BOUND is used.
+# Shares of the node or time limit: the search begins with forest moves until the share _FIRST is
+# used, then computes the bound until the share _BOUND is used.
 _FIRST, _BOUND = 0.1, 0.2
-# The search with consistent tables then works alone. It ends if it finds no better state within the
-# share _TRIAL of the limit, or within the share _PATIENCE after its previous better state.
+# `ConsistentSearch` then works alone. It is stopped if it finds no better state within the share
+# _TRIAL of the limit, or no further better state within the share _PATIENCE.
 _TRIAL, _PATIENCE = 0.05, 0.3
-# The bound is computed by at most this many sweeps over all tables.
+# Largest number of sweeps over all tables that compute the bound.
 _MAX_SWEEPS = 1000
-# Relative amounts of work for the two tree searches, the frontier sweeps and the forest moves. The
-# search gives each of them a share of the nodes in proportion to these numbers. Work that finds a
-# better state is not counted.
+# Relative amounts of work for the two tree searches, the frontier sweeps and the forest moves: each
+# gets a share of the nodes in proportion to its number. Nodes used to find a better state do not
+# count towards the share.
 _PREFERENCE = 3, 1, 6, 1
 
 
@@ -84,8 +84,8 @@ def solve(method, energy, query):
     if np.isinf(gap).any():
         first = int(np.isinf(gap).argmax())
         warn_user(
-            f"'map_search' has found no state of positive weight for model {first}, and no proof "
-            "that there is no such state: give it a larger time_limit or max_nodes"
+            f"'map_search' has found no state of positive weight for model {first}, but such a "
+            "state may exist: increase time_limit or max_nodes"
         )
     if "map_bound" in query.returns:
         score = energy.score(fields["assignment"])
@@ -124,16 +124,16 @@ class Budget:
 
     @property
     def progress(self) -> float:
-        """Used share of the nodes or of the seconds, whichever is larger.
+        """Share of the nodes or of the seconds that has been used, whichever is larger.
 
-        If the share is 1 or more, the search must end.
+        If it is 1 or more, the search must end.
         """
         spent = time.monotonic() - self._start
         return max(self.used / max(1, self._nodes), spent / max(1e-9, self._seconds))
 
     @property
     def step(self) -> float:
-        """Number of nodes that a search may use before it checks `progress` again."""
+        """Number of nodes that a search may use before it must check `progress` again."""
         return self._nodes / 64 if self._nodes < math.inf else 2.0**40
 
     @property
@@ -190,7 +190,7 @@ def _search_component(method, part, budget, seed):
     bound = min(bound, consistent.bound)
     if budget.progress >= 1:
         return moves.best, moves.gap(bound)
-    # A variable of a dense model has several mini-buckets.
+    # Estimate of the number of mini-buckets: in a dense model, a variable has several mini-buckets.
     n_buckets = max(2 * len(part.variables), len(part.scopes) // 4)
     entries = min(_ALL_MINI_ENTRIES, _MINI_SPEED * budget.seconds) / n_buckets
     entries = min(method.max_entries, _MINI_ENTRIES, max(2**10, int(entries)))
@@ -227,8 +227,8 @@ def _proven(moves):
 def _bound(moves, budget):
     """Compute an upper bound of the score by sweeps of MPLP.
 
-    The sweeps shift log-weights between the tables of a component such that the bound falls. Return
-    the bound and the component with the shifted tables. The score of each state stays the same.
+    The sweeps shift log-weights between the tables of a component, which lowers the bound but does
+    not change the score of any state. Return the bound and the component with the shifted tables.
 
     Raises
     ------

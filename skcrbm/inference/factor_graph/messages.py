@@ -1,11 +1,11 @@
 """Pass messages on factor graphs: choose the kernel, and call it on blocks of models.
 
-All messages factor -> variable are sent at once, from the beliefs of the previous iteration. If
-the messages of a model fit the range of odds, the kernel `factor_tables` processes the model in a
-block, side by side with other models. The kernel `factor_logs` processes all other models one
-after the other, with logarithms. Such models have large messages, table entries of weight 0, OR or
-AND factors, or tree weights. Samplers use the class `Lanes` (`_lanes.py`), which calls the same
-kernels.
+All messages factor -> variable are computed at once, from the beliefs of the previous iteration.
+If the messages of a model can be stored as odds without overflow, the kernel `factor_tables`
+processes the model in a block, side by side with other models. Otherwise the kernel `factor_logs`
+processes the model alone, with messages as logarithms. This is the case for models with large
+messages, table entries of weight 0, OR or AND factors, or tree-reweighted messages. Samplers use
+the class `Lanes` (`_lanes.py`), which calls the same kernels.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of messages in a call of the kernels that process models one after the other. With
-# fewer messages, the cost of the call itself would dominate.
+# Smallest number of messages for which a kernel is called that processes models one after the
+# other. With fewer messages, the cost of the call itself would dominate.
 _CHUNK_EDGES = 2**12
 # The iterative scaling that computes messages from beliefs ends after at most this many rounds.
 _FIT_ROUNDS = 200
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _Run(method, energy, query, SUM).fields()
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     rho = factor_appearance(flat_graph(energy), energy.n_variables)
     return _Run(method, energy, query, SUM, rho=rho).fields()
 
@@ -76,7 +76,7 @@ def solve_max_product(method, energy, query):
 
 
 def pass_messages(method, energy, query, odds_kernel):
-    """Answer by sum-product messages; `odds_kernel` replaces the default `OddsKernel`."""
+    """Answer a query by sum-product messages; `odds_kernel` replaces `OddsKernel`."""
     return _Run(method, energy, query, SUM, odds_kernel=odds_kernel).fields()
 
 
@@ -85,7 +85,7 @@ def find_state(method, energy, query, odds_kernel=None):
 
     def run(beliefs):
         fields = _Run(method, energy, query, MAX, beliefs=beliefs, odds_kernel=odds_kernel).fields()
-        if query.return_state:  # a plain array, so that `best_of_restarts` can choose rows
+        if query.return_state:  # keep only the array, from which `best_of_restarts` selects rows
             fields["state"] = fields["state"].values
         return fields, energy.score(fields["assignment"])
 
@@ -100,10 +100,10 @@ class _Block(NamedTuple):
     """Input and output of a kernel for some of the models."""
 
     rows: np.ndarray  # indices of the models in the batch
-    field: np.ndarray  # (n_rows, n), without the effect of evidence
+    field: np.ndarray  # (n_rows, n) fields, to which evidence has not been added
     held: np.ndarray  # int8 (n_rows, n): values of clamped variables, -1 for free variables
     message: np.ndarray  # float64 (n_rows, E)
-    start: np.ndarray  # float64 (n_rows or 0, n): beliefs to start from
+    start: np.ndarray  # float64 (n_rows or 0, n): initial beliefs, or no rows
     statistics: np.ndarray  # float64 (1 or n_rows, n_entries), or (1, 0)
 
 
@@ -135,7 +135,7 @@ class _Run:
             self._read_start()
 
     def _read_start(self):
-        """Start from the messages of an earlier run, or from messages that fit given beliefs."""
+        """Read the initial messages of an earlier run, or compute them from the given beliefs."""
         energy, query, shape = self.energy, self.query, self.messages.shape
         earlier = earlier_messages(query, self.method.name, shape, energy.n_variables)
         if earlier is not None:
@@ -250,7 +250,7 @@ class _Run:
         return GraphAnswers(*(found[name] for name in GraphAnswers._fields))
 
     def sums(self, block, dtype, found):
-        """Return a tuple that tells a kernel which sums to compute, and where to add them."""
+        """Return the sums that a kernel must compute, with the arrays to which it adds them."""
         query = self.query
         return GraphSums(
             weight=query.sample_weight[block.rows].astype(dtype),
@@ -382,22 +382,23 @@ def field_weights(field, held, dtype):
     return (*(kernel_array(part.T, dtype) for part in (field, on, off)), constant)
 
 
-# Pair weights are computed from uniform spanning trees for at most this many variables, because the
-# inverse of a matrix of this size takes up to a second. Larger graphs use random sets of factors.
+# Largest number of variables for which the weights of pairs are computed exactly from uniform
+# spanning trees. This inverts a matrix, which takes up to a second for this size. For larger
+# graphs, the weights are estimated from random sets of factors.
 _MAX_DENSE = 1500
-# Smallest and largest number of random acyclic sets of factors. Between these limits, the number of
-# sets is chosen such that building them visits about _VISITS edges.
+# Smallest and largest number of random acyclic sets of factors. Within these limits, the number is
+# chosen such that about _VISITS edges are visited to build the sets.
 _MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
 
 
 def factor_appearance(graph, n_variables):
     """Return the appearance probability (F,) of each factor in random acyclic sets of factors.
 
-    A set is acyclic if its factors can be added one by one such that the variables of each factor
-    are in different components of the factors added before. If all factors have one or two
-    variables (and the graph is small), the sets are uniformly random spanning forests. Otherwise
-    each set is built greedily in a random order. Sets are then drawn until each factor is in at
-    least one set, so that all probabilities are positive. The seed is fixed.
+    A set is acyclic if its factors can be added one by one such that all variables of the new
+    factor are in different components of the factors added before. If all factors have one or two
+    variables and the graph is small, the sets are uniformly random spanning forests. Otherwise each
+    set is built greedily in a random order, and sets are drawn until each factor is in at least one
+    set, so that all probabilities are positive. The seed is fixed.
     """
     sizes = np.diff(graph.edge_start)
     if n_variables <= _MAX_DENSE and sizes.max(initial=0) <= 2:
@@ -408,8 +409,8 @@ def factor_appearance(graph, n_variables):
 def _spanning_tree_weights(graph, sizes, n_variables):
     """Return the probability (F,) that a uniformly random spanning tree contains each factor.
 
-    The probability of a pair is its effective resistance. Factors of one variable have
-    probability 1.
+    The probability of a pair equals the effective resistance between its variables in the graph.
+    Factors of one variable have probability 1.
     """
     rho = np.ones(len(sizes))
     pairs = sizes == 2
@@ -422,7 +423,7 @@ def _spanning_tree_weights(graph, sizes, n_variables):
     _, component = connected_components(joined, directed=False)
     members = np.bincount(component)[component]
     # The Laplacian is not invertible. Adding 1 / m to all entries within each component of m
-    # variables makes it invertible, and keeps the effective resistances.
+    # variables makes it invertible, and does not change the effective resistances.
     same = (component[:, None] == component) / members
     inverse = np.linalg.inv(np.diag(joined.sum(axis=1)) - joined + same)
     inner = np.diagonal(inverse)
@@ -439,7 +440,7 @@ def _random_set_weights(graph, n_variables):
     n_drawn = 0
     while n_drawn < n_sets or (count == 0).any():
         order = rng.permutation(n_factors)
-        if n_drawn >= n_sets:  # try the factors first that are in no set yet
+        if n_drawn >= n_sets:  # begin with the factors that are in no set so far
             order = order[np.argsort(count[order] > 0, kind="stable")]
         count_forest(graph.variables, graph.edge_start, order, n_variables, count)
         n_drawn += 1
@@ -447,7 +448,7 @@ def _random_set_weights(graph, n_variables):
 
 
 def solve_mean_field(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     graph, held = flat_graph(energy), held_values(energy)
     n, width = energy.n_models, energy.n_variables
     fields = empty_result(energy, query)

@@ -1,7 +1,7 @@
 """Find best states of factor graphs by branch and bound.
 
-The tables are rewritten as sums of products over cliques. So all factors must be tables without
-entries of weight 0 (log-potential -inf).
+The tables are rewritten as sums of products over cliques. This requires that all factors are tables
+without entries of weight 0 (log-potential -inf).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
     field = half + linear
     visible = np.where(energy.free, np.nan, 0.0 if energy.evidence is None else energy.evidence)
     if margin is None:
-        # Clamp variables whose value follows from their field alone, because such fields may be
-        # large, and the accuracy of the search is relative to the largest field.
+        # Clamp variables whose value follows from their field alone. Such fields may be very large,
+        # and the rounding error of the search is relative to the largest field of a free variable.
         influence = np.zeros(energy.n_variables)
         for clique, weight in zip(cliques, weights, strict=True):
             influence[list(clique)] += abs(weight)
@@ -41,9 +41,9 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
         visible[decided] = field[decided] > 0
         held = ~np.isnan(visible)
         state = np.nan_to_num(visible)
-        # Compute the score of the clamped variables from values 0/1 instead of -1/+1, so that the
-        # field of a variable at 0 adds exactly 0. (Half of a large field minus half of the field
-        # would lose digits.)
+        # Compute the score of the clamped variables with values 0/1 instead of -1/+1, so that the
+        # field of a variable with the value 0 adds exactly 0. With -1/+1, half of a large field
+        # would be added and subtracted, which loses digits.
         of_held = state * energy.field + (2 * state - 1) * linear
         constant = constant + np.where(held, of_held, half).sum(axis=1)
         field = np.where(held, 0.0, field)
@@ -79,8 +79,9 @@ def clique_products(energy):
     for group in energy.tables:
         n_factors, k = group.variables.shape
         part = group.log_potentials.astype(np.float64).reshape(n_factors, *(2,) * k)
-        # Expand the table in one -1/+1 variable after the other. The constant of a variable is the
-        # mean of the entries for -1 and +1, and its coefficient is half of their difference.
+        # Expand the table in one -1/+1 variable after the other. The constant term is the mean of
+        # the entries for -1 and +1, and the coefficient of the variable is half of their
+        # difference.
         for axis in range(1, k + 1):
             off, on = np.take(part, 0, axis), np.take(part, 1, axis)
             part = np.stack([(off + on) / 2, (on - off) / 2], axis)

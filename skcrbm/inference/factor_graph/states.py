@@ -1,9 +1,9 @@
 """Pass messages on factor graphs whose variables have any number of states.
 
 The kernels visit the variables in turn. Sum-product messages are computed as weights
-(`categorical_weights`), or as logarithms (`categorical_logs`) if the weights of a model are too far
-apart. Tree-reweighted and max-product messages are always logarithms. The choice depends on each
-model alone, not on the other models of the batch.
+(`categorical_weights`) or, if the weights of a model differ too much, as logarithms
+(`categorical_logs`). The choice for a model does not depend on the other models of the batch.
+Tree-reweighted and max-product messages are always logarithms.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Messages of a model are computed as weights if the log-ratio of the weights at each variable is at
-# most this (see `StateGraph.reach`). Otherwise they are computed as logarithms, because weights
-# could underflow.
+# Largest log-ratio of weights (see `StateGraph.reach`) for which the messages of a model are
+# computed as weights. If the log-ratio is larger, weights could underflow, and messages are
+# computed as logarithms.
 MOST_REACH = 300.0
 # Mean field replaces the log-weight -inf of an impossible entry by minus a finite penalty: _COST
 # plus _COST_FACTOR times the largest log-ratio of weights (`StateGraph.reach`).
@@ -39,19 +39,19 @@ _COST, _COST_FACTOR = 2000.0, 16.0
 # Smallest number of messages in a call of the mean-field kernel. With fewer messages, the cost of
 # the call itself would dominate.
 _CHUNK = 2**12
-# Coordinate ascent from a state of max-product ends after at most this many rounds.
+# Largest number of rounds of coordinate ascent from a state of max-product.
 CLIMB_ROUNDS = 100
-# A score counts as better than another if it is larger by this number times (1 + |score|).
+# A score counts as better than another score if it is larger by this number times (1 + |score|).
 _BETTER = 1e-9
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _Run(method, energy, query, SUM).fields()
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     return _Run(method, energy, query, SUM, reweighted=True).fields()
 
 
@@ -60,7 +60,7 @@ def solve_max_product(method, energy, query):
 
     def run(beliefs):
         fields = _Run(method, energy, query, MAX, start=beliefs).fields()
-        if query.return_state:  # a plain array, so that `best_of_restarts` can choose rows
+        if query.return_state:  # keep only the array, from which `best_of_restarts` selects rows
             fields["state"] = fields["state"].values
         return fields, energy.score(fields["assignment"])
 
@@ -72,7 +72,7 @@ def solve_max_product(method, energy, query):
 
 
 def solve_mean_field(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     graph = StateGraph(energy)
     logs, n = graph.kernel_graph(True), energy.n_models
     answer = empty_result(energy, query)
@@ -143,9 +143,10 @@ class _Run:
         self.messages, self.start = self._earlier(start)
 
     def _earlier(self, start):
-        """Return the messages (N, M) and the beliefs (N, S) to start from, as logarithms.
+        """Return the initial messages (N, M) and the initial beliefs (N, S), as logarithms.
 
-        At least one of the two is None. Both are None if there is nothing to start from.
+        At most one of the two is given, and the other is None. Both are None if the query has no
+        `init`.
         """
         given = self.query.start
         if start is None and given is not None:
@@ -160,8 +161,8 @@ class _Run:
                 return state.values.astype(np.float64), None
             if given.log_odds is None:
                 raise ValueError(
-                    f"init has a state and no log_odds, and the state does not hold messages of "
-                    f"shape {shape} of {self.method.name!r}"
+                    f"init has no log_odds, and its state does not contain messages of "
+                    f"{self.method.name!r} with shape {shape}"
                 )
             start = given.log_odds
         if start is None:

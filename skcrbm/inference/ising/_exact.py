@@ -16,8 +16,8 @@ from skcrbm.utils.validation import kernel_array
 
 # Target size of a chunk of rows: the number of rows times the number of states.
 _CHUNK_STATES = 2**18
-# The kernels read the scores of the first free labels (the low units) from tables. There are at
-# most this many low units, so that a table of all their states stays in the L1 cache.
+# Largest number of low units: the first free labels, whose scores the kernels read from a table.
+# With this limit, a table of all states of the low units stays in the L1 cache.
 _MAX_LOW = 10
 
 
@@ -82,7 +82,8 @@ class _Enumeration:
         self.low_field = kernel_array(self.enumerated[:, :n_low] + 2 * low.sum(1))
         self.coupling = kernel_array(4 * coupling[:, :n_low])
         self.high_score = _pair_scores(4 * coupling[n_low:, n_low:])
-        # Score low units as -1/+1 units, because these scores have half the range of 0/1 units.
+        # Compute the pair scores with values -1/+1, because their range is half of the range with
+        # values 0/1.
         self.low_score = _pair_scores(4 * low)
         self.low_score -= _linear_scores(2 * low.sum(1))
         self.base = coupling.sum() / 2 - field.sum(axis=1)
@@ -139,7 +140,7 @@ class _Enumeration:
             fields["statistics"][0][np.ix_(self.free, self.free)] += pairs[0]
 
     def _recompute_log_odds(self, log_odds):
-        """Replace log-odds (n, k) that are NaN by values computed with logarithms of sums."""
+        """Replace the log-odds (n, k) that are NaN by log-odds computed with log-sum-exp."""
         for row in np.flatnonzero(np.isnan(log_odds).any(1)):
             units = np.flatnonzero(np.isnan(log_odds[row]))
             value = np.empty(len(units))

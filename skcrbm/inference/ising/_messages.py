@@ -12,32 +12,32 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest size of a chunk: the number of models times the number of edges. Smaller chunks would be
-# slow.
+# Smallest size of a chunk: the number of models times the number of edges. With smaller chunks, the
+# cost of the calls would dominate.
 _CHUNK_EDGES = 2**14
-# Products of messages are computed in pieces, such that |log| of a product is at most this and the
-# product stays in the range of float64.
+# Products of many messages are computed in pieces. This is the largest |log| of the product of a
+# piece, so that the product stays in the range of float64.
 _MAX_LOG_PRODUCT = 600.0
-# The log odds-ratio of a pair is limited to this. Beyond this limit, the two labels are practically
-# always equal or always opposite.
+# Largest log odds-ratio of a pair; larger numbers are clipped. At this limit, the two labels are
+# practically always equal or always opposite.
 _MAX_LOG_RATIO = 300.0
 
 
 @with_folded_evidence
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _pass_messages(method, energy, query, np.ones(energy.coupling.shape))
 
 
 @with_folded_evidence
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     return _pass_messages(method, energy, query, edge_appearance(energy.coupling))
 
 
 @with_folded_evidence
 def solve_mean_field(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     options = _options(method, query, energy.dtype, 0.0)
     trace = _empty_trace(energy, query, method.iterations)
 
@@ -49,7 +49,7 @@ def solve_mean_field(method, energy, query):
     fields = _iterate(energy, query, kernel, beliefs)
     if query.return_trace:
         fields["trace"] = trace
-    if query.return_state:  # a later call needs only the beliefs to continue
+    if query.return_state:  # a later call can continue from the beliefs alone
         fields["state"] = fields["log_odds"].copy()
     return fields
 
@@ -121,9 +121,9 @@ def _iterate(energy, query, kernel, beliefs):
     """Run an iterative kernel over chunks of models, and return the fields of a result.
 
     The field of the energy must include the effect of the evidence. For each slice of rows the
-    kernel is called as ``kernel(rows, field, free, weight, theta, n_iter, converged,
-    log_partition, pairwise)``, with the arrays of these rows. `beliefs` (N, L) are log-odds to
-    start from; if None, the start is the fields.
+    kernel is called as ``kernel(rows, field, free, weight, theta, n_iter, converged, log_partition,
+    pairwise)``, with the arrays of these rows. `beliefs` (N, L) are the initial log-odds. If
+    `beliefs` is None, the iterations start from the fields.
     """
     n, dtype = energy.n_models, energy.dtype
     fields = empty_result(energy, query)
@@ -151,8 +151,8 @@ def _iterate(energy, query, kernel, beliefs):
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.coupling.size)))
     sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
     if "log_partition" in query.returns:
-        # Subtract the sum of the fields, because kernels score a label as 2 f if y = +1 and as 0 if
-        # y = -1, which is f too much. The field of clamped labels is 0 here.
+        # The kernels count the field f of a label as 2 f if y = +1 and as 0 if y = -1, instead of f
+        # and -f. So subtract f. The field of clamped labels is 0 here.
         fields["log_partition"] -= energy.field.sum(axis=1, dtype=np.float64)
     return fields
 
@@ -179,7 +179,7 @@ def edge_appearance(coupling: np.ndarray) -> np.ndarray:
             continue
         graph = joined[np.ix_(labels, labels)].astype(float)
         m = len(labels)
-        # Add 1 / m to the Laplacian, which makes it invertible and keeps effective resistances.
+        # Adding 1 / m to the Laplacian makes it invertible, with the same effective resistances.
         inverse = np.linalg.inv(np.diag(graph.sum(1)) - graph + 1 / m)
         inner = np.diagonal(inverse)[:, None] + np.diagonal(inverse) - 2 * inverse
         rho[np.ix_(labels, labels)] = np.where(graph > 0, np.minimum(inner, 1.0), 1.0)

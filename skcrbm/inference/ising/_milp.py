@@ -7,15 +7,15 @@ from skcrbm.inference.label_search import hinge_losses_and_scores
 from skcrbm.utils.limits import MAX_TIE_LABELS
 
 # The coefficients of each program are divided by its largest possible margin, and the objective is
-# then multiplied by this factor. Otherwise the absolute gap at which HiGHS stops would be large
-# compared with the objective.
+# then multiplied by this factor, so that the objective is large compared with the absolute gap at
+# which HiGHS stops.
 _OBJECTIVE_SCALE = 1e3
 # Absolute gap of the objective at which HiGHS stops.
 _ABSOLUTE_GAP = 1e-6
-# Tolerance of HiGHS for reduced costs. The range of a variable is at most 2, so each variable may
-# raise the bound by twice this tolerance.
+# Tolerance of HiGHS for reduced costs. A variable has a range of at most 2, so it may make the
+# bound wrong by up to twice this tolerance.
 _DUAL_TOLERANCE = 1e-7
-# Objectives of the scaled program count as equal if they differ by at most this.
+# Objectives of the scaled program count as equal if they differ by at most this number.
 _PROGRAM_TIE = 1e-9
 
 
@@ -67,7 +67,7 @@ class _Program:
         self.constraints = self._constrain_products(pair)
         score = strength @ products
         score[:n_labels] += 2.0 * field
-        # List the objectives by priority. The first objective lacks the constant term `constant`.
+        # Objectives in the order of their priority. The first objective lacks the term `constant`.
         self.objectives = [-score]
         self.constant = field.sum() - strength.sum()
         self.margins = None
@@ -131,7 +131,7 @@ class _Program:
             constraints = [*constraints, LinearConstraint(done[None], ub=done @ x + _PROGRAM_TIE)]
             tied, _, more = self._solve(objective, constraints)
             n_nodes += more
-            # HiGHS satisfies constraints only up to a tolerance, so the labels may be worse.
+            # HiGHS satisfies constraints only up to a tolerance, so these labels may be worse.
             if tied is not None and all(
                 o @ tied <= o @ x + 2 * _PROGRAM_TIE for o in (self.objectives[0], done)
             ):
@@ -141,8 +141,8 @@ class _Program:
     def _solve(self, objective, constraints):
         """Return the variables at the minimum, a lower bound of the minimum and the node count.
 
-        The values of products and losses are recomputed from the labels, because the values of
-        HiGHS are only approximate. The variables are None if HiGHS fails.
+        The products and losses are computed again from the labels, because HiGHS returns them only
+        approximately. The variables are None if HiGHS fails.
         """
         result = milp(
             _OBJECTIVE_SCALE * objective,

@@ -1,7 +1,7 @@
 """Search for the labels of an Ising model with the highest score or the lowest hinge loss.
 
-`infer` searches for the highest score; the decoding rule of the large margin machine uses the same
-methods to search for the lowest hinge loss.
+`infer` searches for the highest score. The decoding rule of the large margin machine searches for
+the lowest hinge loss with the same methods.
 """
 
 import numpy as np
@@ -65,10 +65,10 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
 class _Problem:
     """The models and the objective of a search, in the form that kernels take.
 
-    `held` (N, L) is -1 or +1 for clamped labels, and 0 for free labels. If the score is maximised
-    (no margin), labels whose sign follows from their field alone are clamped, too. Then the terms
-    of the score from the fields of clamped labels are moved to `offset` (N,), because the rounding
-    error of a search is relative to the largest field.
+    `held` (N, L) is -1 or +1 for clamped labels, and 0 for free labels. If there is no margin, so
+    that the score is maximised, labels whose sign follows from their field alone are clamped, too.
+    The scores that the fields of clamped labels give are then moved to `offset` (N,), because the
+    rounding error of a search is relative to the largest field.
     """
 
     def __init__(self, energy, margin):
@@ -152,10 +152,10 @@ def _branch_and_bound(problem, method, start, n_jobs):
 
 
 def _visit_all(problem, rows, found):
-    """Solve the problem for some rows by enumeration in NumPy, which needs no compiled kernel.
+    """Solve the problem for some rows by enumeration in NumPy, to save the time of compilation.
 
-    The results are written to `found`, and equal the results of the kernel even if there are ties.
-    Each row is computed in the same way, whatever the other rows are.
+    The results are written to `found`. They equal the results of the kernel, even if there are
+    ties, and the result for a row does not depend on the other rows.
     """
     fields, held, coupling = problem.fields[rows], problem.held[rows], problem.coupling
     n_labels = len(coupling)

@@ -32,8 +32,9 @@ class _Kernel(OddsKernel):
     def prepare(self, graph):
         n_tables = graph.n_tables
         edges = kernel_array(graph.variables.reshape(n_tables, 2))
-        # The table of a coupling s has the largest log-potential |s|, which `shift` holds. Its last
-        # log-potential is s, which `logs` holds as s - |s|. So the sum of the two entries is s.
+        # Recover the coupling s from the table of an edge. Its largest log-potential |s| is in
+        # `shift`, and its last log-potential s is in `logs` as s - |s|, so s is the sum of the two
+        # numbers.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
 
@@ -45,7 +46,7 @@ class _Kernel(OddsKernel):
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     fields = pass_messages(method, FactorGraphEnergy.from_energy(energy), query, _Kernel)
     return _with_pairs(fields)
 
@@ -56,19 +57,19 @@ def solve_max_product(method, energy, query):
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     graph = FactorGraphEnergy.from_energy(energy)
     return _with_pairs(tree_reweighted_of_tables(method, graph, query))
 
 
 def solve_mean_field(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     graph = FactorGraphEnergy.from_energy(energy)
     return _with_pairs(mean_field_of_tables(method, graph, query))
 
 
 def _with_pairs(fields):
-    """Keep only the statistic P(both labels are +1) of each edge, if there are statistics."""
+    """Keep only P(both labels are +1) of the four probabilities of each edge, if there are any."""
     if "statistics" in fields:
         fields["statistics"] = (np.ascontiguousarray(fields["statistics"][0][..., 3::4]),)
     return fields

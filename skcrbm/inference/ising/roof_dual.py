@@ -55,11 +55,11 @@ def relaxed_labels(
     Returns
     -------
     means : ndarray (N, L) of int8
-        Means of the labels in a solution: -1, +1, or 0 if the solution leaves the label undecided
-        (P(y = +1) = 1/2). In the solution, two undecided labels are equal if their coupling is
-        positive, and opposite if their coupling is negative.
+        Means of the labels in a solution: -1, +1, or 0 if the label is undecided (P(y = +1) = 1/2).
+        The solution makes two undecided labels equal if their coupling is positive, and opposite if
+        it is negative.
     bound : ndarray (N,)
-        Upper bound of the score: the value of the solution plus an allowance for rounding.
+        Upper bound of the score: the value of the solution plus the largest rounding error.
     n_iter : ndarray (N,) of int
         Number of paths of the maximum flow.
     """

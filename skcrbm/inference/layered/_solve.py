@@ -1,6 +1,7 @@
 """Answer queries about a `LayeredEnergy` by the networks of truncated inference.
 
-The networks are iterated until the beliefs converge, instead of a fixed number of times.
+Training runs the networks for a fixed number of iterations. Here they run until the beliefs
+converge.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from skcrbm.utils.parallel import one_blas_thread, row_chunks
 
 
 def solve_mean_field(method, energy, query):
-    """Answer by mean field; see `MeanField`."""
+    """Answer a query by mean field; see `MeanField`."""
     return _solve(MeanFieldNetwork(energy, method.iterations), method, energy, query)
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _pass_messages(False, method, energy, query)
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; rho is `Connection.edge_appearance`."""
+    """Answer a query by tree-reweighted messages, weighted by `Connection.edge_appearance`."""
     return _pass_messages(True, method, energy, query)
 
 
@@ -164,8 +165,8 @@ def _until_converged(network, inputs, tolerance):
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []
-    # Do not test for convergence earlier: beliefs may be constant before the inputs have reached
-    # all layers, without having converged.
+    # First iteration that is tested for convergence. Before the inputs have reached all layers,
+    # beliefs may stay the same although they have not converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
         if len(trace.beliefs) == t + 1:  # False if `_begin` has already run iteration 1
@@ -192,7 +193,7 @@ def _until_converged(network, inputs, tolerance):
 
 
 def _forget(trace):
-    """Drop beliefs and messages that the next iteration does not need."""
+    """Delete the beliefs and messages that the next iteration does not need."""
     for past in (trace.beliefs, trace.forward, trace.backward):
         if len(past) > 2:
             past[-3] = None
@@ -211,7 +212,7 @@ def _movement(trace, tolerance):
         counts = np.ones((len(new), trace.n), bool) if mask is None else mask == 1
         step = np.abs(probabilities(new, trace.n) - probabilities(old, trace.n)).max(axis=1)
         change = np.maximum(change, np.where(counts, step, 0).max(axis=0))
-        with np.errstate(invalid="ignore"):  # inf - inf occurs for states that are excluded
+        with np.errstate(invalid="ignore"):  # the log-odds of excluded states give inf - inf
             step = np.abs(new - old)
             slack = convergence_slack(tolerance, np.maximum(abs(new), abs(old)), new.dtype)
             far = (step > slack).reshape(len(new), -1, trace.n).any(axis=1)

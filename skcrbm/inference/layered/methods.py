@@ -37,8 +37,8 @@ class MessageNetwork(LayeredNetwork):
             pair, pair_table, pair_rho = connection.reweighting
             rho = connection.edge_appearance.astype(self.dtype)
             pair_rho = pair_rho.astype(self.dtype)
-            # If all edges of a table have the same rho, pair p has table p, so that the tables of
-            # the pairs need not be listed.
+            # If all edges of each table have the same rho, pair p has table p, and no list of the
+            # tables of the pairs is needed.
             if np.array_equal(pair_table, np.arange(connection.n_tables)):
                 pair_table, weights = None, weights / pair_rho[:, None, None]
             else:
@@ -61,9 +61,9 @@ class MessageNetwork(LayeredNetwork):
     def _sufficient(self, inputs):
         """Return the number of iterations after which the output does not change.
 
-        Two iterations are enough if the graph is a star given the inputs: then the message of a
-        hidden node to the output node depends only on the inputs, and later iterations repeat it.
-        Otherwise all iterations are needed.
+        Two iterations are enough if, given the inputs, the graph is a star around the output node:
+        then the message of a hidden node to the output node depends only on the inputs, and later
+        iterations repeat it. Otherwise all iterations are needed.
         """
         star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
         return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
@@ -99,12 +99,12 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _target(self, c, forward):
-        """Return the layer to which messages of connection c are sent in a direction."""
+        """Return the layer that receives the messages of connection c in a direction."""
         connection = self.structure.connections[c]
         return connection.target if forward else connection.source
 
     def _reverse(self, trace, t, c, forward):
-        """Return the latest messages in the direction opposite to the messages of a step.
+        """Return the latest messages in the opposite direction of a step.
 
         The step subtracts these messages from the beliefs of the senders.
         """
@@ -152,9 +152,9 @@ class MessageNetwork(LayeredNetwork):
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
         """Propagate gradients back through iteration t.
 
-        Messages of iteration t also act on later steps, which subtract them from beliefs. `direct`
-        maps (connection, forward) to the gradient through these later steps. Return such a dict for
-        the messages of iteration t - 1.
+        Later steps subtract the messages of iteration t from beliefs. `direct` maps (connection,
+        forward) to the gradient that flows through these later steps. Return the same kind of dict
+        for the messages of iteration t - 1.
         """
         direct = {} if direct is None else direct
         before = {}
@@ -240,8 +240,8 @@ class MessageNetwork(LayeredNetwork):
 class _Edges:
     """The edges of a connection, in the form that the kernels take.
 
-    There is a list of the distinct pairs (table, rho). Edges with the same table and the same rho
-    refer to the same pair.
+    Edges with the same table and the same rho share a pair (table, rho), so that the kernels
+    compute exp(table / rho) only once for each of the P distinct pairs.
     """
 
     left: np.ndarray  # (E,) node in the layer nearer to the input
@@ -250,8 +250,8 @@ class _Edges:
     rho: np.ndarray  # (E,) appearance probability
     pair_table: np.ndarray | None  # (P,) table of each pair; None if pair p has table p
     pair_rho: np.ndarray | None  # (P,) rho of each pair; None if rho is 1
-    # Results of `_shifted_table`: tables (P, l, k - 1) and shifts (P, k - 1) for messages toward
-    # the output (`ahead`), and tables and shifts for messages toward the input (`back`).
+    # Results of `_shifted_table`, tables (P, l, k - 1) and shifts (P, k - 1): for messages toward
+    # the output (`ahead`), and for messages toward the input (`back`).
     ahead: tuple
     back: tuple
 
@@ -288,7 +288,7 @@ class _Edges:
         return self.sum_pairs(scaled, n_tables)
 
     def sum_pairs(self, values, n_tables):
-        """Sum the values of all pairs (table, rho) with the same table, for each table."""
+        """Sum, for each table, the values of all pairs (table, rho) that contain the table."""
         if self.pair_table is None:
             return values
         total = np.zeros((n_tables, *values.shape[1:]), values.dtype)
@@ -336,7 +336,7 @@ def _shifted_table(weights):
 
 
 class MeanFieldNetwork(LayeredNetwork):
-    """Runs mean field, in which a message is the expectation of the pairwise score.
+    """Runs mean field with a parallel schedule; messages are expectations of pairwise scores.
 
     All beliefs are computed at once from the beliefs of the previous iteration.
     """
@@ -447,7 +447,7 @@ class SequentialMeanFieldNetwork(MeanFieldNetwork):
             new.append(self._means_of(trace, layer, total))
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):
-        """Propagate gradients through the messages of old beliefs, which come from above."""
+        """Propagate gradients through the messages from above, which come from old beliefs."""
         for c, connection in enumerate(self.structure.connections):
             a, b = connection.source, connection.target
             if d_totals[a] is None or trace.beliefs[t][a] is None:
@@ -458,7 +458,7 @@ class SequentialMeanFieldNetwork(MeanFieldNetwork):
             d_beliefs[b] += _belief_vjp(mean, d_mean, trace.n)
 
     def _one_pass_vjp(self, trace, t, d_beliefs, d_weights):
-        """Propagate gradients through the messages of new beliefs, from the output downwards."""
+        """Propagate gradients through the messages from below, which come from new beliefs."""
         for layer in range(self.structure.depth, 0, -1):
             for c, connection in enumerate(self.structure.connections):
                 a = connection.source

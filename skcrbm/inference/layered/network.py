@@ -1,10 +1,10 @@
 """Run truncated inference on layered models, and backpropagate through the iterations.
 
-An iteration first recomputes all beliefs from the current messages. Then it recomputes the messages
+An iteration first computes all beliefs from the current messages. Then it computes the messages
 from the beliefs, one connection after the other, from the input to the output. The "sequential"
 schedule updates messages in place; the "parallel" schedule computes all messages from the messages
 of the previous iteration. Mean field keeps no messages and has no schedule. Messages start at 0,
-and beliefs are recomputed after the last iteration (Shen et al. 2019, section 3).
+and beliefs are computed again after the last iteration (Shen et al. 2019, section 3).
 
 The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`. A
 result with "one flat array per connection" is a list of arrays, each with an entry for each
@@ -26,15 +26,15 @@ from skcrbm.utils.row_sparse import RowSparse, columns_used
 
 
 class Held(NamedTuple):
-    """Clamped nodes. Each field is a list with an item for each layer.
+    """Clamped nodes of all layers except the input. Each field is a list with an item per layer.
 
-    The item is an array, or None if the layer has no such nodes. A clamped node sends no messages:
-    its effect is added to the fields of its neighbours. Input nodes are not included.
+    The item is an array, or None if the layer has no clamped (or barred) nodes. A clamped node
+    sends no messages: its effect is added to the fields of its neighbours.
     """
 
     free: list  # (n_nodes, n): 0 for clamped nodes, 1 for free nodes
     states: list  # (n_nodes, (k - 1) n): means of the states of clamped nodes, 0 for free nodes
-    barred: list  # (n_nodes, (k - 1) n): -inf for states that a free node cannot take, else 0
+    barred: list  # (n_nodes, (k - 1) n): -inf for states of free nodes that evidence excludes, or 0
 
     @classmethod
     def output(cls, depth: int, free: np.ndarray, states: np.ndarray) -> Held:
@@ -55,7 +55,7 @@ class LayeredInput:
     # Unary scores of each layer, (n_nodes, (k - 1) n). If given, they replace the inputs, and must
     # contain the effect of the inputs on layer 1.
     fields: list | None = None
-    alike: bool = True  # True if iteration 1 is equal for all rows and may be computed once
+    alike: bool = True  # True if iteration 1 is the same for all rows, so that one run is enough
 
 
 @dataclass
@@ -154,7 +154,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return two lists by layer: scores of iteration 1, and terms that inputs add later."""
+        """Return two lists by layer: scores of iteration 1, and later contributions of inputs."""
         seen: list[Any] = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
@@ -191,7 +191,8 @@ class LayeredNetwork:
     def _expect(self, c, mean, total, forward, n):
         """Add the expected pairwise scores of connection c to `total`.
 
-        `mean` belongs to the nodes nearer to the input if `forward`, else to the other nodes.
+        `mean` belongs to the nodes nearer to the input if `forward`, else to the nodes nearer to
+        the output.
         """
         connection = self.structure.connections[c]
         if connection.dense:
@@ -207,9 +208,10 @@ class LayeredNetwork:
         expected_fields(mean, tables, source, target, connection.table, total)
 
     def _share_first_iteration(self, trace, seen):
-        """Run iteration 1 for a single row and copy the result, which is equal for all rows.
+        """Run iteration 1 for a single row, and copy the result to all rows.
 
-        The inputs affect the beliefs only after iteration 1.
+        The result is the same for all rows, because the inputs affect the beliefs only after
+        iteration 1.
         """
         n = trace.n
         inputs = LayeredInput(trace.inputs.means[:1])
@@ -239,7 +241,7 @@ class LayeredNetwork:
     def _needed(self, layer, t, trace):
         """Return True if messages sent to a layer in iteration t can still reach the output.
 
-        Skips shorten the ways to the output, so all messages are sent if there are skips.
+        If the model has skips, which are shorter ways to the output, all messages are sent.
         """
         all_needed = trace.complete or len(self.structure.skips) > 0
         return all_needed or t + self.structure.depth - layer <= trace.n_iter
@@ -251,7 +253,7 @@ class LayeredNetwork:
         return np.repeat(self.unaries[layer], n, axis=1)
 
     def _input_field(self, c, inputs, n):
-        """Return the scores (n_nodes, (k - 1) n) that observed inputs add by connection c."""
+        """Return the scores (n_nodes, (k - 1) n) that observed inputs add through connection c."""
         connection = self.structure.connections[c]
         shape = (connection.n_right, (connection.n_right_states - 1) * n)
         if connection.dense:
@@ -333,7 +335,8 @@ class LayeredNetwork:
         }
         d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
-        # At step t, d_beliefs has the derivatives with respect to the beliefs of iteration t + 1.
+        # In step t, `d_beliefs` holds the derivatives with respect to the beliefs of iteration t +
+        # 1.
         for t in range(trace.n_iter, -1, -1):
             if t > 0:
                 self._one_pass_vjp(trace, t + 1, d_beliefs, d_weights)
@@ -357,7 +360,7 @@ class LayeredNetwork:
         return self.structure.params(d_unaries, flat)
 
     def _layers_with_inputs(self):
-        """Return pairs of a layer with a connection to the input and its number of states - 1."""
+        """Return pairs (layer, number of states - 1) for the layers connected to the input."""
         connections = self.structure.connections
         layers = {c.target: c.n_right_states - 1 for c in connections if c.source == 0}
         return layers.items()
@@ -365,7 +368,8 @@ class LayeredNetwork:
     def _add_input_gradients(self, flat, inputs, d_fields):
         """Add the gradients through observed inputs to `flat`, the gradients by connection.
 
-        `d_fields` maps a layer to the derivatives with respect to the scores that inputs add to it.
+        `d_fields` maps a layer to the derivatives with respect to the scores that inputs add to the
+        layer.
         """
         for c, connection in enumerate(self.structure.connections):
             if connection.source == 0:
@@ -375,8 +379,8 @@ class LayeredNetwork:
     def _input_gradient(self, c, inputs, d_field):
         """Return the gradient of the weights of connection c, as a flat array or a `RowSparse`.
 
-        `d_field` has the derivatives with respect to the scores that inputs add by connection c.
-        Only the gradient of connection 0 may be a `RowSparse`.
+        `d_field` has the derivatives with respect to the scores that inputs add through connection
+        c. Only the gradient of connection 0 may be a `RowSparse`.
         """
         connection = self.structure.connections[c]
         n = inputs.means.shape[0]
@@ -442,8 +446,8 @@ class LayeredNetwork:
         flat = self._pair_moments(trace, free)
         for c, connection in enumerate(self.structure.connections):
             a, b = connection.source, connection.target
-            # Add products of means, because a clamped node is independent of its neighbours. One of
-            # the two means is already multiplied by the weight of the row.
+            # Add products of means, because a clamped node is independent of its neighbours.
+            # Multiply only one of the two means by the weight of the row.
             if held[a] is not None:
                 right = free[b] if held[b] is None else free[b] + held[b]
                 flat[c] = flat[c] + self._products(c, trace.inputs.held.states[a], right, trace.n)

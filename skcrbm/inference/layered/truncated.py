@@ -29,10 +29,10 @@ class TruncatedInference(Options):
     schedule : {"auto", "sequential", "parallel"}, default="auto"
         Order of the updates. "sequential" updates the messages of "tree_reweighted" and
         "sum_product" in place, from the input to the output. "parallel" computes all messages from
-        the messages of the previous iteration. "mean_field" has no messages: "parallel" computes
-        all beliefs from the beliefs of the previous iteration, and "sequential" goes from the input
-        to the output, so that the beliefs of a layer depend on the new beliefs of the layers below.
-        "auto" is "parallel" for "mean_field", else "sequential".
+        the messages of the previous iteration. "mean_field" has no messages: with "parallel", all
+        beliefs are computed from the beliefs of the previous iteration; with "sequential", layers
+        are visited from the input to the output, so that the beliefs of a layer depend on the new
+        beliefs of the layers below. "auto" is "parallel" for "mean_field", else "sequential".
     n_iter : int, default=5
         Number of iterations T. It must be larger than the number of hidden layers, because with
         fewer iterations the output does not depend on X. Training with `Backpropagation` keeps the
@@ -75,8 +75,8 @@ class TruncatedInference(Options):
         if self.n_iter < least:
             raise ValueError(
                 f"n_iter={self.n_iter} is too small for {n_hidden_layers} hidden layer(s): "
-                "information moves by one layer per iteration, so that the output depends on X "
-                f"only with TruncatedInference(n_iter={least}) or more"
+                "information moves by one layer per iteration, so the output would not depend on "
+                f"X. Use TruncatedInference(n_iter={least}) or more"
             )
 
     def network(self, model: LayeredModel) -> LayeredNetwork:

@@ -24,26 +24,26 @@ class DualDecomposition(InferenceMethod):
         \min_{\sum_j s_j = b} \sum_j \max_v \Big[ \mathrm{softplus}(c_j + w_j'v) + s_j'v \Big].
 
     In the paper, a part of an RBM is a single coupling with a share of the sum over its hidden
-    unit (Hölder's inequality). Here the sum over a hidden unit is not split. The bounds of the
-    paper are therefore never below the lowest bound here, and no shares need to be optimised. To
-    find the maximum of a part, V + 1 states are compared: softplus(z) is the maximum over p in
-    [0, 1] of p z plus the entropy of p, and the best value of a visible unit changes at most once
-    as p grows.
+    unit (Hölder's inequality). Here the sum over a hidden unit is not split. So there are no shares
+    to optimise, and the bound can become at least as low as the bound of the paper. To find the
+    maximum of a part, V + 1 states are compared. This is enough because softplus(z) is the maximum
+    over p in [0, 1] of p z plus the entropy of p, and the best value of a visible unit changes at
+    most once as p grows.
 
-    The right side is convex in the shifts s. It is minimised by subgradient steps, whose length is
-    Polyak's step towards the value of the best state found, or towards a level above this value
+    The right side is convex in the shifts s. It is minimised by subgradient steps with Polyak's
+    step length: the steps aim at the value of the best state found, or at a level above this value
     [2]_. The lowest bound is kept. From time to time the average state of the parts is rounded, and
     improved by flips of single units. If all parts agree on a state, this state is proven to be the
     best. They agree if couplings are weak, biases are strong, or all couplings are attractive. With
-    strong couplings of both signs a gap remains, however many steps are taken.
+    strong couplings of both signs a gap remains after any number of steps.
 
     Branch and bound closes the gap: a unit on which the parts disagree is clamped to 0 in one node
-    and to 1 in another, and both nodes are bounded, starting from the current shifts. If there is
-    no search (``node_limit=1``), the bound comes from the dual decomposition alone. If the search
-    reaches its limit, the bound is the highest bound of the remaining nodes.
+    and to 1 in another, and both nodes are bounded, starting from the current shifts. With
+    ``node_limit=1`` there is no search, and the bound comes from the dual decomposition alone. If
+    the search reaches its limit, the bound is the highest bound of the remaining nodes.
 
-    The method works on an `RBMEnergy`, in float64 whatever the dtype of the energy; an allowance
-    for rounding errors is added to the bound. `n_iter` counts the steps of all nodes; each step
+    The method works on an `RBMEnergy`. It computes in float64 for every dtype of the energy, and
+    adds the largest rounding error to the bound. `n_iter` counts the steps of all nodes; each step
     takes V H operations.
 
     Parameters
@@ -51,9 +51,9 @@ class DualDecomposition(InferenceMethod):
     max_iter : int, default=1000
         Largest number of steps before the search.
     tol : float, default=1e-6
-        A state counts as proven to be the best if the bound exceeds its value by at most `tol`, up
-        to rounding. The model has then converged. If there is no search, the model has also
-        converged if the bound is at most `tol` above the level that the steps aim at.
+        A model has converged if the bound exceeds the value of its state by at most `tol`, up to
+        rounding; the state is then proven to be the best. Without a search, the model has also
+        converged if the bound is at most `tol` above the level at which the steps aim.
     node_limit : int, default=1000
         Largest number of nodes of the search tree of a model, including the first node.
 
@@ -102,17 +102,19 @@ class MPLP(_LocalBound):
     sweep updates the edges in their order: an update sends half of the message that max-product
     would send along the edge, and keeps half of the message in the opposite direction. No update
     raises the bound, and the bound is valid after any number of sweeps. But the bound may converge
-    to a value above the optimum of the program. After each sweep the variables take the values that
-    their beliefs prefer. Coordinate ascent starts from the best of all these states, and its result
-    is returned; so the state is never worse than the state of "icm". `gap` is an upper bound of how
-    much a better state could exceed its score. Numbers are computed in float64 whatever the dtype;
-    an allowance for rounding errors is added to the bound.
+    to a value above the optimum of the program.
+
+    After each sweep the variables take the values that their beliefs prefer. The best of all these
+    states is improved by coordinate ascent and returned, so it is never worse than the state of
+    "icm". `gap` is the bound minus the score of this state: no other state can exceed the score by
+    more. Numbers are computed in float64 for every dtype of the energy, and the largest rounding
+    error is added to the bound.
 
     The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy` and `FactorGraphEnergy`.
     In a factor graph with larger tables, with OR or AND factors, or with variables of any number
     of states, a sweep updates the tables in turn: an update gives each variable of a table an equal
     share of the max-marginals of the table. Before the first sweep, impossible states are removed,
-    and variables whose elimination makes no larger table are eliminated. `n_iter` counts sweeps.
+    and variables are eliminated if this makes no larger table. `n_iter` counts sweeps.
 
     Parameters
     ----------
@@ -154,22 +156,24 @@ class LinearProgram(_LocalBound):
     [0, 1] instead of 0 or 1, with constraints between every pair and its two variables. The
     result is exact on trees and if all couplings are attractive. If couplings are frustrated, as in
     a triangle of three variables that all prefer to differ, some variables are one half and the
-    bound is too high. Coordinate ascent starts from the state in which variables above one half are
-    1 (or from the state of the largest value of each variable), and its result is returned; so the
-    state is never worse than the state of "icm". `gap` is an upper bound of how much a better state
-    could exceed its score.
+    bound is too high.
+
+    The solution is rounded: a variable becomes 1 if its value is above one half (or takes the state
+    with the largest value). Coordinate ascent then improves the state, so it is never worse than
+    the state of "icm". `gap` is the bound minus the score of this state: no other state can exceed
+    the score by more.
 
     For an `IsingEnergy` or `RBMEnergy` the program is solved as a maximum flow [3]_, which is about
-    a hundred times as fast as HiGHS [2]_ for up to 14 labels, and five to ten times for an RBM of
-    16 to 64 units in each layer. For other energies HiGHS solves a program for
-    each model. The bound is computed from the flow or from the multipliers of the program, so that
-    it is valid whatever the tolerances of the solver.
+    a hundred times as fast as HiGHS [2]_ for up to 14 labels, and five to ten times as fast for an
+    RBM of 16 to 64 units in each layer. For other energies HiGHS solves a program for each model.
+    The bound is computed from the flow or from the multipliers of the program, so it is valid even
+    if the solution is not exact.
 
     The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy` and `FactorGraphEnergy`.
     In a factor graph with larger tables or variables with any number of states, each state of a
     variable and each possible entry of a table has a value in [0, 1]. Before the program is solved,
-    impossible states are removed, and variables whose elimination makes no larger table are
-    eliminated. `n_iter` counts the iterations of HiGHS, or the paths of a flow.
+    impossible states are removed, and variables are eliminated if this makes no larger table.
+    `n_iter` counts the iterations of HiGHS, or the paths of a flow.
 
     References
     ----------

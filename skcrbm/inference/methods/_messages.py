@@ -11,9 +11,9 @@ from sklearn.utils._param_validation import Interval
 from skcrbm.inference.base import IterativeMethod, Query
 from skcrbm.utils.validation import kernel_array
 
-# A model has not converged while a log-odds changes by more than this many times `tol`, the
-# tolerance for probabilities. The condition matters only for beliefs above 0.999, whose log-odds
-# may still change when the probabilities no longer do.
+# A model has converged only if no log-odds changes by more than _SLACK_PER_TOL times `tol`, the
+# tolerance for probabilities. This condition matters only for beliefs above 0.999 (or below 0.001),
+# whose log-odds may still change when their probabilities no longer change.
 _SLACK_PER_TOL = 1000.0
 # A change of a sum of messages counts as a rounding error if it is at most this number times eps
 # times the largest possible value of the sum.
@@ -63,7 +63,7 @@ class StateMessagePassing(IterativeMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether answers depend on `random_state`, as they do with random restarts."""
+        """Whether answers depend on `random_state`: True if there are random restarts."""
         return self.n_restarts > 1
 
 
@@ -75,10 +75,11 @@ class SumProduct(MessagePassing):
 
     In an `RBMEnergy` an iteration sends all messages hidden -> visible from the current hidden
     beliefs, then all messages visible -> hidden. Unlike in the paper, the visible units send
-    messages before the first iteration, computed from their fields alone and damped as all others:
-    in a conditional model the input x acts on the visible units, so that their messages carry more
-    information than messages from the hidden units. Pairwise beliefs agree with the visible
-    marginals after any number of iterations, and with the hidden marginals at convergence.
+    messages before the first iteration, computed from their fields alone and damped like all
+    messages. The reason is that the input x of a conditional model acts on the visible units, so
+    that their messages carry more information than messages from the hidden units. Pairwise beliefs
+    agree with the visible marginals after any number of iterations, and with the hidden marginals
+    at convergence.
 
     In an `IsingEnergy` the labels are visited in turn: each label reads the messages to it, and
     sends messages to all other labels. Pairwise beliefs always agree with the marginals.
@@ -92,10 +93,10 @@ class SumProduct(MessagePassing):
     fewer iterations: on trees two iterations are enough. If messages or factors show that a model
     has no possible state, the model is reported as not converged.
 
-    Messages are stored as odds, at one division for each edge and iteration, if products of
-    messages fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5.
+    If products of messages fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0
+    or 0.5, messages are stored as odds, which takes one division for each edge and iteration.
     Otherwise messages are stored as log-odds, and an iteration takes three to six times as long.
-    Both give the same numbers, up to rounding.
+    Both ways give the same numbers, up to rounding.
 
     Parameters
     ----------
@@ -105,8 +106,8 @@ class SumProduct(MessagePassing):
         Largest change of a belief, as a probability, at which a model has converged and stops.
         None: 1e-3 in training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old log-messages that is kept in an update (in an RBM, of the messages
-        visible -> hidden only). Damping does not change the fixed points; it helps convergence if
+        Share of the old log-messages in the new log-messages (in an RBM, only in the messages
+        visible -> hidden). Damping does not change the fixed points. It helps convergence if
         couplings are strong.
 
     References
@@ -156,8 +157,8 @@ class TreeReweighted(MessagePassing):
         Largest change of a belief, as a probability, at which a model has converged and stops.
         None: 1e-3 in training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old log-messages that is kept in an update (in an RBM, of the messages
-        visible -> hidden only).
+        Share of the old log-messages in the new log-messages (in an RBM, only in the messages
+        visible -> hidden).
 
     Examples
     --------
@@ -179,17 +180,17 @@ class MaxProduct(StateMessagePassing):
     The method is exact on trees. Messages and schedule are the same as in `SumProduct`, but with
     ``relu`` in place of the softplus (Ping and Ihler 2017, section 3.3). At the start and after
     each iteration the visible units take the values that their beliefs prefer, and the hidden units
-    take their best values given the visible units. The best of all these states is returned, so
-    that a run whose messages oscillate is still useful.
+    take their best values given the visible units. The best of all these states is returned, so a
+    run is useful even if its messages oscillate.
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
     of the previous iteration, and all variables take the values that their beliefs prefer. If two
-    values of a variable are equally good, variables are decided one after the other, each given
-    the variables before it, which is exact on trees. On graphs with cycles, coordinate ascent
-    ("icm") is run from this state and from the best state under the fields alone, and the best
-    state is returned. A model has not converged if its state is impossible, which causes a warning,
-    or if coordinate ascent improves the state. Converged messages on a graph with cycles do not
-    prove that a state is the best.
+    values of a variable are equally good, the values of the variables are chosen one after the
+    other, each given the values chosen before, which is exact on trees. On graphs with cycles,
+    coordinate ascent ("icm") is run from this state and from the best state under the fields alone,
+    and the best state is returned. A model has not converged if its state is impossible, which
+    causes a warning, or if coordinate ascent improves the state. Converged messages on a graph with
+    cycles do not prove that a state is the best.
 
     Parameters
     ----------
@@ -199,8 +200,8 @@ class MaxProduct(StateMessagePassing):
         Largest change of a belief, as a probability, at which a model has converged and stops.
         None: 1e-3 in training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old messages that is kept in an update (in an RBM, of the messages
-        visible -> hidden only). A damping of 0.5 finds better states if couplings are strong.
+        Share of the old messages in the new messages (in an RBM, only in the messages visible ->
+        hidden). A damping of 0.5 finds better states if couplings are strong.
     n_restarts : int, default=1
         Number of runs. The first run starts from the biases, the other runs from random beliefs.
         Each model keeps its best state.
@@ -238,8 +239,8 @@ class MixedProduct(StateMessagePassing):
         Largest change of a belief, as a probability, at which a model has converged and stops.
         None: 1e-3 in training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old log-messages visible -> hidden that is kept in an update. Damping breaks
-        cycles.
+        Share of the old log-messages in the new log-messages visible -> hidden. Damping breaks
+        cycles in which the same states repeat.
     n_restarts : int, default=1
         Number of runs. The first run starts from the biases, the other runs from random beliefs.
         Each model keeps its best state.
@@ -328,8 +329,8 @@ class Messages(NamedTuple):
         """
         values = self.values[rows]
         if self.in_logs and not in_logs:
-            # An overflow to inf is harmless, because the kernels clip each message to a bound that
-            # follows from its coupling.
+            # An overflow to inf is harmless, because the kernels clip each message to a finite
+            # bound that depends on its coupling.
             with np.errstate(over="ignore"):
                 values = np.exp(values)
         elif in_logs and not self.in_logs:
@@ -344,8 +345,8 @@ def earlier_messages(
     """Return the messages from which a query continues, or None if it has no suitable messages.
 
     Messages are suitable if they were sent by the method with the name `method`, have the shape
-    `shape` and belong to `width` variables. A ValueError is raised if the query has no beliefs
-    either, so that its start cannot be used.
+    `shape` and belong to `width` variables. A ValueError is raised if `init` has neither suitable
+    messages nor beliefs.
     """
     if query.start is None:
         return None

@@ -27,14 +27,16 @@ class Gibbs(_RandomMethod):
     """Samples and marginals by block Gibbs sampling.
 
     Marginals are Rao-Blackwellised: the probabilities from which the states were drawn are averaged
-    over sweeps and chains. Statistics are averages over the sampled states. In the products, the
-    states of the last block are replaced by their probabilities; for RBMs the average of
-    ``v_i P(h_j = 1 | v)`` estimates the average of ``v_i h_j``. The error of marginals and
-    statistics is inversely proportional to the square root of the number of independent sweeps. All
-    models of a batch use the same random numbers for marginals and statistics, so that an answer
-    does not depend on the rest of the batch; as a drawback, errors of different models are
-    correlated. For "samples" each model has different random numbers. Sample s comes from chain
-    ``s % n_chains``, so that successive samples of a chain are `n_chains` positions apart.
+    over sweeps and chains. Statistics are averages over the sampled states, in which the states of
+    the last block are replaced by their probabilities. For example, in an RBM the average of
+    ``v_i P(h_j = 1 | v)`` estimates the expectation of ``v_i h_j``. The error of marginals and
+    statistics is inversely proportional to the square root of the number of independent sweeps.
+
+    All models of a batch use the same random numbers for marginals and statistics, so that an
+    answer does not depend on the other models of the batch. As a drawback, errors of different
+    models are correlated. For "samples" each model has different random numbers. Sample s comes
+    from chain ``s % n_chains``, so that successive samples of a chain are `n_chains` positions
+    apart.
 
     If variables have K states, a sweep draws one of the K states of each variable, and marginals
     have shape (N, n, K). The chains do not converge if states of weight 0 separate the other states
@@ -50,9 +52,9 @@ class Gibbs(_RandomMethod):
     max_iter : int, default=500
         Number of sweeps of each chain over which marginals and statistics are averaged.
     burn_in : int, default=100
-        Number of first sweeps of each chain that are discarded; 0 sweeps are discarded if `init`
-        continues earlier chains. If `init` is the result of a method without chains, the first
-        states of the chains are drawn from its marginals.
+        Number of sweeps that are discarded at the beginning of each chain. No sweep is discarded if
+        `init` continues earlier chains. If `init` is the result of a method without chains, the
+        initial states of the chains are drawn from its marginals.
     thin : int, default=1
         Number of sweeps between two samples of a chain.
     n_chains : int or None, default=None
@@ -116,18 +118,18 @@ class GibbsWithGradients(_RandomMethod):
     In an `RBMEnergy` the steps flip visible units, with the hidden units summed out; the hidden
     units are drawn given the visible units after each sweep. For Ising models a kernel multiplies
     the ``exp(D_i / 2)`` of the neighbours by a factor after each flip, and draws from a tree of
-    sums, so that a step takes time proportional to the number of neighbours and to the logarithm of
-    the number of variables. If couplings or fields exceed some 300, a slower kernel works with the
-    D_i. For other energies each step recomputes all D_i. Averages, convergence, chains and random
-    numbers are as in `Gibbs`.
+    sums, so that the time of a step grows with the number of neighbours and with the logarithm of
+    the number of variables. If couplings or fields exceed about 300, a slower kernel works with the
+    D_i. For other energies each step computes all D_i again. Averages, convergence, chains and
+    random numbers are as in `Gibbs`.
 
     Parameters
     ----------
     max_iter : int, default=500
         Number of sweeps of each chain over which marginals and statistics are averaged.
     burn_in : int, default=100
-        Number of first sweeps of each chain that are discarded; 0 sweeps are discarded if `init`
-        continues earlier chains.
+        Number of sweeps that are discarded at the beginning of each chain. No sweep is discarded if
+        `init` continues earlier chains.
     n_chains : int or None, default=None
         Number of chains of each model. None: 10 for marginals and statistics, and
         ``min(n_samples, 100)`` for samples.
@@ -185,24 +187,24 @@ class GibbsWithGradients(_RandomMethod):
 class BPChain(_RandomMethod):
     """Samples by chained belief propagation (Ding and Xue 2020).
 
-    The variables are drawn one after the other. Each is drawn from its sum-product belief given the
-    variables that were drawn before, and is then clamped to its value. The messages for the next
-    variable start from the current messages. In an `RBMEnergy` the visible units are drawn in this
-    way, then all hidden units at once from p(h | v). Variables may have any number of states. If
-    some have more than two states, an iteration is a sweep that visits the variables in turn. If
-    the graph also has no loops and `damping` is 0, the messages are exact after two sweeps, and
-    further sweeps are left out.
+    The variables are drawn one after the other. Each variable is drawn from its sum-product belief
+    given the variables that were drawn before, and is then clamped to its value. The messages for
+    the next variable start from the current messages. In an `RBMEnergy` the visible units are drawn
+    in this way, then all hidden units at once from p(h | v). Variables may have any number of
+    states. If a variable has more than two states, an iteration is a sweep that visits the
+    variables in turn. If such a graph has no loops and `damping` is 0, the messages are exact after
+    two sweeps, and further sweeps are skipped.
 
     Samples are independent. Their distribution q equals the distribution of the model if beliefs
     are exact, as on graphs without loops after enough iterations; otherwise q is an approximation.
-    The probability q(x) of each sample is known: "sample_log_prob", which depends only on the
-    state, up to rounding. Therefore ``exp(score(x) - log q(x))`` is an unbiased estimate of Z, an
-    importance weight. "log_partition" is the logarithm of the mean of these weights over
-    `n_samples` samples, and comes with `standard_error` and with `effective_sample_size`, between
-    1 and the number of samples. The standard error comes from the delta method, and is enlarged if
-    single samples have large weights. A warning is given if the effective sample size is below 20
-    and below a fifth of the number of samples: the estimate is then probably too low, and its error
-    is unreliable.
+    The log-probability log q(x) of each sample is known ("sample_log_prob"). It depends only on the
+    state, up to rounding. Therefore the importance weight ``exp(score(x) - log q(x))`` is an
+    unbiased estimate of Z. "log_partition" is the logarithm of the mean of these weights over
+    `n_samples` samples. The result also has `standard_error` and `effective_sample_size`, a number
+    between 1 and the number of samples. The standard error is computed by the delta method, and is
+    enlarged if single samples have large weights. A warning is given if the effective sample size
+    is below 20 and below a fifth of the number of samples: the estimate is then probably too low,
+    and its error is unreliable.
 
     If tables contain weights of 0, or if the graph has OR and AND factors, beliefs may give
     positive probabilities to impossible states. A sample may then be impossible, and its importance
@@ -210,22 +212,23 @@ class BPChain(_RandomMethod):
     value is drawn as if the factors that exclude it did not exist. A model with such a sample is
     reported as not converged. Beliefs may also exclude possible states: if factors with weights of
     0 share several variables, log-odds may grow with every iteration until they are practically
-    infinite. An excluded state is never drawn, so that the estimate of Z lacks its weight, which
-    the standard error does not show.
+    infinite. An excluded state is never drawn, so the estimate of Z lacks its weight. The standard
+    error does not show this bias.
 
     Parameters
     ----------
     max_iter : int, default=20
         Number of iterations before the first variable is drawn.
     warm_iter : int or None, default=5
-        Number of iterations before each other variable, starting from the messages of the previous
-        step. None: `max_iter` iterations from initial messages at each step, as in the paper.
+        Number of iterations before each later variable is drawn; they start from the messages of
+        the previous step. None: `max_iter` iterations from initial messages at each step, as in the
+        paper.
     order : {"index", "random"} or array-like of int (n_visible,), default="index"
         Order in which variables are drawn. "index": by their index. "random": in a random order
         that is drawn once from `random_state`. An array is a permutation of the visible variables.
         Clamped variables are skipped.
     damping : float in [0, 1), default=0.0
-        Share of the old log-messages that is kept in an update.
+        Share of the old log-messages in the new log-messages.
     random_state : int, RandomState or None, default=None
         Seed. Every model and every sample has different random numbers. Ignored if `init` continues
         an earlier call.
@@ -287,9 +290,9 @@ class PerturbAndMaxProduct(_RandomMethod):
     messages through these factors are passed on within a sweep and are not damped.
 
     If variables have any number of states, each state gets its own Gumbel noise of mean zero. A
-    sweep then visits the variables in turn, and the search is the search of `MaxProduct`: it keeps
-    the best state that it has met, ends when the messages no longer change, and does not damp the
-    messages of graphs without loops, where the state found is the best state of all.
+    sweep then visits the variables in turn, and the search works as in `MaxProduct`: it keeps the
+    best state that it has visited, and ends when the messages no longer change. On graphs without
+    loops, messages are not damped, and the search finds the best state of all.
 
     Samples are independent of each other, and exact if all variables of the model are independent.
     Otherwise their distribution differs from the distribution of the model, even if every maximum
@@ -307,16 +310,16 @@ class PerturbAndMaxProduct(_RandomMethod):
     max_iter : int, default=100
         Number of sweeps over all messages.
     damping : float in [0, 1), default=0.5
-        Share of the old log-messages that is kept in an update. On factor graphs with tables only,
-        the values 0 and 0.5 are fastest.
+        Share of the old log-messages in the new log-messages. On factor graphs that have only
+        tables, the values 0 and 0.5 are fastest.
     persistence : float in [0, 1), default=0.0
-        Share of the noise that is kept from the call whose result is passed as `init`. The noise
-        of a sample is logit(Phi(z)) with normal numbers z (or the Gumbel quantile of Phi(z), if
-        each state has its own noise), and each call replaces z by
-        ``persistence * z + sqrt(1 - persistence**2) * eps`` with new normal numbers eps. The
-        samples of each call have the same distribution, but each state changes only slowly from
-        call to call. Messages are kept, too, if the earlier call had ``return_state=True``, so that
-        fewer sweeps are enough.
+        Share of the noise that is kept from the call whose result is passed as `init`. The noise of
+        a sample is computed from standard normal numbers z as logit(Phi(z)), or as the Gumbel
+        quantile of Phi(z) if each state has its own noise. Each call replaces z by ``persistence *
+        z + sqrt(1 - persistence**2) * eps`` with new normal numbers eps. So the samples of each
+        call have the same distribution, but each sample changes only slowly from call to call. If
+        the earlier call had ``return_state=True``, messages are kept, too, so that fewer sweeps are
+        enough.
     random_state : int, RandomState or None, default=None
         Seed of the noise. Ignored if `init` continues earlier samples, which keep their random
         numbers.
@@ -369,9 +372,9 @@ class PerturbAndMaxProduct(_RandomMethod):
 
     @property
     def prefers_warm_start(self) -> bool:
-        """Whether samples improve if `init` is passed; only with persistence of the noise.
+        """Whether samples improve if `init` is passed, which is True only if the noise persists.
 
-        Messages for different noise are not useful.
+        Messages that were computed for other noise are not a useful start.
         """
         return self.persistence > 0
 
@@ -380,10 +383,10 @@ class PerturbAndMAP(_RandomMethod):
     """Samples and log Z by perturb-and-MAP with any method that searches for the best state [1]_.
 
     A sample is the best state of the model after independent noise has been added to its fields.
-    The noise is the noise of `PerturbAndMaxProduct`, and samples with the same `random_state` have
-    the same noise, so that two methods differ only in how they maximise. With ``inference="exact"``
-    every maximum is exact. "mplp" and "linear_program" solve a relaxation, round its solution, and
-    improve the state by coordinate ascent.
+    The noise is drawn as in `PerturbAndMaxProduct`. With the same `random_state`, samples have the
+    same noise for every method of maximisation. With ``inference="exact"`` every maximum is exact.
+    "mplp" and "linear_program" solve a relaxation, round its solution, and improve the state by
+    coordinate ascent.
 
     Samples are independent of each other. Their distribution differs from the distribution of the
     model even if every maximum is exact; they are exact if all variables of the model are
@@ -454,15 +457,15 @@ class AnnealedImportanceSampling(_RandomMethod):
     Chains start from the model without couplings, whose log Z is known. In the next models the
     couplings are multiplied by beta, which grows from 0 to 1 in equal steps, with a Gibbs sweep at
     each step. The hidden units of an RBM are summed out of the importance weights. The couplings of
-    a factor graph are all its log-potentials, including tables of a single variable. A factor graph
-    with entries of -inf, OR or AND factors is refused, because its variables are not independent at
-    beta = 0.
+    a factor graph are all its log-potentials, including tables of a single variable. An error is
+    raised for a factor graph with entries of -inf, OR or AND factors, because its variables are not
+    independent at beta = 0.
 
-    The result has `standard_error` and `effective_sample_size`, between 1 and the number of chains.
-    The standard error comes from the delta method, and is enlarged if single chains have large
-    weights. A warning is given if the effective sample size is below 20 and below a fifth of the
-    number of chains: the estimate is then probably too low, and its error is unreliable. More steps
-    help more than more chains.
+    The result has `standard_error` and `effective_sample_size`, a number between 1 and the number
+    of chains. The standard error is computed by the delta method, and is enlarged if single chains
+    have large weights. A warning is given if the effective sample size is below 20 and below a
+    fifth of the number of chains: the estimate is then probably too low, and its error is
+    unreliable. More steps help more than more chains.
 
     Parameters
     ----------

@@ -17,16 +17,16 @@ from skcrbm.utils.validation import as_float_array
 class BranchAndBound(InferenceMethod):
     """MAP of an `IsingEnergy` or `FactorGraphEnergy` by branch and bound, with a proof.
 
-    The method is a depth-first search over the labels. The search decides first the labels whose
-    sign the other labels can change least. The state is optimal up to rounding (1e-11 of the
-    largest field) unless the search of a model reaches the limit of nodes. Such a model has not
+    The method is a depth-first search over the labels. The search begins with the labels whose
+    signs depend least on the other labels. The state is optimal up to rounding (1e-11 of the
+    largest field), unless the search of a model reaches the limit of nodes. Such a model has not
     converged, and has a positive `gap`. `n_iter` counts nodes.
 
     For an `IsingEnergy` the search starts from the local optimum of "icm". Bounds come from the
-    fields and, if these bounds are weak, also from reparametrised costs of pairs [1]_. All factors
-    of a factor graph must be tables without entries of weight 0. The score is written as a sum of
-    products over cliques of -1/+1 variables, and the bounds are the fields plus the largest sum
-    that the cliques can add.
+    fields and, if these bounds are weak, also from reparametrised costs of pairs [1]_. The factors
+    of a factor graph must be tables without entries of weight 0. Its score is written as a sum of
+    products over cliques of -1/+1 variables, and a bound is the sum of the largest contributions of
+    the fields and cliques.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ class MixedIntegerProgram(InferenceMethod):
 
     There is a program for each model, with a binary variable for each label and a variable for the
     product of each coupled pair. The method is slow; its purpose is an independent check of
-    "branch_and_bound". The bound of HiGHS is raised by the tolerances of HiGHS, so that the `gap`
-    of the best state is about 1e-8 of the largest field rather than 0, unless all labels follow
-    from their fields alone. `n_iter` counts nodes.
+    "branch_and_bound". The tolerances of HiGHS are added to its bound, so the `gap` of the best
+    state is about 1e-8 of the largest field instead of 0, unless all labels follow from their
+    fields alone. `n_iter` counts nodes.
 
     References
     ----------
@@ -98,12 +98,12 @@ class MixedIntegerProgram(InferenceMethod):
 class ICM(IterativeMethod):
     """Joint MAP by iterated conditional modes (Besag 1986).
 
-    Variables are set to their best values given the other variables, so that the score never
-    decreases, until the state is a local optimum. The log-odds of the result are the log-odds of
-    each variable given the others (in an RBM, given the other layer).
+    The method sets variables to their best values given the other variables, which never lowers the
+    score, until the state is a local optimum. The log-odds of the result are the log-odds of each
+    variable given all other variables (in an RBM, given the other layer).
 
     In an RBM an iteration sets all visible units to their best values given the hidden units, then
-    the hidden units to their best values given the visible units; at the end no change of a single
+    the hidden units to their best values given the visible units. At the end, no change of a single
     layer improves the score. In an `IsingEnergy` an iteration sets the labels one by one. In a
     `FactorGraphEnergy` or `SparseIsingEnergy` variables that share no factor are set together. A
     model whose state is impossible at the end has not converged.
@@ -149,40 +149,40 @@ class ICM(IterativeMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether answers depend on `random_state`, as they do with random restarts."""
+        """Whether answers depend on `random_state`: True if there are random restarts."""
         return self.n_restarts > 1
 
 
 class MapSearch(InferenceMethod):
     """Best state of a factor graph by elimination, moves of many variables, and branch and bound.
 
-    The model is first made smaller: clamped variables are replaced by their values, states that are
-    impossible in every entry of some table are removed [1]_, and variables with few neighbours are
-    maximised out. Each connected part of the remaining model is then solved separately. If the
-    tables of variable elimination are small, elimination finds the best state. Otherwise five
-    searches share the work:
+    The model is first made smaller: clamped variables are replaced by their values, a state is
+    removed if a table makes it impossible [1]_, and variables with few neighbours are maximised
+    out. Each connected component of the remaining model is then solved separately. If the tables of
+    variable elimination are small, elimination finds the best state. Otherwise five searches share
+    the work:
 
     - Forest moves draw random induced forests (sets of variables without a cycle among them) given
       all other variables [2]_. The temperature falls to 0, at which forests are maximised exactly.
       Each cooling starts from the state of the previous cooling or from the best state, and later
-      coolings are longer. An
-      entry of weight 0 costs a penalty, which grows until the state is possible.
-    - Frontier sweeps maximise parts of bounded width, such as strips of a lattice, given the
-      variables around them. The sweeps start from a state that is disturbed by noise. Then the
-      connected parts that became better are copied to this state and to the best state [4]_. After
-      many failures, a new walk of such steps begins: in turn at a random state, and at the best
-      state with wider parts.
+      coolings are longer. An entry of weight 0 counts as a penalty, which grows until the state is
+      possible.
+    - Frontier sweeps maximise regions of bounded width, such as strips of a lattice, given the
+      variables around them. The sweeps start from a state that is disturbed by noise. If they
+      improve a connected set of variables, its new values are copied to the best state [4]_. After
+      many disturbances without a better state, a new walk begins: in turn at a random state, and at
+      the best state with wider regions.
     - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
       give a state to start from.
     - A hybrid best-first branch and bound [5]_ continues MPLP at each node, after the decision for
       one variable, and removes all states and table entries whose bound is not above the best score
-      [1]_. It works alone at first, as long as it finds better states.
+      [1]_. At first only this search is used, as long as it finds better states.
     - A depth-first branch and bound uses mini-buckets [3]_ of the tables that MPLP has shifted.
 
     A model has converged if its state is proven to be the best, up to rounding; its `gap` is then
-    0. If no possible state was found, a warning says so, and the gap is infinite. All numbers are
-    computed in float64, whatever the dtype of the energy. `n_iter` counts nodes; it is 0 if
-    elimination found the best state.
+    0. If no possible state was found, a warning is given, and the gap is infinite. All numbers are
+    computed in float64 for every dtype of the energy. `n_iter` counts nodes; it is 0 if elimination
+    found the best state.
 
     The method works on an `IsingEnergy`, a `SparseIsingEnergy`, or a `FactorGraphEnergy` of
     variables with any number of states. Without a time limit the answer depends on `random_state`
@@ -191,13 +191,13 @@ class MapSearch(InferenceMethod):
     Parameters
     ----------
     time_limit : float or None, default=None
-        Largest number of seconds of search for a model. The clock starts after the kernels are
-        compiled: from an empty cache, the first call takes some more seconds. None: no limit.
+        Largest number of seconds of search for a model. The time for compiling the kernels, some
+        seconds in the first call with an empty cache, does not count. None: no limit.
     max_nodes : int or None, default=10_000_000
         Largest number of nodes for a model. A node is the choice of a state for a variable, in a
         move or in the search tree; sixteen table entries in the computation of the bound also count
-        as a node. A second is enough for a few million nodes. None: no limit, which is valid only
-        with a time limit.
+        as a node. The search visits a few million nodes in a second. None: no limit, which is valid
+        only with a time limit.
     random_state : int, RandomState or None, default=None
         Seed of the search. All models use the same random numbers.
     max_entries : int, default=2**24
@@ -272,8 +272,8 @@ class SimulatedAnnealing(InferenceMethod):
 
     A run starts from a random state and makes `n_sweeps` sweeps over all variables. In a sweep,
     fields and couplings are multiplied by beta, which grows from sweep to sweep. The run keeps the
-    best of the states at the ends of the sweeps. Finally the steps of `ICM` improve this state if
-    the energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
+    best of the states at the ends of the sweeps. Finally `ICM` improves this state if the energy
+    supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
     proposes to flip each variable (Metropolis et al. 1953); a sweep over a million variables with a
     few neighbours each takes about ten milliseconds. For other energies the method uses the sweeps
     of `Gibbs`, for each model in turn.
@@ -290,14 +290,14 @@ class SimulatedAnnealing(InferenceMethod):
         Number of runs, each from a different random state. Each model keeps its best state.
     beta_range : tuple of two floats or None, default=None
         First and last beta, with 0 < first <= last. None: chosen for each model from the typical
-        strength of fields and couplings at its variables, so that most variables change freely at
-        the first beta, and few change at the last beta.
+        size of the fields and couplings, such that most variables change freely at the first beta,
+        and few variables change at the last beta.
     schedule : {"geometric", "linear"}, default="geometric"
         Schedule of beta: "geometric" for a constant ratio between sweeps, "linear" for a constant
         difference.
     random_state : int, RandomState or None, default=None
-        Seed. All models use the same random numbers, so that an answer does not depend on the rest
-        of the batch.
+        Seed. All models use the same random numbers, so that an answer does not depend on the other
+        models of the batch.
 
     References
     ----------
@@ -348,7 +348,7 @@ class SimulatedAnnealing(InferenceMethod):
         return True
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers for an energy; an empty set if its class has no own `scaled`."""
+        """Return the answers for an energy; an empty set unless its class overrides `scaled`."""
         scales = type(energy).scaled is not BaseEnergy.scaled
         return super().supports(energy) if scales else frozenset()
 

@@ -37,29 +37,33 @@ class Exact(InferenceMethod):
     For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, by the
     min-fill rule: the next variable is always a variable whose elimination adds the fewest edges
     between its neighbours. Clamped variables are removed first. The width is the largest number of
-    neighbours of a variable when it is eliminated, and the cost is the size of a table of width + 1
-    variables.
+    neighbours that a variable has when it is eliminated. The largest table has width + 1 variables,
+    and its size determines the cost.
 
     "map" is the best joint state. "marginal_map" is the visible state with the largest sum over
-    hidden states; the visible layer is enumerated to find it. In a `FactorGraphEnergy`,
-    "marginal_map" maximises over the variables in `map_variables` and sums over all other
-    variables. The variables of the sum are eliminated first, which may need larger tables than
-    other orders. The other variables then get their best joint state given the values of
-    `map_variables`, and `map_bound` is the log-weight of these values. If several states are
-    equally good, the first in binary order is returned. "samples" are independent. All numbers are
-    computed in float64, whatever the dtype of the energy. The cost is 2^min(V, H) max(V, H) for an
-    RBM, 2^V H for its "marginal_map", and 2^L for an Ising model with L free labels.
+    hidden states; the visible layer is enumerated to find it. If several states are equally good,
+    the first in binary order is returned. "samples" are independent.
+
+    In a `FactorGraphEnergy`, "marginal_map" maximises over the variables in `map_variables` and
+    sums over all other variables. The variables of the sum are eliminated first, which may need
+    larger tables than other orders. They then get their best joint state given the values of
+    `map_variables`, and `map_bound` is the log-weight of these values.
+
+    All numbers are computed in float64 for every dtype of the energy. The cost is 2^min(V, H)
+    max(V, H) for an RBM, 2^V H for its "marginal_map", and 2^L for an Ising model with L free
+    labels.
 
     Parameters
     ----------
     max_units : int, default=20
-        Largest number of units in the enumerated layer, or of free labels. Larger models are
-        refused.
+        Largest number of units in the enumerated layer, or of free labels. For larger models an
+        error is raised.
     random_state : int, RandomState or None, default=None
         Seed of "samples".
     max_entries : int, default=2**24
         Largest number of entries of a table of an elimination, at 8 bytes each. All tables together
-        may have 16 times as many entries. Larger models are refused before any table is computed.
+        may have 16 times as many entries. For larger models an error is raised before any table is
+        computed.
     map_variables : array-like of int, default=None
         Indices of the variables over which "marginal_map" of a `FactorGraphEnergy` maximises, such
         as the variables that `skcrbm.energies.read_uai_query` reads. Clamped variables may be among
@@ -116,7 +120,7 @@ class Exact(InferenceMethod):
     def supports(self, energy: BaseEnergy) -> frozenset:
         """Return the answers for an energy.
 
-        "marginal_map" of a factor graph is among them only if `map_variables` is given.
+        The answers for a factor graph contain "marginal_map" only if `map_variables` is given.
         """
         found = super().supports(energy)
         if self.map_variables is None and isinstance(energy, FactorGraphEnergy):
@@ -172,8 +176,8 @@ def answer_in_parts(
     _check_time(energy, query)
     fields = {}
     parts = [(best, _STATES), (sums, _SUMS), (draw, _SAMPLES)]
-    # Each part overwrites the log-odds of the parts before. So `best` must come last unless
-    # marginals are requested, because its log-odds are the max-marginals.
+    # Each part overwrites the log-odds of the previous parts. The log-odds of `best` are
+    # max-marginals, so `best` must come last unless marginals are requested.
     if "marginals" not in query.returns:
         parts.reverse()
     for solve, part in parts:
@@ -192,7 +196,7 @@ def exact_seconds(energy: BaseEnergy, returns: Iterable[str]) -> float:
     for part, nanoseconds in zip((_SUMS, _STATES, _SAMPLES), EXACT_NANOSECONDS):
         for query in part & set(returns):
             n_visited, n_others = _sizes(energy, query)
-            with np.errstate(over="ignore"):  # an infinite time is refused like any long time
+            with np.errstate(over="ignore"):  # the caller treats an infinite time as a long time
                 n_states = 2.0**n_visited * n_others
             total = max(total, nanoseconds * 1e-9 * float(n_states.sum()))
     return total
@@ -208,8 +212,8 @@ def _sizes(energy, query):
     if energy.n_hidden == 0:
         n_visited = np.minimum(k, n_free)
         return n_visited, np.maximum(1, n_free - n_visited)
-    # The states of one layer are enumerated. Clamped units of the other layer cost as much as free
-    # units. Only the search for the best state skips clamped units of the enumerated layer.
+    # The states of a layer are enumerated. Clamped units of the other layer cost as much as free
+    # units. Clamped units of the enumerated layer save time only in the search for the best state.
     n_visited = np.full(len(free), k)
     if query in _STATES:
         visible_first = query == "marginal_map" or energy.n_visible < energy.n_hidden

@@ -1,4 +1,4 @@
-"""Exact inference on RBMs: enumerate one layer, usually the smaller, and sum out the other."""
+"""Exact inference on RBMs: enumerate a layer, usually the smaller, and sum out the other layer."""
 
 from dataclasses import replace
 from functools import wraps
@@ -28,8 +28,8 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# When samples are drawn, states are scored in blocks of at most this many entries (the number of
-# states times the number of units).
+# Largest size of a block of states whose scores are computed together when samples are drawn: the
+# number of states times the number of units.
 _BLOCK_UNITS = 2**20
 # Target size of a chunk of rows: the number of rows, times the number of states, times the number
 # of summed units. A chunk takes a few milliseconds, much longer than the overhead of a call.
@@ -37,8 +37,8 @@ _CHUNK_WORK = 2**23
 # Estimated number of temporary values for each variable of each row. Rows are cut into blocks that
 # have at most `BLOCK_ENTRIES` temporary values.
 _NUMBERS = 8
-# Smallest number of rows in a block. Smaller blocks would be slow, because each block recomputes
-# the tables of the couplings.
+# Smallest number of rows in a block. Smaller blocks would be slow, because the tables of the
+# couplings are computed again for each block.
 _LEAST_ROWS = 64
 
 
@@ -58,8 +58,8 @@ def _check_size(method, layer, n_units, advice):
 def _in_blocks(solve):
     """Split the rows of a query into blocks, and call a solver for each block; a decorator.
 
-    This limits the memory, because the solver needs much memory for each row. The answers for the
-    blocks are joined. Statistics that are summed over rows are added up.
+    This limits the memory of solvers that need much memory for each row. The answers for the blocks
+    are joined, and statistics that are summed over rows are added up.
     """
 
     @wraps(solve)
@@ -265,8 +265,8 @@ def _sums_of_one(layers):
 def _log_weights(layers, row, states):
     """Return the log-weights (K,) of states (K, k), and the inputs (K, m) to the other layer.
 
-    `row` is the index of the model. The fields include the effect of clamped units, so only states
-    in which the clamped units are off count; all other states get log-weight -inf.
+    `row` is the index of the model. The fields include the effect of clamped units, which are
+    therefore left out: a state in which a clamped unit is on gets the log-weight -inf.
     """
     k = states.shape[1]
     free, free_other = layers.free[row, :k], layers.free[row, k:]
@@ -372,10 +372,10 @@ def _odds_tables(layers):
 
 
 def _work_space(k, m, n_places):
-    """Allocate the work arrays of `enumerate_rows`. In the kernel, this code would compile slowly.
+    """Allocate the work arrays of `enumerate_rows`; this code would compile slowly in the kernel.
 
-    The rows of a block are stored one after the other. If a group has places without a unit, these
-    places count as units that are off.
+    The rows of a block are stored one after the other. Places of a group without a unit count as
+    units that are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

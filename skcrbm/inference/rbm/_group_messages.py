@@ -1,7 +1,7 @@
-"""Messages and searches on RBMs over outputs with classes, by the solvers of factor graphs.
+"""Answer queries about RBMs over outputs with classes by the solvers of factor graphs.
 
-An output becomes a variable with its classes as states, a hidden unit a variable with two states,
-and the weights of an output and a hidden unit become a table.
+An output becomes a variable whose states are its classes, and a hidden unit becomes a variable with
+two states. The weights between an output and a hidden unit become a table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.inference.registry import solver_for
 
-# A class that the evidence excludes gets a log-weight so low that its probability is 0 in floats.
+# A class that the evidence excludes gets the log-weight -_EXCLUDED, so that its probability is 0.
 _EXCLUDED = 2000.0
 
 
@@ -77,7 +77,7 @@ def as_factor_graph(energy: GroupedRBMEnergy) -> Any:
 
 
 def _columns(energy, graph):
-    """Return the positions of the units in the flattened beliefs (n, K) of a factor graph."""
+    """Return the position of each unit in the flattened beliefs (n, K) of a factor graph."""
     units, most = energy.units, graph.n_levels
     states = units.place - units.first[units.output]
     hidden = (len(units.n_classes) + np.arange(energy.n_hidden)) * most + 1
@@ -85,7 +85,7 @@ def _columns(energy, graph):
 
 
 def _converted_start(energy, graph, start):
-    """Return a start with log-odds of all states, for log-odds (N, V + H) of the units."""
+    """Convert log-odds (N, V + H) of the units to a start with log-odds of all states."""
     log_odds = np.zeros((energy.n_models, graph.n_variables * graph.n_levels), energy.dtype)
     columns = _columns(energy, graph)
     log_odds[:, columns] = start.log_odds

@@ -1,11 +1,12 @@
 """Exact inference on RBMs over outputs with classes, by enumeration.
 
-The states of the hidden units are enumerated, or the vectors of classes if there are fewer.
+Either the states of the hidden units are enumerated, or the vectors of classes if there are fewer
+vectors than hidden states.
 
 Given the hidden units the outputs are independent, so a hidden state h has the weight
 ``exp(c' h) prod_outputs sum_classes exp(b_k + W_k h)``. With moderate weights these sums are matrix
-products of exp(b) and exp(W h). Otherwise, and for rows in which a probability underflows, they are
-computed from logarithms.
+products of exp(b) and exp(W h). If the weights are large, or if a probability of a row underflows,
+the sums are computed from logarithms.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Matrix products of weights are used if the inputs of the classes of an output differ by at most
-# this number: products with weights of the fields then stay in the range of floats.
+# Largest difference of the inputs of an output's classes for which the sums are matrix products.
+# With this limit, the products stay in the range of floats.
 _MAX_RANGE = 300.0
-# Smaller probabilities are computed from logarithms, because floats near 1e-308 lose digits.
+# Probabilities below this number are computed from logarithms: floats near 1e-308 lose digits.
 _TINY = 1e-290
 
 
@@ -53,7 +54,10 @@ def solve(method, energy, query):
 
 
 def _model_for(method, energy, vectors):
-    """Return the form of the model that enumerates less; if `vectors`, enumerate these."""
+    """Return a `_HiddenStates` or a `_Vectors` model, whichever enumerates fewer states.
+
+    If `vectors` is True, always return a `_Vectors` model.
+    """
     n_bits = energy.units.log2_vectors
     vectors = vectors or n_bits < energy.n_hidden
     n_units, what = (n_bits, "vectors of classes") if vectors else (energy.n_hidden, "states")
@@ -67,7 +71,7 @@ def _model_for(method, energy, vectors):
 
 
 class _Model:
-    """A model in float64 whose classes of all outputs lie side by side, S in total."""
+    """A model in float64, with the classes of all outputs side by side (S classes in total)."""
 
     def __init__(self, energy: GroupedRBMEnergy):
         self.energy, self.units = energy, energy.units
@@ -75,8 +79,8 @@ class _Model:
         self.weights = np.zeros((units.n_states, n_hidden))
         self.weights[units.place] = energy.weights
         fields = energy.state_fields()
-        # Subtract the largest log-weight of each output, so that rounding does not hide small
-        # differences next to a large number that all classes share.
+        # Subtract the largest log-weight of each output. If all classes share a large number, small
+        # differences between classes would be lost by rounding.
         self.offset = np.zeros(energy.n_models)
         for own in self.own:
             top = fields[:, own].max(axis=1)
@@ -137,7 +141,7 @@ class _HiddenStates(_Model):
         return len(self.states) * max(1, self.units.n_states)
 
     def prior(self, rows):
-        """Return the log-weights (n, M) of the hidden states without the outputs."""
+        """Return the log-weights (n, M) that the hidden biases alone give to the hidden states."""
         log_weight = self.hidden_bias[rows] @ self.states.T
         held = self.held[rows]
         if not np.isnan(held).all():
@@ -202,7 +206,7 @@ class _HiddenStates(_Model):
         return log_weight, terms
 
     def _hidden(self, log_p, reduce):
-        """Return the logarithms (n, H) of the weights with each hidden unit on, and off."""
+        """Return the log-weights (n, H) of all states with each hidden unit on, and with it off."""
         on = [reduce(log_p[:, state == 1], 1) for state in self.states.T]
         off = [reduce(log_p[:, state == 0], 1) for state in self.states.T]
         return _columns(on, len(log_p)), _columns(off, len(log_p))
@@ -262,7 +266,7 @@ class _Vectors(_Model):
         return self._own_weights(rows) + gain.sum(axis=2), inputs
 
     def _own_weights(self, rows):
-        """Return the log-weights (n, M) of the vectors without the hidden units."""
+        """Return the log-weights (n, M) that the visible biases alone give to the vectors."""
         return self.fields[rows][:, self.codes + self.units.first[:-1]].sum(axis=2)
 
     def sums(self, rows, weight):
@@ -346,7 +350,7 @@ def _log_sum(values, axis):
 
 
 def _best_against_rest(values):
-    """Return the differences (n, K) of each value and the largest of the other values (n, K)."""
+    """Return each of the values (n, K) minus the largest other value of its row."""
     padded = np.pad(values, ((0, 0), (1, 0)), constant_values=-np.inf)
     two = np.partition(padded, -2, axis=1)
     best = np.arange(values.shape[1]) == values.argmax(axis=1)[:, None]
@@ -356,7 +360,7 @@ def _best_against_rest(values):
 
 
 def _columns(parts, *shape):
-    """Stack arrays of a shape along a new last axis; there may be no arrays."""
+    """Stack arrays of a shape along a new last axis; the list may be empty."""
     return np.stack(parts, axis=-1) if parts else np.empty((*shape, 0), np.int64)
 
 

@@ -1,7 +1,7 @@
 """Run mean field on RBMs: update the layers in turn by matrix products for the whole batch.
 
-Hidden units are updated first, from the visible beliefs. In a conditional model the input x acts on
-the visible units, so the visible fields carry more information than the hidden fields.
+Hidden units are updated first, from the visible beliefs, because the visible fields of a
+conditional model carry more information: the input x acts on the visible units.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Answer by alternating updates of the layers; clamped units keep their values."""
+    """Answer a query by updating the two layers in turn; clamped units keep their values."""
     with one_blas_thread():
         return _iterate(method, energy, query)
 
@@ -50,7 +50,7 @@ def _iterate(method, energy, query):
         fields["converged"][active[done]] = True
         if done.all():
             break
-        # Remove the models that have converged from the batch.
+        # Remove converged models from the batch.
         keep = ~done
         if done.any():
             active, part = active[keep], part.rows(keep)
@@ -87,6 +87,6 @@ def _add_moments(energy, query, fields):
         scores += v * (h @ energy.weights.T)
         fields["log_partition"][:] = scores.sum(1, dtype=np.float64)
         fields["log_partition"] += (h * energy.hidden_bias).sum(1, dtype=np.float64)
-        # For clamped units `off` equals the belief. This is harmless: the entropy of 0 or 1 is 0.
+        # `off` of a clamped unit equals its belief, which is harmless: its entropy is 0 either way.
         off = _with_evidence(energy, expit(-fields["log_odds"]))
         fields["log_partition"] += (entr(beliefs) + entr(off)).sum(1, dtype=np.float64)

@@ -17,24 +17,24 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# A chunk has at least _CHUNK_EDGES edges (models times edges of a model) and, if statistics are
-# requested, at least _ROWS_PER_SUM rows. Smaller chunks would be slow.
+# Smallest size of a chunk: _CHUNK_EDGES edges (models times edges of a model) and, if statistics
+# are requested, _ROWS_PER_SUM rows. Smaller chunks would be slow.
 _CHUNK_EDGES = 2**15
 _ROWS_PER_SUM = 4
-# The norms of a weight matrix with at most this many entries are computed in NumPy. NumPy is as
-# fast as a kernel here, and a new process does not have to compile it.
+# Largest number of entries of a weight matrix whose norms are computed in NumPy. For such matrices
+# NumPy is as fast as a kernel, and a new process need not compile a kernel.
 _SMALL_MATRIX = 2**12
 
 
 @with_folded_evidence
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages; see `SumProduct`."""
+    """Answer a query by sum-product messages; see `SumProduct`."""
     return _pass_messages(method, energy, query, SUM)[0]
 
 
 @with_folded_evidence
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     v, h = energy.n_visible, energy.n_hidden
     rho = (v + h - 1) / (v * h) if v and h else 1.0
     return _pass_messages(method, energy, query, SUM, edge_appearance=rho)[0]
@@ -60,7 +60,7 @@ def _find_state(method, energy, query, kind):
 
     def run(beliefs):
         fields, score = _pass_messages(method, energy, query, kind, beliefs=beliefs)
-        if query.return_state:  # an array, so that `best_of_restarts` can choose rows
+        if query.return_state:  # keep only the array, from which `best_of_restarts` selects rows
             in_logs.append(fields["state"].in_logs)
             fields["state"] = fields["state"].values
         return fields, score
@@ -83,7 +83,7 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 
     `kind` is SUM, MAX or MIXED. `edge_appearance` is rho if messages are tree-reweighted, else 1.
     If `beliefs` (N, V + H) are given, message passing starts from these log-odds, instead of the
-    start of the query. If neither is given, the visible units send messages first, computed from
+    start of the query. If both are missing, the visible units begin with messages computed from
     their fields.
 
     Return the fields of a result, and the score (N,) of the best state visited. The visible part of
@@ -146,8 +146,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
             work = odds_work(couplings.odds)
             pass_odds(kind, couplings, batch, options, answers, work)
 
-    # Make few and large chunks: each chunk sums its statistics into a separate matrix, and the work
-    # on a chunk must outweigh the cost of this matrix and of a thread.
+    # Make few and large chunks. Each chunk sums its statistics into a separate matrix, and the work
+    # on a chunk must be worth the cost of this matrix and of a thread.
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
     if "statistics" in query.returns:
         size = max(size, _ROWS_PER_SUM)
@@ -167,9 +167,9 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 def _choose_kernel(energy, kind, damping, edge_appearance):
     """Return a kernel, the couplings in the form of the kernel, and the norm of the couplings.
 
-    The kernel stores messages as odds if products of messages fit the dtype and damping is 0 or 1/2
-    (half a log-message is the square root of odds). Otherwise the kernel stores messages as
-    logarithms. The norm is the largest sum of |couplings| over a row or a column.
+    If products of messages fit the dtype, and damping is 0 or 1/2, the kernel stores messages as
+    odds (damping by 1/2 is then a square root). Otherwise the kernel stores messages as logarithms.
+    The norm is the largest sum of |couplings| over a row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
@@ -177,8 +177,8 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     if kind != MAX and damping in (0.0, 0.5) and edge_appearance == 1:
         limit = dtype.type(LOG_RANGE[dtype])
         if 2 * step.max(initial=0) < limit:
-            # Choose `floor` so small that floor * exp(max|W|) is below the precision of the dtype,
-            # but not so small that it is a denormal number.
+            # Choose `floor` such that floor * exp(max|W|) is below the precision of the dtype, but
+            # `floor` is not a denormal number.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, norms, limit)
             couplings = OddsCouplings(weights, np.exp(weights), norms, piece, step, limit, floor)
@@ -204,7 +204,7 @@ def _norms(weights):
 
 
 def _row_pieces(weights, norms, limit):
-    """Return the length (V,) of the pieces into which each row is cut.
+    """Return the length (V,) of the pieces into which each row is split.
 
     The sum of |weights| over a piece is at most `limit`, so that a product of messages over the
     piece stays in the range of the dtype. `norms` (V,) are the sums of |weights| over whole rows.

@@ -12,7 +12,7 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Answer any query from the log-weights of the classes (hidden units summed out)."""
+    """Answer any query from the log-weights of the classes, with the hidden units summed out."""
     energy, offset = _without_common_scores(energy)
     fields = empty_result(energy, query)
     n = energy.n_models
@@ -41,9 +41,9 @@ def solve(method, energy, query):
 def _without_common_scores(energy):
     """Subtract from the scores the terms that all states share.
 
-    Return the new energy and the sum (N,) of the terms, in float64. The terms are the biases of
-    clamped hidden units, and the largest bias of the classes if it is large. In a sum with large
-    terms, rounding would hide the differences between classes.
+    These terms are the biases of clamped hidden units, and the largest bias of the classes if it is
+    large: in sums with large terms, rounding would hide the differences between classes. Return the
+    new energy and the sum (N,) of the terms, in float64.
     """
     visible_bias, hidden_bias = energy.fields
     offset = np.zeros(energy.n_models)
@@ -62,7 +62,7 @@ def _without_common_scores(energy):
 
 
 def _log_probability(energy, samples):
-    """Return the log-probability (N, n_samples) of states, in float64 whatever the dtype."""
+    """Return the log-probabilities (N, n_samples) of states in float64."""
     n, n_samples, width = samples.shape
     wide = OneHotRBMEnergy(*(a.astype(np.float64) for a in (energy.weights, *energy.fields)))
     if energy.evidence is not None:
@@ -84,7 +84,7 @@ def _inputs(energy, rows):
 
 
 def _log(condition):
-    """Return 0 if a condition holds, else -inf, for each element."""
+    """Return 0 where `condition` is True, and -inf where it is False."""
     return np.where(condition, 0.0, -np.inf)
 
 

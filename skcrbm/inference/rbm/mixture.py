@@ -23,8 +23,8 @@ from skcrbm.kernels.rbm_mixture import (
 from skcrbm.utils.limits import AUTO_EXACT_UNITS, LARGE_FIELD
 from skcrbm.utils.validation import kernel_array
 
-# In each row, states of the hidden units with a total probability of at most _LEFT_OUT are left
-# out, if there are more than _FEW_LABELS labels.
+# If there are more than _FEW_LABELS labels, the least probable states of the hidden units are left
+# out, with a total probability of at most _LEFT_OUT in each row.
 _LEFT_OUT, _FEW_LABELS = 1e-6, 24
 
 
@@ -90,9 +90,10 @@ class LabelMixture:
         """Return means (N, K) of E[f_k(|y|) | h] over the hidden states h with the largest values.
 
         |y| is the number of positive labels, and ``f_k(m) = sum_q factors_kq x_q^m`` for `factors`
-        (K, Q). For each function f_k and each row, the mean is over states in descending order of
-        the value, until their total probability is `share` (N,); the last of them counts only with
-        the probability that is needed to reach `share`.
+        (K, Q). For each function f_k and each row, the states are sorted by E[f_k(|y|) | h] in
+        descending order, and the mean is over the first states with a total probability of `share`
+        (N,). The last of these states counts only with the probability that is missing to reach
+        `share`.
         """
         value = np.exp(self._log_rest[:, 1:]) @ factors.T
         result = np.empty((len(share), len(factors)))
