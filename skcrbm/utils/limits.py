@@ -8,8 +8,8 @@ import numpy as np
 
 # ------------------------------------------------------------------ selection
 
-#: Share by which the score of a setting must exceed another score to count as better. Smaller
-#: differences are rounding errors, which differ between processors.
+#: Relative difference by which one score must exceed another to count as better. Smaller
+#: differences may be rounding errors, which differ between processors.
 SCORE_NOISE = 1e-9
 
 # ---------------------------------------------------- small enough to enumerate
@@ -38,8 +38,9 @@ AUTO_EXACT_LABELS = 14
 #: 2^14 states some hundred rows take tenths of a second.
 EXACT_VALIDATION_UNITS = 14
 
-#: Largest number of labels whose 2^6 states are all visited in NumPy to find the best ones of many
-#: rows. This takes as long as branch and bound in a compiled kernel, and needs no compiler.
+#: Largest number of labels for which the best states of many rows are found by visiting all 2^6
+#: states in NumPy. This takes as long as branch and bound in a compiled kernel, and needs no
+#: compiler.
 FEW_LABELS = 6
 
 #: A single model is solved in NumPy, in a millisecond at most, if the table of all its states has
@@ -55,9 +56,10 @@ AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS = 14, 20
 #: vectors. With more labels this may take as long as the search itself.
 MAX_TIE_LABELS = 20
 
-#: Time of "exact" on a single core, in nanoseconds per state of the enumerated variables and per
-#: other variable. The three numbers are for sums, best states and samples. "exact" raises an error
-#: if it would take more than a day, and a fit warns if it may take more than ten minutes.
+#: Time of "exact" on a single core: nanoseconds for each pair of a state of the enumerated
+#: variables and another variable. The three numbers are for sums, best states and samples. With
+#: these times, "exact" raises an error if it would take more than a day, and a fit warns if it may
+#: take more than ten minutes.
 EXACT_NANOSECONDS = (1.0, 6.0, 40.0)
 MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 
@@ -162,18 +164,21 @@ LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 #: does not overflow in float32.
 MAX_MAGNITUDE = 1e30
 
-#: If a field of at least this magnitude alone decides its variable, `infer` clamps the variable,
-#: because sums would lose significant digits. At this value float64 keeps seven decimals.
+#: A field of at least this magnitude makes `infer` clamp its variable, if the field outweighs all
+#: couplings of the variable. Sums with the field would lose significant digits: at this value
+#: float64 keeps seven decimals.
 LARGE_FIELD = 1e9
 
-#: A field of a larger magnitude raises an error in `infer`, unless the field alone decides its
-#: variable. For example, the field decides nothing if another state of the node has an equal field.
-#: At this value the rounding error of log-weights is 1e-6.
+#: A field of a larger magnitude raises an error in `infer`, unless it outweighs all couplings of
+#: its variable, so that the variable can be clamped. It does not outweigh them if, for example,
+#: another state of the node has an equal field. At this value the rounding error of log-weights is
+#: 1e-6.
 UNDECIDED_FIELD = 1e10
 
-#: Log-odds in Gibbs sampling if both values of a variable have weight 0 given the other variables.
-#: Each factor then adds this number to the log-odds against a value that the factor forbids. So a
-#: chain that starts at an impossible state can leave this state.
+#: Penalty in Gibbs sampling for a value that a factor forbids, used if both values of a variable
+#: are forbidden given the other variables. Each factor then adds this number to the log-odds
+#: against the value that it forbids, so that a chain that starts at an impossible state can leave
+#: it.
 FORBIDDEN_LOG_ODDS = 10.0
 
 #: Relative difference up to which two values count as equal, so that rounding does not decide
