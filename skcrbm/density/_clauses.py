@@ -16,8 +16,8 @@ from skcrbm.energies.cliques import clique_energy
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
-# Largest number of literals in a clause; more raise a ValueError, because a clause of k literals
-# gives 2^k - 1 cliques.
+# Largest number of literals in a clause. A longer clause raises a ValueError, because k literals
+# give 2^k - 1 cliques.
 _MAX_LITERALS = 16
 
 
@@ -36,8 +36,8 @@ class ClauseCliques(Versioned):
     weights : ndarray (n_cliques,)
         Weights of the cliques, for the given weights of clauses or formulas.
     constant : float
-        Constant term in the total weight of the true clauses. The total weight is
-        ``constant + sum_j weights_j prod_{i in C_j} v_i``.
+        Constant term in the total weight of the true clauses, which is ``constant + sum_j weights_j
+        prod_{i in C_j} v_i``.
     n_variables : int
         Number of variables.
 

@@ -1,8 +1,8 @@
-"""Store the trees of scikit-learn's forests in little memory after they are fitted.
+"""Reduce the memory that the fitted trees of scikit-learn's forests need.
 
 A tree of scikit-learn stores the frequency of every class in every node. If each label set is a
-class, a tree has thousands of nodes with thousands of frequencies each. But a leaf of a full tree
-contains rows of one or two classes only, so most frequencies are 0.
+class, a tree has thousands of nodes with thousands of frequencies each. But a leaf of a fully grown
+tree contains rows of one or two classes only, so most frequencies are 0 and need not be stored.
 """
 
 from __future__ import annotations
@@ -133,12 +133,14 @@ class CompactForest:
     estimators_samples_: list
 
     def fit(self, X: Any, y: Any) -> Any:
-        """Fit the trees of scikit-learn's forest, with few threads if full trees are large."""
+        """Fit the trees of scikit-learn's forest; use fewer threads if the trees are large."""
         self.estimator = self._tree()
         n_jobs = self.n_jobs
         self.n_jobs = min(effective_n_jobs(n_jobs), max(1, TREE_BYTES // _largest_tree(y)))
         try:
-            with warnings.catch_warnings():  # a y with many label sets is expected: do not warn
+            with (
+                warnings.catch_warnings()
+            ):  # many classes are normal here: each label set is a class
                 warnings.filterwarnings("ignore", "The number of unique classes is greater")
                 return super().fit(X, y)  # type: ignore[misc]
         finally:
@@ -213,7 +215,7 @@ def compact(estimator: Any) -> Any:
 
 
 def _largest_tree(y):
-    """Return the largest size in bytes that the class frequencies of a tree have during the fit."""
+    """Return an upper bound of the bytes of a tree's class frequencies during the fit."""
     n_classes = int(y.max()) + 1 if y.ndim == 1 else 2 * y.shape[1]
     # A bootstrap sample contains 0.63 n different rows, so a tree has at most 1.27 n nodes.
     # scikit-learn doubles the storage when it is full, so it stores at most about 2.6 n nodes.

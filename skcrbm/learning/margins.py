@@ -16,12 +16,12 @@ from skcrbm.learning.objectives import Contrast, share_of_errors
 from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row
 from skcrbm.utils.options import Registry
 
-#: Query of `infer` that finds the best visible state, for each treatment of the hidden units.
+#: Query of `infer` that finds the best visible state, if hidden units are summed out or maximised.
 QUERIES = {"marginal": "marginal_map", "max": "map"}
 
 
 def state_query(method: InferenceMethod, preferred: str) -> str:
-    """Return a query for the best state that `method` can answer; `preferred`, if possible.
+    """Return the query `preferred` if `method` can answer it, else another query for a best state.
 
     Raises
     ------
@@ -45,8 +45,8 @@ def state_methods() -> Sequence[str]:
 class BestState(Phase):
     """Base class of the phases that search for a best visible state.
 
-    If `hidden` is "marginal", hidden units are summed out. If `hidden` is "max", hidden units take
-    their best values.
+    If `hidden` is "marginal", hidden units are summed out. If it is "max", they take their best
+    values.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BestState(Phase):
     def search(self, energy, epoch: int, clamp=None) -> tuple[np.ndarray, np.ndarray]:
         """Return the best visible states found (N, V) and whether inference converged (N,)."""
         method = self.inference.at_epoch(epoch)
-        if energy.categorical:  # always enumerate, because there are only a few classes
+        if energy.categorical:  # enumerate, because a single output has only a few classes
             method = resolve_method("exact")
         query = state_query(method, QUERIES[self.hidden])
         result = infer(energy, method, returns=query, clamp=clamp, n_jobs=self.n_jobs)

@@ -191,7 +191,7 @@ def test_nan_in_y(data):
         with pytest.raises(ValueError, match="not observed"):
             OutOfBagLogOdds(FOREST, **options).fit(X, holes)
     one = np.column_stack([holes[:, 0], np.ones(len(Y))])
-    with pytest.raises(ValueError, match="only one label is not constant"):
+    with pytest.raises(ValueError, match="all labels but one are constant"):
         OutOfBagLogOdds(model, cv=3).fit(X, one)
 
 

@@ -1,8 +1,9 @@
 """Compute the structured hinge loss of chains and graphs, the objective of max-margin learning.
 
 The loss of an example with labels y is ``max_v [D(v, y) + F(v)] - F(y)``, where F is the log-weight
-of the model and D is the number of wrong labels. D is a sum over positions or nodes. So the
-maximising labels v are the best labels of a model that adds 1 to the scores of wrong classes.
+of the model and D is the number of wrong labels. Because D is a sum over positions or nodes, the
+maximising labels v are the best labels of a modified model: 1 is added to the scores of all wrong
+classes.
 """
 
 from __future__ import annotations
@@ -143,8 +144,9 @@ class ChainHinge(HingeObjective):
     def pairs_of(self, model, piece):
         """Return zeros in the shape of the log-weights of transitions.
 
-        There is a log-weight for each triple of classes (order 2) or for each pair of states. The
-        pairs of states have a separate array for each position if transitions have features.
+        In a chain of order 2, there is a log-weight for each triple of classes; otherwise for each
+        pair of states. If transitions have features, each position has its own log-weights of
+        pairs.
         """
         if model.order == 2:
             return np.zeros((model.n_classes,) * 3)
@@ -168,7 +170,7 @@ class GraphHinge(HingeObjective):
         )  # maps a part of a batch to the result of `kind_of_graphs`
 
     def visits(self, model, batch: GraphBatch) -> list[GraphBatch]:
-        """Return parts of several graphs; one search for all of them saves time."""
+        """Return parts of several graphs, because one search for several graphs saves time."""
         return batch.pieces(model.n_entries)
 
     def energies(self, model, piece):
