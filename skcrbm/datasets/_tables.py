@@ -1,4 +1,4 @@
-"""Functions that the readers of users' files share, for label columns, names and results."""
+"""Helpers of the readers of users' files: find label columns, check names, make results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def naming_the_file(path: Path, encoding: str | None = None):
 
 
 def label_number(value: Any) -> float | None:
-    """Return 0.0 or 1.0 for a label value such as "1", "no" or True, and None for any other."""
+    """Return 0.0 or 1.0 for a label value such as "1", "no" or True, and None for other values."""
     found = _MEANING.get(str(value).strip().lower())
     if found is None:
         try:

@@ -102,7 +102,7 @@ def test_labels_at_the_end_and_dropped_columns(file):
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ("1,0,90.5,", "1,0,", 13, "a value for each attribute"),
+        ("1,0,90.5,", "1,0,", 13, "lacks the value of an attribute"),
         ("90.5", "fast", 13, "not a number"),
         ("yes,3", "maybe,3", 13, "'maybe' is not in the list of values"),
         ("'bass drum',yes", "'bass drum,yes", 13, "cannot be parsed"),
@@ -175,7 +175,7 @@ def test_files_that_are_missing_or_are_no_text(file, tmp_path):
         read_arff(file(DENSE), file("<labels>", "broken.xml"))
     with pytest.raises(DataFileError, match="should hold elements <label"):
         read_arff(file(DENSE), file("<labels/>", "empty.xml"))
-    with pytest.raises(ValueError, match=r"does not say which .* songs\.xml is not beside it"):
+    with pytest.raises(ValueError, match=r"does not say which .* there is no songs\.xml"):
         read_arff(file(DENSE.replace(": -C 2", "")))
     latin = DENSE.replace("calm", "caf\u00e9").encode("latin-1")
     with pytest.raises(DataFileError, match="encoding='latin-1'"):
@@ -299,7 +299,7 @@ def test_svmlight_with_declared_sizes(file):
         ("x 1:1\n", {}, "cannot be read: could not convert"),
         ("0 3:1 1:1\n", {}, "cannot be read"),
         ("0.5 1:1\n", {}, "not integers"),
-        (" 1:1\n", {}, "holds no label; pass labels"),
+        (" 1:1\n", {}, "contains no label; pass the number"),
         ("0 1:1\n7 1:1\n", {"labels": 3}, "row 2 has the label 7, but 3 labels are"),
         ("0 1:1\n", {"labels": 0}, "labels must be at least 1"),
         ("0 1:1\n", {"labels": "ab"}, "labels must be a number or a list"),

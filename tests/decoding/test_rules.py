@@ -292,7 +292,7 @@ def test_hinge_of_a_wrapped_model(data):
     ],
 )
 def test_rules_that_a_wrapped_model_cannot_serve(data, inner, rule):
-    message = "needs an estimator with a joint distribution that has this rule itself; .*"
+    message = "joint distribution whose own parameter decode accepts this rule; .*"
     with pytest.raises(ValueError, match=message + "decode can be 'marginal', 'label_set'"):
         DecodedClassifier(inner, decode=rule).fit(*data)
     model = DecodedClassifier(inner).fit(*data).set_params(decode=rule)

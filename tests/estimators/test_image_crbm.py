@@ -199,7 +199,9 @@ def test_advice_on_grey_values_fits_images():
     """The warning about grey values advises a division, as no scaler of columns takes images."""
     grey = NOISY * 255.0
     for fit in (ImageCRBM(**SMALL).fit, ImageCRBM(**SMALL).partial_fit):
-        with pytest.warns(UserWarning, match=r"are not on one scale.* Divide X by .* X / 255$"):
+        with pytest.warns(
+            UserWarning, match=r"of the columns of X differ much.* Divide X by .* X / 255$"
+        ):
             fit(grey, CLEAN)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -315,7 +315,7 @@ def test_coefficients_that_are_too_large_for_the_dtype_of_X():
     small = (1e-42 * X).astype(np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        with pytest.raises(ValueError, match="X has columns so small"):
+        with pytest.raises(ValueError, match="X has columns with such small"):
             CRBMClassifier(n_hidden=1, max_iter=30).fit(small, Y)
         model = CRBMClassifier(n_hidden=1, max_iter=30).fit(small.astype(np.float64), Y)
     assert np.isfinite(model.visible_coef_).all()
