@@ -153,9 +153,9 @@ def find_label_issues(
 
     If the estimator is `Constrained` and a row of y violates its rules, the wrong entry is probably
     one of the entries whose change repairs the row. Each of these entries gets the score 1/2 plus a
-    share of another 1/2, which is divided among them in proportion to the odds against them given
-    x. The other entries of the row are judged by x alone. Missing entries may hide the violation of
-    a rule.
+    share of another 1/2, which is divided among them in proportion to the odds (given x) against
+    them. The other entries of the row are judged by x alone. Missing entries may hide the violation
+    of a rule.
 
     Examples
     --------

@@ -148,8 +148,8 @@ class CRBMClassifier(RBMClassifier):
           label sets seen in fit;
         - "expected_f1": the label vector with the largest expected F1 (F1 averaged over rows). As
           for "expected_jaccard" the expectation uses p(v | x) if inference is exact, and otherwise
-          assumes that labels are independent given x. An empty prediction scores 0
-          unless the rule is ``ExpectedMetric(zero_division=1.0)``;
+          assumes that labels are independent given x. An empty prediction scores 0 unless the rule
+          is ``ExpectedMetric(zero_division=1.0)``;
         - "threshold": the labels with a marginal above a threshold that is best for a metric on
           the training rows; by default a common threshold for F1 averaged over rows. To find it,
           `fit` does five more fits, each without a fifth of the rows and without a warm start; see
@@ -267,9 +267,8 @@ class CRBMClassifier(RBMClassifier):
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
-        Maximum number of iterations of inference in prediction, equal to the number in the epoch
-        whose parameters were kept. By default epoch e, counted from 0, has 7 + min(e, 50)
-        iterations. None for "exact".
+        Maximum number of iterations of inference in prediction, as in the epoch whose parameters
+        were kept. Epoch e, counted from 0, has 7 + min(e, 50) by default. None for "exact".
     loss_curve_, convergence_curve_ : list of float
         Training loss (approximate if inference is approximate) and share of rows for which
         inference converged, for each epoch of the final run.
@@ -287,21 +286,20 @@ class CRBMClassifier(RBMClassifier):
     or "map", and `learning` is "mle", "cd" or "pcd". `label_sets_` has a column for each visible
     unit. "auto" inference is exact for up to 10 hidden units or 2^10 vectors of classes.
 
-    The search for the penalty splits the rows into five folds. To save time, it evaluates only as
-    many folds as are needed for about 3000 validation rows (1500 with hidden units), and at least
-    one fold. The score of a penalty is the weighted mean of log p(y | x) of the observed labels
-    over the validation rows. The search begins without hidden units at 0.001 times the total
-    variance of the columns, and changes alpha by factors of sqrt(10) as long as the score improves;
-    each fit starts from the parameters of the previous fit. The result is the maximum of a parabola
-    through the best three scores. Then models with hidden units are tried in the same way, starting
-    at twice this penalty. Hidden units are kept if two conditions are met: they improve the score
-    by more than its standard error over the rows, and they do not harm the marginals. For the
-    second condition, the log loss of the marginals may increase by its standard error, by 1 %, or
-    by a tenth of the gain in score, whichever is largest. `alpha_` applies to a fit on all rows; a
-    fit on fewer rows uses a proportionally larger penalty. If y has more than two million entries,
-    the search without hidden units uses a sample of the labels. If there are more than 2^30 states
-    (rows times labels times ``2^n_hidden``), the search with hidden units uses a sample of the rows
-    and only one penalty, and the final fit has a larger tolerance.
+    The search for the penalty splits the rows into five folds. It evaluates only as many folds as
+    are needed for about 3000 validation rows (1500 with hidden units), and at least one fold. The
+    score of a penalty is the weighted mean of log p(y | x) of the observed labels over the
+    validation rows. The search begins without hidden units at 0.001 times the total variance of the
+    columns, and changes alpha by factors of sqrt(10) as long as the score improves; each fit starts
+    from the parameters of the previous fit. The result is the maximum of a parabola through the
+    best three scores. Then models with hidden units are tried in the same way, starting at twice
+    this penalty. Hidden units are kept if they improve the score by more than its standard error
+    over the rows, and do not harm the marginals: the log loss of the marginals may increase by its
+    standard error, by 1 %, or by a tenth of the gain in score, whichever is largest. `alpha_`
+    applies to a fit on all rows; a fit on fewer rows uses a proportionally larger penalty. If y has
+    more than two million entries, the search without hidden units uses a sample of the labels. If
+    there are more than 2^30 states (rows times labels times ``2^n_hidden``), the search with hidden
+    units uses a sample of the rows and only one penalty, and the final fit has a larger tolerance.
 
     With L-BFGS, a weak penalty (with the weight of a tenth of a row) pulls intercepts towards the
     log-odds of the smoothed shares of the labels. If ``alpha="auto"``, it pulls all intercepts. If
@@ -464,10 +462,9 @@ class CRBMClassifier(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
-            For columns of classes, a list with the classes of each column.
-            For a 2-D y, either [0, 1] or a list of the labels of its columns, given by names (even
-            if y is an array) or by the numbers 0, 1, .... Labels that the model does not have yet
-            are added to it.
+            For columns of classes, a list with the classes of each column. For a 2-D y, either [0,
+            1] or a list of the labels of its columns, by name (even if y is an array) or by number
+            (0, 1, ...). New labels are added to the model.
 
         Returns
         -------

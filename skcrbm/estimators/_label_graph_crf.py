@@ -57,8 +57,7 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 
 _N_FOLDS = 5
-# The search for alpha and for the tree stops after the fold with which about this number of rows
-# has been held out.
+# Number of held-out rows after which the search for alpha and for the tree evaluates no more folds.
 _SEARCH_ROWS = 3000
 # Penalty of the tables for alpha_pairs="auto", in an objective that adds up the losses of all rows.
 _WEAK = 0.3
@@ -172,8 +171,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     label_names_ : ndarray of str (n_outputs,)
         Names of the outputs if y is a data frame, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
-        Distinct complete rows of y. If the columns of y hold classes, the entries are indices of
-        classes.
+        Distinct complete rows of y. If columns hold classes, the entries are indices of classes.
     allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
@@ -591,8 +589,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 def _tree(batch, n_classes, held_out):
     """Return the edges of the tree with the largest sum of the `dependence` of its pairs.
 
-    If there are held-out rows, the dependence is measured beyond the predictions from x; otherwise
-    it is the mutual information.
+    Dependence is measured beyond predictions from x, if there are held-out rows with predictions.
     """
     graph = OutputGraph(n_classes, np.empty((0, 2)))
     if held_out is not None:

@@ -37,17 +37,15 @@ from skcrbm.utils.model_parts import built, plain
 from skcrbm.utils.pickling import Versioned, checked_state, shallow_copy, state_with_version
 from skcrbm.utils.validation import check_same_length
 
-# For a 1-D y these methods always return arrays, because scikit-learn indexes their results by
-# position.
+# For a 1-D y these methods return arrays, because scikit-learn indexes results by position.
 _SCORES = ("predict_proba", "predict_log_proba", "decision_function")
 
 
 def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
     """Return the `Targets` object for y.
 
-    `classes` are all classes of a 1-D y, which `partial_fit` gets. Error messages name the
-    `estimator`. A y that is neither an indicator matrix nor a vector of classes raises a
-    ValueError.
+    `classes` are all classes of a 1-D y (an argument of `partial_fit`). Errors name the
+    `estimator`. A ValueError is raised if y is neither an indicator matrix nor a vector of classes.
     """
     if y is None:
         name = "This estimator" if estimator is None else type(estimator).__name__
@@ -75,11 +73,10 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
 class Targets(Versioned, ABC):
     """Base class of the kinds of y: 2-D with L labels, or 1-D with K classes.
 
-    Some methods have the arguments `model` and `rows`. They call a method of the model and pass
-    `rows` on. For a 2-D y the model has the methods ``_label_scores(rows)`` (N, L),
-    ``_label_log_odds(rows)`` (N, L) and ``_labels(rows)`` (N, L); for two classes
-    ``_binary_scores(rows)`` (N, 1) and the attribute `_log_odds_scale`; for more classes
-    ``_class_scores(rows)`` (N, K).
+    If a method has the arguments `model` and `rows`, it passes `rows` to a method of the model. For
+    a 2-D y the model has ``_label_scores(rows)`` (N, L), ``_label_log_odds(rows)`` (N, L) and
+    ``_labels(rows)`` (N, L); for two classes ``_binary_scores(rows)`` (N, 1) and the attribute
+    `_log_odds_scale`; for more classes ``_class_scores(rows)`` (N, K).
     """
 
     _warns_of_version = False
@@ -132,8 +129,7 @@ class Targets(Versioned, ABC):
     def class_weighted(self, class_weight: Any, visible, weight, labels: Any) -> np.ndarray:
         """Return the row weights (N,), multiplied by the class weights of the labels of a row.
 
-        Row n has the labels of row ``labels[n]``, because row n may be a copy of a row in which
-        some labels were replaced by NaN.
+        Row n has the labels of row ``labels[n]``, because some labels of a copied row may be NaN.
         """
         factors = self.loss_factors(class_weight, visible, weight)
         return row_weights(factors[labels], visible[labels], weight)
@@ -217,8 +213,7 @@ class MultilabelTargets(Targets):
     def __init__(self, n_outputs: int, names: np.ndarray | None = None):
         self.n_visible = n_outputs
         self.names = names
-        # The dtype is object, because scikit-learn would take two integers for the classes of a
-        # binary y.
+        # With dtype int, scikit-learn would take two labels for the classes of a binary y.
         self.classes = np.arange(n_outputs).astype(object)
 
     def encode(self, y, dtype=np.float64):
