@@ -211,7 +211,7 @@ def _checked_cost(cost, shape):
 
 
 def _marginals(estimator, X, known):
-    """Return P(y_i = 1 | x, known) (n, L), or without a joint model P(y_i = 1 | x)."""
+    """Return P(y_i = 1 | x, known) (n, L); if the model is not joint, P(y_i = 1 | x)."""
     given = known if takes_known(estimator) and not np.isnan(known).all() else None
     proba = call_given(estimator, "predict_proba", X, given)
     return label_marginals(proba, getattr(estimator, "classes_", None))
@@ -222,7 +222,7 @@ def _entropies(proba):
 
 
 def _information(estimator, X, known):
-    """Return the information (n, L) of each label about all other labels, in nats."""
+    """Return the mutual information (n, L) of each label and all other labels, in nats."""
     n_labels = known.shape[1]
     if n_labels > MAX_ALL_LABEL_SETS:
         raise ValueError(

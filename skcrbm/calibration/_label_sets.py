@@ -387,7 +387,7 @@ def _mass_above(log_p):
     value = np.maximum(np.take_along_axis(log_p, order, axis=1), _IMPOSSIBLE)
     proba = np.exp(value)
     above = np.cumsum(proba, axis=1) - proba
-    # Vectors of equal probability get the same mass, which includes none of these vectors.
+    # The mass above a vector does not include vectors of equal probability.
     first = np.ones(value.shape, bool)
     first[:, 1:] = value[:, :-1] - value[:, 1:] > _SLACK
     above = np.maximum.accumulate(np.where(first, above, 0.0), axis=1)

@@ -136,7 +136,8 @@ def _tables_of(count, rank, n_states):
         n_true = (states == count.values[:, None]).sum(axis=0)
         allowed = (n_true >= low) & (n_true <= high)
         return [(tuple(count.labels.tolist()), allowed.reshape((2,) * n))]
-    # A counter stops at `top`, because all larger counts violate or satisfy the condition alike.
+    # A counter does not count beyond `top`, because larger counts make no difference to the
+    # condition.
     top = high + 1 if high < n else low
     counts = np.arange(top + 1)
     tables, before = [], None

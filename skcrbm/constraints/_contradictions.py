@@ -19,7 +19,7 @@ from skcrbm.utils.parallel import row_chunks
 _ROWS = 1000
 # Largest number of labels that a message about contradictions shows.
 _MOST_SHOWN = 8
-# Largest width of a graph of edges that an error message recommends.
+# An error message recommends a number of labels for which the graph of edges is at most this wide.
 _NARROW = 16
 
 

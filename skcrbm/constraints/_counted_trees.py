@@ -49,7 +49,7 @@ def edges_and_counts(conditions):
 
 
 def _parents(edges, n_labels):
-    """Return the parent (L,) of each label, -1 for roots, or None if the edges are no forest."""
+    """Return the parent (L,) of each label, -1 for roots; None if edges do not form a forest."""
     parent = np.full(n_labels, -1)
     for above, child in sorted(edges):
         if parent[child] >= 0:

@@ -1,4 +1,4 @@
-"""Distributions of labels under rules, for a block of rows: three classes, the same methods."""
+"""Three distributions of the labels of a block of rows under rules, with the same methods."""
 
 from __future__ import annotations
 

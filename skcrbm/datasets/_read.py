@@ -51,7 +51,7 @@ def _file_sha256(path, mtime_ns, size):
 
 
 def _read_arrays(spec, path):
-    """Read the arrays that a spec names, and "origin"; ignore all others."""
+    """Read the arrays that a spec names, and the array "origin"; ignore all other arrays."""
     largest = _MAX_ITEM_BYTES * spec.n_rows * max(spec.n_features, spec.n_labels or 1)
     arrays = {}
     with zipfile.ZipFile(path) as archive:
@@ -148,7 +148,7 @@ def _check_names(spec, arrays, source):
 
 
 def _checked_parts(spec, arrays, source):
-    """Check shapes and values, and return data and target of all parts, stacked."""
+    """Check shapes and values, and return the data and the target of all parts as two arrays."""
     missing = sorted(set(spec.array_names) - set(arrays))
     if missing:
         raise DataFileError(f"{source} should hold the arrays {missing}")

@@ -25,7 +25,7 @@ def existing_file(path: Any) -> Path:
             return path
         is_folder = path.exists()
     except (TypeError, ValueError, RuntimeError, OSError) as error:
-        raise DataFileError(f"path={path!r} does not lead to a file: {error}") from error
+        raise DataFileError(f"path={path!r} is not the path of a file: {error}") from error
     if is_folder:
         raise DataFileError(f"{path} is not a file")
     raise FileNotFoundError(f"{path} was not found")

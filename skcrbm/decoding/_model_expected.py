@@ -29,15 +29,15 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 # Constants of `_seen_factor`: the odds that a model typically gives to the label sets seen in fit,
-# and the largest factor. A model typically gives these label sets a total probability of about 4/5
-# if there are few of them, which is odds of 4 : 1.
+# and the largest factor. If there are few label sets, a model typically gives them a total
+# probability of about 4/5, and thus odds of 4 : 1.
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
 # Candidates of `decode_expected_jaccard`: the _SEEN_CANDIDATES most probable label sets, and the k
 # + s most probable labels for each s in _SIZES, where k is the best number of labels under
 # independence.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
-# Largest total number of entries of the label sets seen in fit for which these sets are candidates
-# although their factor is 1. More entries would take most of the time of the rule.
+# If the factor of the label sets seen in fit is 1, the sets are candidates only if they have at
+# most this number of entries in total. More entries would take most of the time of the rule.
 _MOST_SEEN = 2**21
 # Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
 # Larger logarithms occur only as rounding errors of log-weights beyond 1e15.
@@ -192,7 +192,7 @@ class _Model(ABC):
         """Return the total probability (N,) of label sets (K, L) with log-weights (N, K)."""
 
     def with_known(self, labels):
-        """Return `labels` (N, ..., L) with the known outputs written over their entries."""
+        """Return `labels` (N, ..., L) with their entries replaced by the known outputs."""
         if self.known is None:
             return labels
         known = self.known.reshape(len(labels), *(1,) * (labels.ndim - 2), labels.shape[-1])
@@ -303,7 +303,7 @@ class _Mixture(_Joint):
 
 
 class _Independent(_Model):
-    """Independent labels with the marginals that the inference method computes."""
+    """Distribution of independent labels, with the marginals that inference computes."""
 
     def __init__(self, posterior):
         super().__init__(posterior)

@@ -239,7 +239,7 @@ def _best_after_flips(posterior, visible, hidden):
 
 
 def _improve_by_flips(posterior, visible, hidden):
-    """Flip the free output with the largest gain in ``log_weight``, until no flip has a gain."""
+    """Flip the free output that raises `log_weight` most, until no flip raises it."""
     energy = posterior.energy
     visible = visible.copy()
     free = _free_outputs(posterior, visible.shape)

@@ -162,8 +162,8 @@ def decode_label_sets(
     weight = as_float_array(proba, "proba", "(n_samples, n_sets)").astype(np.float64)
     if weight.shape[1] != len(sets) or not len(sets):
         raise ValueError(
-            f"proba must have one column for each of the label sets (there are {len(sets)}, and at "
-            f"least one is needed), got shape {weight.shape}"
+            "proba must have one column for each label set, and there must be at least one "
+            f"label set; got {len(sets)} label sets and proba of shape {weight.shape}"
         )
     if weight.size and not (weight.min() >= 0 and weight.max(axis=1).min() > 0):
         raise ValueError("proba must have nonnegative entries, and a positive entry in each row")

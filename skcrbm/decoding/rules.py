@@ -174,8 +174,9 @@ class ExpectedMetric(DecodingRule):
 
     Notes
     -----
-    For F1 the result is the best of all label vectors, and for the Jaccard index the best of some
-    candidates. See `skcrbm.decoding.decode_marginals` and `skcrbm.decoding.decode_samples`.
+    For F1 the result is the best of all label vectors. For the Jaccard index it is the best of a
+    few candidates, such as the k most probable labels. See `skcrbm.decoding.decode_marginals` and
+    `skcrbm.decoding.decode_samples`.
 
     Examples
     --------

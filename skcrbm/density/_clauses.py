@@ -199,5 +199,5 @@ def _formulas(formulas, n_clauses):
     if formulas.shape != (n_clauses,) or (formulas.size and formulas.dtype.kind not in "iu"):
         raise ValueError(words)
     if formulas.min(initial=0) < 0:
-        raise ValueError(f"formulas must be numbers from 0 on; got {formulas.min()}")
+        raise ValueError(f"formulas must be numbered from 0; got {formulas.min()}")
     return formulas.astype(np.int64)

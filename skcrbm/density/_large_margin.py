@@ -313,7 +313,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     # --------------------------------------------------------------- questions
 
-    _estimates_log_z = False  # log Z would be estimated anew for the inputs of each row
+    _estimates_log_z = False  # log Z depends on the inputs, so each row would need an estimate
 
     def _check_rows(self, X):
         visible = self._given_inputs(X)
@@ -321,7 +321,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _given_inputs(self, X):
-        """Return validated X (N, n_features), with no missing value in the inputs."""
+        """Return validated X (N, n_features); raise a ValueError if an input is missing."""
         visible = super()._check_rows(X)
         if np.isnan(visible[:, ~self._is_output]).any():
             raise ValueError("X contains NaN in columns that are inputs")

@@ -313,8 +313,9 @@ class MarkovRandomField(BaseDensity):
                 )
             if not np.array_equal(factors.state_counts, self._n_states(n_features)):
                 raise ValueError(
-                    "factors must have as many states as there are categories, "
-                    f"{self._n_states(n_features).tolist()}; got {factors.state_counts.tolist()}"
+                    "the variables of factors must have as many states as the columns have "
+                    f"categories, {self._n_states(n_features).tolist()}; got "
+                    f"{factors.state_counts.tolist()}"
                 )
             return factors
         n_states = self._n_states(n_features)

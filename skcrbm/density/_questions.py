@@ -249,7 +249,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return self._clamp(self._given_values(given)[None])
 
     def _given_values(self, given):
-        """Return the argument `given` of `sample` as states (n_features,), with NaN to draw."""
+        """Return the argument `given` as states (n_features,), with NaN for values to draw."""
         n_features = self.n_features_in_
         try:
             given = np.asarray(given, np.float64)
@@ -265,7 +265,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return given
 
     def _draw(self, method, n_samples, clamp, random_state):
-        """Draw 0/1 rows (n_samples, n_features) by a method with the option `random_state`."""
+        """Draw 0/1 rows (n_samples, n_features) by `method`, which has an option `random_state`."""
         found = infer(
             self.energy_,
             method.with_options(random_state=random_state),

@@ -268,7 +268,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.decode(labels)
 
     def _decoded(self, parts, sets, value):
-        """Return the labels (n, L) with the best expectation over the given label sets."""
+        """Return the labels (n, L) with the best expected metric over the given label sets."""
         proba = np.exp(self._log_proba_of_sets(parts, sets))
         if self.decode == "expected_f1":
             return decode_label_sets(sets, proba, "f1_samples", allow_empty=self.allow_empty_)
@@ -382,7 +382,7 @@ def _log_likelihoods(model, X, visible):
 
 
 def _agreement(labels, sets):
-    """Return 1 (n, K) where vectors (n, L) and sets (K, L) agree; NaN agrees with any value."""
+    """Return 1 (n, K) if a vector (n, L) and a set (K, L) agree; NaN agrees with any value."""
     wrong = (labels == 1) @ (1.0 - sets.T) + (labels == 0) @ sets.T.astype(float)
     return (wrong == 0).astype(float)
 

@@ -79,7 +79,7 @@ class CompactTree:
         return tree.apply(X)
 
     def sparse_values(self, X: Any) -> sp.csr_array:
-        """Return a row of `leaf_values` for each row of X: the values of its leaf."""
+        """Return a CSR array with the values of the leaf of each row of X."""
         return self.leaf_values[np.searchsorted(self._leaves(), self.apply(X))]
 
     def predict(self, X: Any) -> np.ndarray:
@@ -113,11 +113,11 @@ class _CompactTreeMixin:
 
 
 class CompactDecisionTree(_CompactTreeMixin, DecisionTreeClassifier):
-    """`DecisionTreeClassifier` that becomes compact at the end of its fit."""
+    """`DecisionTreeClassifier` whose tree becomes a `CompactTree` at the end of the fit."""
 
 
 class CompactExtraTree(_CompactTreeMixin, ExtraTreeClassifier):
-    """`ExtraTreeClassifier` that becomes compact at the end of its fit."""
+    """`ExtraTreeClassifier` whose tree becomes a `CompactTree` at the end of the fit."""
 
 
 class CompactForest:
@@ -209,7 +209,7 @@ _COMPACT = {
 
 
 def compact(estimator: Any) -> Any:
-    """Return a forest with compact trees in place of a forest, and other estimators unchanged."""
+    """Return a copy of a forest that grows compact trees; return other estimators unchanged."""
     make = _COMPACT.get(type(estimator))
     return estimator if make is None else make(**estimator.get_params(deep=False))
 

@@ -364,8 +364,8 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             unseen = np.isnan(values[:, 0])
             if unseen.any():
                 warn_user(
-                    "rows that every tree has seen get the shares of the labels as probabilities: "
-                    f"{unseen.sum()} of {len(unseen)} rows; increase n_estimators"
+                    f"{unseen.sum()} of {len(unseen)} rows were seen by every tree, so that "
+                    "their probabilities are the shares of the labels; increase n_estimators"
                 )
                 truth = targets.reshape(len(targets), -1) if table is None else table[targets]
                 values[unseen] = truth.mean(axis=0)

@@ -578,7 +578,7 @@ def _label_weight(model, targets, sample_weight, y, n_rows, classes):
 
 
 def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
-    """Multiply the weights of rows by `class_weight`, and leave out rows of weight 0."""
+    """Multiply the weights of rows by `class_weight`, and remove rows of weight 0."""
     class_weight = getattr(model, "class_weight", None)
     if class_weight is None:
         return rows

@@ -458,7 +458,8 @@ class _Search:
         trials = {0: self._try(models, start, effort.first)}
         at = 0
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
-            # Try no smaller penalties if a larger penalty was better than the first penalty.
+            # If a larger penalty was better than the first penalty, there is no need to try smaller
+            # ones.
             if direction < 0 and at > 0:
                 break
             for _ in range(n_steps):

@@ -148,7 +148,7 @@ class _RateSearch:
 
 
 def _true_labels(model, X, visible):
-    """Return for held-out rows the results of `_RateSearch.held_out` as columns (n, V + 1)."""
+    """Return the results of `_RateSearch.held_out` for held-out rows, as an array (n, V + 1)."""
     noise = LabelNoise(model.flip_rates_)
     posterior = model._posterior(X)
     energy = noise.observe(posterior.energy, visible)

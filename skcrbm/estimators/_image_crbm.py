@@ -68,8 +68,8 @@ from skcrbm.utils.options import Integer, check_parameters, is_auto
 # alpha on a few thousand images.
 _PLAIN_ALPHA = 0.003
 # With at most this number of images, each step reads all images; otherwise it reads a mini-batch.
-# The number is smaller than in `CRBMClassifier`, because steps that read all images are few:
-# `max_iter`, which is 20 by default.
+# The number is smaller than in `CRBMClassifier`: if each step reads all images, training makes only
+# `max_iter` steps, which is 20 by default.
 _FULL_BATCH_ROWS = 50
 # Advice that the warning about the scale of X gives.
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
@@ -427,7 +427,7 @@ class ImageCRBM(RBMClassifier):
         fitted = getattr(self, "local_", None)
         if fitted is None or not (partial or self.warm_start):
             forget(self, self._state)
-        else:  # use the current settings; the fitted model stays as it was if this fit fails
+        else:  # use the current settings in a copy, so that a failed fit does not change the model
             settings = local.get_params(deep=False)
             if not partial:
                 settings["warm_start"] = True

@@ -145,7 +145,7 @@ class LabelVectors(NamedTuple):
         return everything and narrow and self._n_vectors > 2**AUTO_ALL_LABEL_SETS
 
     def _best_of_all(self, k, candidates):
-        """Return the k best of all vectors (N, k, L) and their log-weights (N, k).
+        """Return the k best of all label vectors (N, k, L), and their log-weights (N, k).
 
         If there are fewer than k possible vectors, the other log-weights are -inf.
         """

@@ -40,7 +40,7 @@ class LayeredAnswers(StructuredClassifier):
         shared = network(model)
 
         def chunk(rows):
-            # Overflow leads to NaN in the result, for which `_output_scores` raises an error.
+            # An overflow gives NaN in the result, and `_output_scores` then raises an error.
             with np.errstate(over="ignore", invalid="ignore"):
                 return read(shared.run(LayeredInput(*model.encode(X[rows])), **options))
 

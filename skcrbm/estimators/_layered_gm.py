@@ -403,7 +403,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         resolve_truncated(self.inference).check_depth(len(layers))
 
     def _new_structure(self, X, visible):
-        """Return the structure and the input encoding, for a fit without an earlier model."""
+        """Return the structure and the input encoding of a new model."""
         code = InputCode.from_training(X, clamping_cuts(self.clamping))
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]

@@ -39,7 +39,7 @@ _N_FOLDS, _FOLD_ROWS = 5, 3000
 # k = _START, one step below the centre, because smaller values of C are usually better.
 _STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
 # Values of eta / (C N), where N is the sum of the row weights. The search tries the values in
-# order, until a value gives worse labels or a label search that reaches its limit.
+# order. It stops when a value gives worse labels, or when a label search reaches its node limit.
 _RATIOS = (10.0, 3.0, 1.0, 0.3, 0.1)
 # Tolerance and maximum number of passes of the fits on folds. They are coarse, because the choice
 # of C and eta needs no precise optimum.

@@ -45,8 +45,7 @@ from skcrbm.utils.output_units import OutputUnits
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
-# If the mean absolute error of a marginal is larger than this after `fit`, a warning says that
-# belief propagation is unreliable.
+# Mean absolute error of a marginal above which `fit` warns that belief propagation is unreliable.
 _TRUSTED_ERROR = 0.1
 # If the batch size is automatic, each step reads all rows if there are at most _FULL_BATCH_ROWS
 # rows, and otherwise a mini-batch of _BATCH_ROWS rows.
@@ -138,7 +137,7 @@ class RBMClassifier(
 
     @property
     def _n_output_bits(self) -> int:
-        """Number of bits that count all label vectors, or vectors of classes."""
+        """Binary logarithm of the number of label vectors or class vectors, rounded up."""
         units = self._units
         return self._targets.n_visible if units is None else math.ceil(units.log2_vectors)
 

@@ -85,7 +85,7 @@ class CooccurrenceDisplay(SharesDisplay):
 
     @classmethod
     def from_labels(cls, y, *, label_names=None, ax=None, **image_kw):
-        """Draw the shares with which the labels of a matrix occur together.
+        """Draw the shares with which labels occur together, given a matrix of labels.
 
         Parameters
         ----------

@@ -41,8 +41,8 @@ _SMALL = 0.01
 # The share of rows in which a label is on is clipped to [_LEAST_SHARE, 1 - _LEAST_SHARE], so that
 # the log-odds are finite for a label that is never or always on.
 _LEAST_SHARE = 0.005
-# Factor of the learning rate of the weights W if the solver is Adam. With the same rate as for the
-# other parameters, the hidden units would stay unused.
+# Factor of the learning rate of the weights W if the solver is Adam. If W had the same rate as the
+# other parameters, the model would not learn to use its hidden units.
 _ADAM_WEIGHTS_RATE = 5.0
 # Mean change of the log-odds in the first step of `partial_fit`.
 _FIRST_CHANGE = 3.0
@@ -102,10 +102,10 @@ class Clock(NamedTuple):
     epoch: int
     # Number of batches visited before this batch. Refits and warm starts continue the count.
     step: int
-    key: Any = None  # uint64 key of the fit; None if the rule draws no random numbers
+    key: Any = None  # uint64 key of the random numbers of the fit; None if the rule draws none
 
     def draw(self, number: int) -> int:
-        """Return the counter of the random numbers of draw `number` of this batch.
+        """Return the counter that starts the random numbers of draw `number` of this batch.
 
         No other batch uses the same counter.
         """
@@ -120,7 +120,7 @@ class Source(ABC):
 
     @property
     def n_indices(self) -> int:
-        """Length of an array with one entry per training row; `Batch.index` points to entries."""
+        """Length of an array with one entry per training row, which `Batch.index` points to."""
         return self.n_rows
 
     @abstractmethod
@@ -179,7 +179,7 @@ class ArraySource(Source):
         return self._arrays if self._positions is None else self._arrays.rows(self._positions)
 
     def _rows(self, numbers):
-        """Return a batch of the rows whose indices among the rows to visit are `numbers`."""
+        """Return a batch of rows; `numbers` are their indices among the rows to visit."""
         return self._arrays.rows(numbers if self._positions is None else self._positions[numbers])
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:

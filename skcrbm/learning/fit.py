@@ -59,11 +59,11 @@ class Plan:
     # Only stochastic solvers use the following fields:
     stopping: LossPlateau = field(default_factory=LossPlateau)
     batch_size: int = 1
-    average: bool = False  # True keeps the average of the iterates instead of the last iterate
+    average: bool = False  # True: keep the average of the iterates instead of the last iterate
     # Relative learning rate of each parameter array: a named tuple of floats like `model.params`.
     rate_factors: Any = None
     first_rates: Any = ()  # rates of the first steps of Adam, one per array; see `AdamSteps`
-    stratify: bool = False  # True holds out the same share of each class (1-D y)
+    stratify: bool = False  # True: hold out the same share of each class (1-D y)
     mean_square: float = 0.0  # mean squared length of a row of X, for the step size of "asgd"
     max_speedup: int = 50  # limit of the factor by which Adam's automatic step size is raised
     # Function that fits a simpler model to a batch of rows, or None. If rows are held out, the
@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def n_epochs(self) -> int | None:
-        """Largest number of epochs; None if a refit follows, whose length is not known yet."""
+        """Largest number of epochs; None if a refit with an unknown number of epochs follows."""
         refits = isinstance(self.stopping, EarlyStopping) and self.stopping.refit
         return None if self.holds_out and refits else self.max_iter
 

@@ -34,7 +34,7 @@ MISSING = -1  # class of a node whose label is not observed
 # graph with more entries gets a part of its own.
 _PART_ENTRIES = 2**17
 # A graph with cycles is narrow if variable elimination makes no table of more than _NARROW entries,
-# else wide. To save time, a part of a batch with a cycle and more than _MOST_NODES nodes is called
+# else wide. To save time, a part of a batch with a cycle and more than _MOST_NODES nodes counts as
 # wide without a check.
 _NARROW, _MOST_NODES = 2**16, 5000
 

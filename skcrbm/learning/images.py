@@ -46,7 +46,7 @@ class ImageBatch:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weight (n,) of each image times the number of its observed pixels."""
+        """Weight (n,) of each image in the loss: its weight times its number of observed pixels."""
         observed = np.add.reduceat(self.path != MISSING, self.start[:-1])
         return self.image_weight * observed
 

@@ -58,7 +58,7 @@ class LabelNoise(NamedTuple):
         return found.log_partition + self.log_weight_of_off(visible)
 
     def observed_log_odds(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the log-odds of observed labels (N, V), for the log-odds of the true labels."""
+        """Convert log-odds of true labels to log-odds of observed labels (N, V)."""
         off, on = self.rates.T
         return np.logaddexp(np.log(off), np.log1p(-on) + log_odds) - np.logaddexp(
             np.log1p(-off), np.log(on) + log_odds

@@ -45,8 +45,7 @@ _LARGE_SHARE, _LARGE_CONVEX_SHARE = 5e-3, 1e-4
 # Scene, Emotions, Birds and Medical; a change by a factor of two hardly matters.
 _WEIGHTS, _INTERCEPT, _HIDDEN = 0.02, 0.25, 0.09
 _HIDDEN_COEF = 0.02
-# Number added to the variance of each label, because the variance of a label that is always on or
-# always off is 0.
+# Number added to the variance of each label, so that it is not 0 if a label is always on or off.
 _LEAST = 1e-3
 
 # Number of pairs (step, change of the gradient) from which the inverse Hessian is approximated.

@@ -95,7 +95,8 @@ class LossAugmented(BestState):
         `log_weight` of the moments includes D.
         """
         energy = one_model_per_row(energy, len(batch))
-        # A wrong class changes two units, so each of the two counts one half.
+        # A wrong class differs from the right class in two units, so each of these units counts one
+        # half.
         unit = 0.5 if energy.categorical else 1.0
         shift = unit * np.nan_to_num(1 - 2 * batch.visible)  # missing labels (NaN) get the shift 0
         first, *others = energy.fields

@@ -24,8 +24,8 @@ from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 class Step(NamedTuple):
     """Gradient and loss of a batch, as weighted sums over its rows."""
 
-    # Named tuple like `model.params`, of arrays or `RowSparse`, which the training loop changes in
-    # place.
+    # Gradient, a named tuple like `model.params` with arrays or `RowSparse` objects, which the
+    # training loop may change in place.
     gradient: Any
     loss: float
     n_converged: int  # number of rows whose inference converged
@@ -172,7 +172,7 @@ class Contrast(Objective):
 
     @staticmethod
     def _where_violated(violated, positive, negative):
-        """Return `negative` with the moments of `positive` in all rows without a violation."""
+        """Return `negative`, but with the moments of `positive` in rows without a violation."""
         if positive.statistics is not None or negative.statistics is not None:
             raise TypeError("only_violations=True needs phases that give one state per row")
         unary = np.where(violated[:, None], negative.unary, positive.unary)
@@ -208,8 +208,8 @@ class DensityContrast(Contrast):
         complete = np.flatnonzero(~np.isnan(batch.visible).any(axis=1))
         if len(complete) == 0:
             raise ValueError(
-                "early_stopping needs rows without NaN to validate a model of this size, and the "
-                "validation part has no such row"
+                "early_stopping needs rows without NaN to validate a model of this size, but "
+                "each held-out row contains NaN; set early_stopping=False"
             )
         rows = batch.rows(complete)
         log_odds = unchecked(one_model_per_row(energy, len(rows)).visible_log_odds)(rows.visible)

@@ -25,7 +25,7 @@ _LONGEST = 400
 # Number of steps after which Adam's bias correction is 1 up to rounding, because beta2^40000 is
 # only 1e-17.
 _SETTLED = 40000
-# Number of steps after which first rates of Adam begin to decline, see `AdamSteps`.
+# Number of steps after which the first rates of Adam begin to decline, see `AdamSteps`.
 _FIRST_STEPS = 10
 
 
@@ -183,7 +183,7 @@ class AdamSteps(Optimizer):
 
     @property
     def takes_rows(self):
-        """True if gradients may be `RowSparse`; False with an average, which needs all rows."""
+        """True if gradients may be `RowSparse`; False if the iterates are averaged."""
         return self.average is None
 
     def ready(self, params, rows_read):
@@ -288,7 +288,7 @@ def _blocks(p):
 
 
 def step_length(n_steps, beta1, beta2):
-    """Return the factor of the learning rate by Adam's bias correction at step `n_steps`."""
+    """Return Adam's bias correction at step `n_steps`, a factor of the learning rate."""
     return np.sqrt(1 - beta2**n_steps) / (1 - beta1**n_steps)
 
 

@@ -31,8 +31,8 @@ from skcrbm.learning.graphs import (
 from skcrbm.learning.phases import tempered_weights
 from skcrbm.learning.structured import Residuals, StructuredObjective
 
-# Number of the random draw that completes missing labels in a step. Gibbs chains use the smaller
-# numbers.
+# Argument of `Clock.draw` for the random numbers that complete missing labels in a step. Gibbs
+# chains use smaller arguments.
 _COMPLETION = 2**19
 
 
@@ -115,7 +115,7 @@ class SamplerStates(GraphSampler):
         return Drawn(np.hstack(parts), np.stack(weights, axis=1))
 
     def _drawn(self, model, piece, clock):
-        """Return states (S, T), and if weighted their scores minus log-probabilities, else None."""
+        """Return states (S, T), and their scores minus log-probabilities (None if not weighted)."""
         energy, sampler = self._energy(model, piece)
         seed = np.random.SeedSequence([int(clock.key), clock.step, int(piece.index[0])])
         found = infer(
@@ -175,7 +175,7 @@ class GraphContrast(StructuredObjective):
 
     @property
     def for_search(self):
-        """The pseudo-likelihood, a cheap loss that the search for alpha can compare."""
+        """The pseudo-likelihood: a loss by which the search for alpha compares models."""
         return GraphPseudoLikelihood(self.trained, self.n_jobs)
 
     def start(self, n_rows):

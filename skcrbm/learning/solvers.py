@@ -12,8 +12,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.learning.optimizers import AdamSteps, GradientSteps, Optimizer, PolynomialAverage
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
-# Automatic step sizes of Adam and of gradient descent. The first is the usual step size of Adam.
-# With the second, gradient descent learns about as fast as Adam.
+# Automatic step sizes of Adam and of gradient descent. The first number is the usual step size of
+# Adam. With the second number, gradient descent learns about as fast as Adam.
 _ADAM_RATE, _SGD_RATE = 0.001, 0.05
 # The automatic step size of averaged gradient descent is this number divided by (1 + the mean
 # squared length of a row of X). It is cautious: a logistic regression with full gradients and
@@ -24,7 +24,8 @@ _AVERAGED_RATE = 2.0
 # `Plan.max_speedup` limits the factor.
 _STEPS_PER_EPOCH = 60
 # Values of `n_iter_no_change="auto"`, the number of epochs without an improvement after which
-# training stops: with averaged gradient descent, and with all other solvers.
+# training stops. The first number is for averaged gradient descent, the second for all other
+# solvers.
 _AVERAGED_PATIENCE, _PATIENCE = 10, 25
 _AUTO = StrOptions({"auto"})
 

@@ -160,7 +160,7 @@ class TruncatedLikelihood(Objective):
         return -float((weight * target * log_p).sum()), weight * (p - target)
 
     def _converged(self, trace, n):
-        """Count the rows among the first n whose output hardly changed in the last iteration."""
+        """Count the converged rows among the first n: their output hardly changed at last."""
         if trace.n_iter < self.inference.n_iter:  # all rows converged, so inference stopped early
             return n
         last = probabilities(trace.beliefs[-1][-1], trace.n)

@@ -27,7 +27,7 @@ def _parts(present, sizes, rng=None):
     part = np.full(n_rows, -1)
 
     def assign(row, label):
-        """Put the row into the part that lacks most rows of the label; room breaks ties."""
+        """Put the row into the part that lacks most rows of the label; free room breaks ties."""
         tie = [-p for p in range(len(room))] if ties is None else ties[row].tolist()
         best = max(
             (p for p in range(len(room)) if room[p]),

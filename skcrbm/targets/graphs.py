@@ -122,8 +122,8 @@ class GraphRows:
         )  # fmt: skip
         if found.shape != (n_edges, width):
             raise ValueError(
-                f"edge_features of graph {i} of X should have the shape ({n_edges}, {width}), "
-                f"(n_edges, n_edge_features), got {found.shape}"
+                f"edge_features of graph {i} of X should have the shape (n_edges, "
+                f"n_edge_features) = ({n_edges}, {width}), got {found.shape}"
             )
         return found
 

@@ -1,4 +1,4 @@
-"""Kinds of y (labels, two classes, more classes), and a mixin of all classifiers."""
+"""Classes for the kinds of y (labels, two classes, more classes), and a mixin of classifiers."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def labels(self, scores: np.ndarray) -> np.ndarray:
-        """Return labels, 1 for scores (N, V) of at least 0, or the class of highest score."""
+        """Return 0/1 labels, 1 if the score is at least 0, or the class with the highest score."""
 
     def decision(self, scores: np.ndarray) -> np.ndarray:
         """Return decision scores (N, V) in the shape of `decision_function`."""
@@ -251,7 +251,7 @@ class MultilabelTargets(Targets):
         return label_frame(values, index, self.names, container)
 
     def check_known(self, y_known, n_rows):
-        """Return the known labels (N, L), with NaN for unknown labels, or None."""
+        """Return the known labels (N, L), with NaN for unknown labels; None if all are unknown."""
         if y_known is None:
             return None
         refuse_sparse_known(y_known)
@@ -547,7 +547,7 @@ class TargetsMixin(ClassifierMixin):
         if container is None:
             return self
         check_container(container)
-        # Store the setting beside that of `set_output`, because scikit-learn's `clone` copies it.
+        # Store the setting with that of `set_output`, because scikit-learn's `clone` copies both.
         config = getattr(self, "_sklearn_output_config", {})
         self._sklearn_output_config = {**config, "labels": container}
         return self

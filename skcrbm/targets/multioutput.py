@@ -289,7 +289,7 @@ class MultioutputTargets(Targets):
         return frame.infer_objects() if values.dtype == object else frame
 
     def check_known(self, y_known, n_rows):
-        """Return the codes (N, L) of the known classes, with NaN for unknown classes, or None."""
+        """Return the codes (N, L) of the known classes, NaN if unknown; None if all are unknown."""
         if y_known is None:
             return None
         known = self.encode(y_known, name="y_known")
@@ -441,7 +441,7 @@ def _listed_classes(classes, n_outputs):
 
 
 def _require_kind(column, classes, name):
-    """Raise a ValueError if a label in `column` has another type than `classes`, e.g. a string."""
+    """Raise a ValueError if a label in `column` and the `classes` have different types."""
     (kind,) = {kind_of(label) for label in classes.tolist()}
     for label in column:
         if label is not None and kind_of(label) is not kind:

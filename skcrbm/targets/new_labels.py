@@ -49,7 +49,8 @@ def first_names(classes: Any, names: np.ndarray | None, n_columns: int) -> tuple
         return n_columns, names
     if names is None and len(labels) != n_columns:
         raise ValueError(
-            f"classes lists {len(labels)} labels, but y has {n_columns} columns; they must be equal"
+            f"classes lists {len(labels)} labels, but y has {n_columns} columns; these numbers "
+            "must be equal"
         )
     if labels == list(range(len(labels))):
         return len(labels), None

@@ -54,7 +54,7 @@ class ImageRows:
         return self._arrays(values, start, shapes)
 
     def transform(self, X: Any) -> ImageArrays:
-        """Return the arrays; raise a ValueError for a new number of channels, or for first NaN."""
+        """Return the arrays; raise a ValueError if the channels differ from those in `fit`."""
         values, start, shapes = _stacked(X)
         if len(values) != len(self.mean):
             raise ValueError(

@@ -74,7 +74,7 @@ class FeatureIndex:
         return self._matrix(np.frombuffer(indices, np.int32), data, by_dict, lengths)
 
     def _learner(self):
-        """Return a function that maps a name to its column, and a new name to a new column."""
+        """Return a function that maps a name to its column, and adds a column for a new name."""
         self.columns = defaultdict()
         self.columns.default_factory = self.columns.__len__
         return self.columns.__getitem__

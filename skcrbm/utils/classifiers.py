@@ -99,7 +99,7 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
 
 
 def _check_frozen(estimator, X, y):
-    """Raise a ValueError if a frozen classifier predicts other labels or classes than y holds."""
+    """Raise a ValueError if the labels or classes of a frozen classifier differ from those in y."""
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
         X = None  # the X of the last step is not known before the earlier steps are fitted
@@ -115,7 +115,8 @@ def _check_frozen(estimator, X, y):
             n_labels = label_marginals(proba, classes, "predict_proba(X)").shape[1]
         if n_labels != y.shape[1]:
             raise ValueError(
-                f"estimator is frozen and predicts {n_labels} labels, but y has {y.shape[1]}"
+                f"estimator is frozen and predicts {n_labels} labels, but y has {y.shape[1]} "
+                "columns"
             )
         names, given = getattr(estimator, "label_names_", None), label_names_of(y)
         if names is not None and given is not None and list(names) != list(given):

@@ -25,8 +25,9 @@ _MOST_RATIO = 8.0
 _MOSTLY_ZERO = 0.1
 # Largest number of entries of an array (128 MB) that replaces a CSR matrix with few filled entries.
 _MOST_DENSE = 2**24
-# First words of the warning about columns on different scales, by which tests and filters find it.
-SCALES = "The standard deviations of the columns of X differ much, or are far from 1"
+# First words of the warning about columns on different scales. Filters that ignore the warning find
+# it by these words.
+SCALES = "The columns of X have standard deviations that differ much, or are far from 1"
 # `warn_of_scales` warns if the largest standard deviation of a column is outside of _LEAST_SD to
 # _MOST_SD, or if the upper quartile of the standard deviations exceeds the lower quartile by more
 # than the factor _SD_RATIO. Images, whose border pixels are nearly always off, stay far below this
@@ -102,7 +103,7 @@ class Columns(Versioned):
         return Z.astype(dtype, copy=False)
 
     def for_rows(self, X: Any) -> Columns:
-        """Return the scaling to use for another X: without shifts if that X is sparse."""
+        """Return the scaling for another X, which does not shift columns if that X is sparse."""
         if not sparse.issparse(X) or not self.shift.any():
             return self
         unshifted = copy(self)

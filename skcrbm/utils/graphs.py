@@ -86,7 +86,7 @@ def checked_cliques(
 
 # Number of steps after which the search for an order stops early: about three seconds.
 _MAX_WORK = 5 * 10**7
-# The search also stops when a table has more than 2**_LOG_LARGEST entries.
+# The search also stops early when a table would have more than 2**_LOG_LARGEST entries.
 _LOG_LARGEST = 32.0
 
 
@@ -143,8 +143,8 @@ def min_fill(
 
     # Eliminating a variable with at most one neighbour adds no edge, so such variables come first.
     # Variables with two neighbours that share an edge come next, because they add no edge either.
-    # Only if there are no variables of these two kinds are the new edges counted, which is slower.
-    # On a tree, or a tree of triangles, no edges need to be counted.
+    # New edges, which take longer to count, are counted only if there are no variables of these two
+    # kinds. On a tree, or a tree of triangles, no edges need to be counted.
     late = joined.keys() & set(last)
     n_early = len(joined) - len(late)
     leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2 and v not in late]

@@ -29,7 +29,7 @@ class LabelLayers(NamedTuple):
 
     @property
     def origin(self) -> np.ndarray | None:
-        """Number of the row of each copy (M,), or None if no row has several copies."""
+        """Index of the original row of each copy (M,), or None if no row has several copies."""
         return None if len(np.unique(self.row)) == len(self.row) else self.row
 
 

@@ -207,7 +207,7 @@ def without_known(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
 
 
 def require_observed(observed: np.ndarray, name: str = "y", entry: str = "entry") -> None:
-    """Raise an error if no entry is observed; `observed` must be False in rows of weight 0."""
+    """Raise an error if no entry is observed; `observed` should be False in rows of weight 0."""
     if not observed.any():
         raise NothingToLearnError(
             f"{name} holds no observed {entry} in the rows with a positive sample_weight: "
@@ -519,7 +519,7 @@ def _listed(names):
 
 
 def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the total weights (L,) of the rows with a 1, and of the observed rows, per label.
+    """Return the total weights of rows with a 1, and of observed rows, per label ((L,) each).
 
     `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows.
     """

@@ -27,7 +27,7 @@ class OutputUnits:
         self.output = np.repeat(outputs, self.sizes)  # (V,), output of each unit
         self.start = np.concatenate([[0], np.cumsum(self.sizes)])  # (L + 1,), first units
         self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,), first classes
-        # (V,): True for units of outputs with more than two classes, which exclude each other
+        # (V,): True for units of outputs with more than two classes, of which only one can be on
         self.exclusive = (self.sizes > 1)[self.output]
         #: Index (V,) of the class of each unit, among the classes of all outputs side by side.
         self.place = np.arange(len(self.output)) - self.start[self.output]

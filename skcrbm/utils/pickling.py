@@ -24,7 +24,7 @@ class Versioned:
     #: Attributes that each object of the class must have (each fitted object, if the class is an
     #: estimator). Fields of dataclasses and parameters of estimators need not be listed.
     _saved: ClassVar[tuple] = ()
-    #: False for parts of a model, so that loading a model warns only once, with the model's name.
+    #: False for parts of a model. Then loading a model warns only once, with the name of the model.
     _warns_of_version: ClassVar[bool] = True
 
     def __getstate__(self):

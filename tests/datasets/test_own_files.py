@@ -167,7 +167,7 @@ def test_files_that_are_missing_or_are_no_text(file, tmp_path):
             reader(tmp_path / "none.txt")
         with pytest.raises(DataFileError, match="is not a file"):
             reader(tmp_path)
-        with pytest.raises(DataFileError, match="does not lead to a file"):
+        with pytest.raises(DataFileError, match="is not the path of a file"):
             reader(3)
     with pytest.raises(FileNotFoundError, match=r"no\.xml was not found"):
         read_arff(file(DENSE), "no.xml")

@@ -276,7 +276,7 @@ def test_groundings_share_the_weight_of_their_formula():
         (([[1, 9]], [1.0], 3), "clauses name variable 9, but n_variables is 3"),
         (([[1]], [1.0], 1.5), "n_variables must be an int"),
         (([[1], [2]], [1.0], 2, [0]), "formulas must be 2 ints"),
-        (([[1], [2]], [1.0], 2, [0, -1]), "formulas must be numbers from 0 on"),
+        (([[1], [2]], [1.0], 2, [0, -1]), "formulas must be numbered from 0"),
     ],
 )
 def test_bad_clauses(arguments, message):

@@ -59,7 +59,7 @@ EXPECTED = dict.fromkeys(
     expected_failed_checks=lambda e: EXPECTED if e.cv == 2 else {},
 )
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
-@pytest.mark.filterwarnings("ignore:rows that every tree has seen")
+@pytest.mark.filterwarnings("ignore:.*were seen by every tree")
 def test_scikit_learns_checks(estimator, check):
     try:
         check(estimator)
@@ -146,7 +146,7 @@ def test_labels_that_do_not_vary(data):
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
-@pytest.mark.filterwarnings("ignore:rows that every tree has seen")
+@pytest.mark.filterwarnings("ignore:.*were seen by every tree")
 def test_rows_without_out_of_bag_tree_get_the_shares(data):
     X, Y = data
     two = RandomForestClassifier(2, random_state=0)

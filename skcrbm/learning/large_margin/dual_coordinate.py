@@ -100,7 +100,7 @@ class LargeMarginProblem:
     def chunks(self):
         """Return slices of rows to process one after the other, to avoid a copy of all rows."""
         n_rows, n_labels = self.signs.shape
-        # Include the entries of X, because rows of a CSR matrix are copied.
+        # Count the entries of X, too, because rows of a CSR matrix are copied.
         size = self.X.nnz if sparse.issparse(self.X) else self.X.size
         row = size // max(1, n_rows) + 4 * n_labels
         return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))

@@ -134,7 +134,7 @@ class DualBlocks(ABC):
     def primal(self, params: Any) -> tuple[float, float]:
         """Return the objective of the parameters, and the share of examples with a proven search.
 
-        A search is proven if its labels are certain to violate the margin most.
+        A search is proven if no other labels can violate the margin more.
         """
         model = self.model._replace(params=params)
         pieces = self._pieces()
@@ -163,7 +163,7 @@ class DualBlocks(ABC):
 
 
 class Blocks(DualBlocks):
-    """Dual variables of any model, whose steps are computed with NumPy."""
+    """Dual variables of any model; the steps are computed in NumPy."""
 
     def __init__(self, model, batch, objective, total):
         super().__init__(model, batch, objective, total)
@@ -333,7 +333,7 @@ class ChainBlocks(DualBlocks):
         return Visited(float(losses @ weight), float(gaps @ weight))
 
     def state(self):
-        """Return the labels of the sequences and the atoms; see `DualBlocks`."""
+        """Return the observed labels and the atoms of the sequences; see `DualBlocks`."""
         return self.batch.start, self.batch.path, self.atoms
 
     def restore(self, state):
@@ -396,8 +396,7 @@ class _Run:
         self.average = type(blocks.params)(*map(np.zeros_like, blocks.params))
         self.weight = 0.0
         self.losses: list[float] = []
-        # Tuple of the parameters with the lowest objective, this objective, and the share of
-        # examples with a proven search
+        # Tuple: parameters with the lowest objective, this objective, share of proven searches
         self.best: Any = None
         self.bound = -np.inf
 

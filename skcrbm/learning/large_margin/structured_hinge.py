@@ -66,7 +66,7 @@ class HingeObjective(StructuredObjective):
 
     @abstractmethod
     def pairs_of(self, model: Any, piece: Any) -> np.ndarray:
-        """Return an array of zeros for the gradient with respect to the log-weights of pairs."""
+        """Return zeros in the shape of the gradient with respect to the log-weights of pairs."""
 
     def violations(self, energies: Any, piece: Any, path: np.ndarray) -> np.ndarray:
         """Return ``D(v, y) + F(v) - F(y)`` (n,) for the labels v in `path` (T,) of each example."""
@@ -82,8 +82,8 @@ class HingeObjective(StructuredObjective):
         energies = self.energies(model, piece)
         path, proven = self.worst(energies, piece)
         loss = self.violations(energies, piece, path)
-        # An approximate search may find labels that are worse than the observed labels. Use the
-        # observed labels then, whose loss is 0.
+        # An approximate search may find labels that are worse than the observed labels. In this
+        # case use the observed labels, whose loss is 0.
         lost = np.repeat(loss < 0, np.diff(piece.start))
         return np.maximum(loss, 0.0), np.where(lost, piece.path, path), proven
 
