@@ -67,7 +67,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     rules : list of rules
         Rules from `skcrbm.constraints`, such as ``Implies("beach", "sea")``.
     decode : {"expected_f1", "expected_jaccard", "map", "marginal"}, default="expected_f1"
-        Choice of the predicted label vector among the allowed vectors. Choose it by your metric:
+        Rule by which `predict` chooses one of the allowed label vectors. It should suit your
+        metric:
 
         - "expected_f1" and "expected_jaccard": the vector with the largest expected F1 or Jaccard
           index, estimated from `n_samples` samples that satisfy the rules. The candidates are these

@@ -135,7 +135,7 @@ class Eliminated:
 
 
 class Counted:
-    """Distribution of a block of rows over trees of labels with counts, by a table for each row."""
+    """Distribution of a block of rows under trees of labels with counts, by dynamic programming."""
 
     def __init__(self, rows, trees: CountedTrees, log_odds, known):
         self.rows, self.trees, self.log_odds, self.known = rows, trees, log_odds, known

@@ -121,8 +121,8 @@ def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
 def _largest_gain(mixture, weight, p, sizes):
     """Return an upper bound (N, K) of the gains of all labels with a marginal up to p (N,).
 
-    The bound falls with the size. To save time, it is computed for every fourth size only, and also
-    serves the next three `sizes`.
+    The bound falls with the size. To save time, it is computed for every fourth of the `sizes`
+    only, and used for the next three sizes, too.
     """
     some = sizes[(sizes <= 4) | (sizes % 4 == 1)]
     inverse = weight * mixture.nodes ** (some[:, None] - 1)

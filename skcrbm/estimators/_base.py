@@ -427,7 +427,7 @@ class JointClassifier(StructuredClassifier):
             Label vectors among which the k most probable are chosen: "all" possible vectors (up to
             20 outputs), "label_sets" (the vectors in `label_sets_`), or the rows of an array.
             "auto" is "all" up to 14 outputs, else "label_sets". Candidates that contradict the
-            known labels of a row are left out; if all candidates contradict them, the known labels
+            known labels of a row are skipped. If all candidates contradict them, the known labels
             replace the entries of every candidate. `LabelGraphCRF` can compare all vectors for any
             number of outputs, by elimination of variables, if its graph is a tree or nearly as
             narrow as a tree; "auto" is then "all".

@@ -290,8 +290,8 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             possible = [r.name for r in rules if r.takes_marginals or _decodes_by(model, r)]
             raise ValueError(
                 f"decode={rule.name!r} needs an estimator with a joint distribution whose own "
-                f"parameter decode accepts this rule; {type(model).__name__} has no such "
-                f"parameter. For this estimator decode can be {', '.join(map(repr, possible))}"
+                f"parameter decode accepts this rule; {type(model).__name__} is not such an "
+                f"estimator. For this estimator decode can be {', '.join(map(repr, possible))}"
             )
         return rule
 

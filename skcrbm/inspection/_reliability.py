@@ -13,7 +13,7 @@ class ReliabilityDisplay:
     """Reliability diagram: the share of true labels for each predicted probability.
 
     Create it with `from_estimator` or `from_predictions`. If probabilities are reliable, the curve
-    lies on the diagonal: for example, 80% of the labels with the predicted probability 0.8 are on.
+    lies on the diagonal: for example, 80% of the labels with a predicted probability of 0.8 are on.
 
     Parameters
     ----------

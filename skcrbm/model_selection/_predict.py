@@ -76,8 +76,8 @@ default="predict"
         logarithm, also for estimators whose own result is a list of arrays. If the columns of y
         hold classes, both return a list with an array (n_samples, n_classes) for each output, in
         the order of the sorted classes of its column. For sequences, graphs and images the result
-        has the form of the prediction by the estimator, for all rows of X. Classes that the
-        training rows of a fold lack have the probability 0 in this fold.
+        has the format of the estimator's own predictions. If a class does not occur in the training
+        rows of a fold, its probability is 0 in this fold.
 
     Raises
     ------

@@ -23,7 +23,8 @@ _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.
 _MOSTLY_ZERO = 0.1
-# Largest number of entries of an array (128 MB) that replaces a CSR matrix with few filled entries.
+# Largest number of entries (128 MB) of a CSR matrix with few filled entries that is converted to an
+# array.
 _MOST_DENSE = 2**24
 # First words of the warning about columns on different scales. Filters that ignore the warning find
 # it by these words.

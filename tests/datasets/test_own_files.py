@@ -93,7 +93,7 @@ def test_where_the_labels_are(file, labels):
 def test_labels_at_the_end_and_dropped_columns(file):
     text = "@relation 'x: -C -1'\n@attribute id string\n@attribute a real\n@attribute b {no,yes}\n"
     path = file(text + "@data\n'r 1',2,yes\nr2,0,no\n")
-    with pytest.warns(UserWarning, match=r"text attributes \['id'\] are left out"):
+    with pytest.warns(UserWarning, match=r"text attributes \['id'\] are not read"):
         found = read_arff(path)
     assert (found.feature_names, found.label_names) == (["a"], ["b"])
     np.testing.assert_array_equal(read_arff(path, drop=["id"]).target, [[1], [0]])
@@ -113,7 +113,7 @@ def test_labels_at_the_end_and_dropped_columns(file):
         ("@data\n", "", 15, "must hold @relation"),
         ("{0,1}", "{0,2}", None, "'1' is not in the list"),
         ("calm {0,1}", "calm numeric", None, None),
-        ("1,0,90.5", "{0 1}", None, "parsed|value for each"),
+        ("1,0,90.5", "{0 1}", None, "parsed|value of an attribute"),
     ],
 )
 def test_damaged_arff(file, old, new, line, words):
@@ -288,7 +288,9 @@ def test_svmlight_with_declared_sizes(file):
     found = read_svmlight(file("2 5 3\n0 0:1\n2 3:2\n"))
     assert found.data.shape == (2, 5)
     assert found.target.tolist() == [[1, 0, 0], [0, 0, 1]]
-    with pytest.raises(DataFileError, match="should hold 3 rows by its first line, but holds 2"):
+    with pytest.raises(
+        DataFileError, match="should hold 3 rows according to its first line, but holds 2"
+    ):
         read_svmlight(file("3 5 3\n0 0:1\n\n2 3:2\n"))
 
 
@@ -341,7 +343,7 @@ def test_csv(file):
         (CSV.replace("1.0", "2"), {}, "line 6: label 'town' has the value '?2"),
         (CSV.replace("a,1.5", "a"), {}, "line 2: the row has 3 fields, but the header has 4"),
         (CSV.replace("a,1.5", "a,1,5"), {}, "line 2: the row has 5 fields"),
-        (CSV.replace("id", "town"), {}, r"line 1: column names repeat: \['town'\]"),
+        (CSV.replace("id", "town"), {}, r"line 1: several columns have the same name: \['town'\]"),
         (CSV, {"labels": ["sea"]}, r"labels holds names .*\['sea'\]; the file has \['id'"),
         (CSV, {"sep": ", "}, "sep must be a single character"),
         ("a,b\n", {"labels": 1}, "has no rows"),

@@ -301,7 +301,9 @@ def test_rules_that_a_wrapped_model_cannot_serve(data, inner, rule):
 
 
 def test_error_lists_the_rules_of_the_wrapped_model(data):
-    with pytest.raises(ValueError, match=r"CRBMClassifier does not. .* 'marginal_map', 'map'$"):
+    with pytest.raises(
+        ValueError, match=r"CRBMClassifier is not such an estimator. .* 'marginal_map', 'map'$"
+    ):
         DecodedClassifier(quick(), decode="hinge").fit(*data)
 
 

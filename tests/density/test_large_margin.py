@@ -410,7 +410,7 @@ def test_large_models_are_refused_or_named_methods():
         model.impute(empty, "map")
     model.set_params(inference="icm")
     assert np.isin(model.impute(empty, "map"), (0, 1)).all()
-    with pytest.raises(ValueError, match=r"inference='icm' does not give marginals"):
+    with pytest.raises(ValueError, match=r"inference='icm' cannot compute marginals"):
         model.marginals(X)
     with pytest.warns(ConvergenceWarning, match="search was cut short on 1 of 1 rows"):
         assert not np.isnan(model.impute(empty)).any()

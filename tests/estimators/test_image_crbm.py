@@ -200,7 +200,8 @@ def test_advice_on_grey_values_fits_images():
     grey = NOISY * 255.0
     for fit in (ImageCRBM(**SMALL).fit, ImageCRBM(**SMALL).partial_fit):
         with pytest.warns(
-            UserWarning, match=r"have standard deviations that differ much.* Divide X by .* X / 255$"
+            UserWarning,
+            match=r"have standard deviations that differ much.* Divide X by .* X / 255$",
         ):
             fit(grey, CLEAN)
     with warnings.catch_warnings():
