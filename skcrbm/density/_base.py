@@ -274,9 +274,9 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         name = self._biased_sampler()
         if name is not None:
             warn_user(
-                f"the parameters were learned for the sampler {name}; the scores are "
+                f"the parameters were learned for samples by {name}; the scores are "
                 "log-probabilities of the Gibbs distribution with these parameters, which "
-                "differs from the distribution of the samples"
+                "differs from the distribution of these samples"
             )
         return found
 
