@@ -118,8 +118,8 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
     def _search_method(self) -> InferenceMethod:
         """Return the first method in `inference` that can find the best labels.
 
-        If the list `inference` contains only methods for marginals, this is branch and bound. A
-        ValueError is raised if a method can find neither labels nor marginals.
+        If the list `inference` contains only methods for marginals, the result is branch and bound.
+        A ValueError is raised if a method can find neither labels nor marginals.
         """
         given = self.inference if isinstance(self.inference, list) else [self.inference]
         methods = [resolve_method(m, valid_names=lambda: [*self._searches]) for m in given]

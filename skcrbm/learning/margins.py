@@ -118,7 +118,7 @@ class MarginalHiddenMargin(Contrast):
     Missing outputs do not count in D and take their best values in y.
     """
 
-    #: Treatment of the hidden units, as in `RBMEnergy.log_weight`.
+    #: "marginal" sums hidden units out, "max" maximises over them, as in `RBMEnergy.log_weight`.
     hidden: ClassVar[str] = "marginal"
     #: Query of `infer` that finds the maximiser.
     query: ClassVar[str] = QUERIES["marginal"]

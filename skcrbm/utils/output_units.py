@@ -32,7 +32,7 @@ class OutputUnits:
         #: Index (V,) of the class of each unit, among the classes of all outputs side by side.
         self.place = np.arange(len(self.output)) - self.start[self.output]
         self.place += self.first[self.output] + ~self.exclusive
-        # (V, G), of 0 and 1: the units of each of the G outputs with more than two classes
+        # (V, G): 1 if unit v belongs to output g, one of the G outputs with more than two classes
         self.member = (self.output[:, None] == outputs[self.sizes > 1]).astype(np.float64)
 
     def __eq__(self, other: object) -> bool:

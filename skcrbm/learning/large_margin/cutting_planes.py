@@ -1,8 +1,8 @@
 """Train the structural support vector machine with label pairs by cutting planes.
 
-Each iteration finds, for every row, the label vector that violates the margin most. The sum of the
-constraints of these label vectors over all rows is one linear constraint (plane). A quadratic
-program with a variable for each plane then gives the next weights.
+Each iteration finds, for every row, the label vector that violates the margin most. The constraints
+of these label vectors, added up over all rows, are a single linear constraint, called a plane. A
+quadratic program with a variable for each plane then gives the next weights.
 """
 
 from __future__ import annotations
