@@ -44,8 +44,8 @@ class _Containers:
     """Walk through nested lists, tuples and dicts; call `item` with each other object."""
 
     def __init__(self):
-        # Map from the id of an object to (object, result). It holds the object itself, because the id
-        # of a deleted object may be used again.
+        # Map from the id of an object to (object, result). It holds the object itself, because
+        # the id of a deleted object may be used again.
         self.seen = {}
 
     def walk(self, value, item):
