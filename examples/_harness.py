@@ -1,14 +1,15 @@
-"""Long programs of many cells: finished cells are kept, and never run again.
+"""Run long programs of many cells: store finished cells, and never run them again.
 
-A program yields its cells in the order in which they run: pairs of a key and a function without
-arguments that does the work. `run_missing` runs the cells that are not in the store yet. The store
-is a CSV file with a row for each cell (`Rows`) or a folder with a file of arrays for each cell
-(`Arrays`). A store is written to a file beside it that then takes its place, so a program can be
-stopped at any time and restarted: a cell is either finished or missing. Cells of a quick run are
-marked, and never mix with cells of a full run in a store.
+A cell is a unit of work, such as one fit. A program yields its cells in the order in which they
+run: pairs of a key and a function without arguments that does the work. `run_missing` runs the
+cells that are not in the store yet. The store is a CSV file with a row for each cell (`Rows`) or a
+folder with a file of arrays for each cell (`Arrays`). A store is first written to a temporary file,
+which then replaces the old store. So a program can be stopped at any time and restarted: a cell is
+either finished or missing. Cells of a quick run are marked, so that they never mix with cells of a
+full run.
 
 ``--jobs N`` runs N cells at a time, each in a process with a single thread. ``--seconds S`` stops
-the program after S seconds: cells that run at that time stay missing.
+the program after S seconds; cells that are running at that time stay missing.
 """
 
 import argparse

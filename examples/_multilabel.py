@@ -1,4 +1,4 @@
-"""Helpers of several multi-label comparisons that scikit-learn lacks."""
+"""Helpers that several multi-label comparisons share, and that scikit-learn lacks."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone

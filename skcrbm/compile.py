@@ -19,7 +19,7 @@ import skcrbm
 
 __all__ = ["compile_kernels"]
 
-# With a limit of one node, the first search finishes no row, so that the kernel that handles
+# A limit of one node stops the first search before it finishes any row, so that the kernel for
 # unfinished rows is compiled as well.
 _HARD_ROWS = {"inference": skcrbm.inference.BranchAndBound(node_limit=1)}
 # These layers have many input weights, and a batch reads only few of them. Adam therefore uses its
@@ -29,7 +29,8 @@ _MANY_LEVELS = {
     "clamping": skcrbm.layers.HardClamping(tuple(np.arange(1, 1024) / 1024)),
     "layers": (skcrbm.layers.Dense(700),),
 }
-# Settings of each estimator, such that fits with all of them call all kernels of the estimator.
+# Settings of each estimator. Fits with all of these settings together call all kernels of the
+# estimator.
 _SETTINGS = {
     "CRBMClassifier": (
         {"n_hidden": 2},
@@ -89,7 +90,7 @@ def compile_kernels(
         for dtype in dtypes:
             for settings in _SETTINGS[name]:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # training cannot converge so soon
+                    warnings.simplefilter("ignore")  # so few epochs do not converge
                     model = getattr(skcrbm, name)(random_state=0, **settings)
                     model.fit(X.astype(dtype), y)
                     for question in _QUESTIONS:

@@ -1,4 +1,4 @@
-"""scikit-learn's pipeline with all methods of its last step, and a transformer of sequences."""
+"""A pipeline with all prediction methods of its last step, and a transformer of sequences."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -32,8 +32,8 @@ class Pipeline(pipeline.Pipeline):
     ``score_samples(X, y)`` transform X by the first steps and call the method of the same name of
     the last step (or of its best model, if the last step is a search). The pipeline has one of
     these methods only if the last step has it. `predict`, `predict_proba`, `predict_log_proba`,
-    `decision_function` and `score` have an additional argument `y_known`, with and without metadata
-    routing. Everything else is as in scikit-learn.
+    `decision_function` and `score` have an additional argument `y_known`, whether metadata routing
+    is on or off. Everything else is as in scikit-learn.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("set_label_output"))
     def set_label_output(self, container=None):
-        """Set the container of predicted labels, by `set_label_output` of the last step.
+        """Set the container of predictions by calling `set_label_output` of the last step.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("score_label_sets"))
     def score_label_sets(self, X, *args, **options):
-        """Return log-probabilities of several label vectors by the method of the last step.
+        """Return the log-probabilities of given label vectors under the last step.
 
         Parameters
         ----------
@@ -285,7 +285,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("predict_with_gap"))
     def predict_with_gap(self, X, *args, **options):
-        """Predict labels, and bound how far their objective is from the optimum.
+        """Predict labels, and return a bound on the distance of their objective from the optimum.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class Pipeline(pipeline.Pipeline):
 
 
 def make_pipeline(*steps, **options):
-    """Make a `Pipeline` whose steps get the lower-case names of their classes.
+    """Make a `Pipeline` whose steps are named after their classes, in lower case.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ def _with_rows_of(X, answer):
 
 
 def _rows(index, numbered):
-    """Return `index`, or (for answers of `predict_topk`) each row of `index` with its ranks."""
+    """Return `index`; if `numbered` has ranks (from `predict_topk`), repeat each row with them."""
     if numbered.names[-1] != RANK:
         return index
     return ranked_index(index, len(numbered) // max(len(index), 1))

@@ -2,10 +2,11 @@
 Bounds on log Z
 ===============
 
-Mean field gives a lower bound of the log-partition function of an RBM, tree-reweighted belief
-propagation an upper bound, and plain belief propagation a value between or beside them. The
-picture shows all three values minus the exact value, for random RBMs of 10 + 8 units with weak
-to strong weights: medians, and the range of 20 models. No download, a few seconds.
+Mean field gives a lower bound of the log-partition function of an RBM, and tree-reweighted belief
+propagation gives an upper bound. The value of plain belief propagation is often, but not always,
+between the bounds. The picture shows all three values minus the exact value, for random RBMs of 10
++ 8 units with weak to strong weights: the median and the range of 20 models. The program needs no
+download and takes a few seconds.
 """
 
 import sys

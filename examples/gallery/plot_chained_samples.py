@@ -2,12 +2,12 @@
 Samples of a lattice, variable by variable
 ==========================================
 
-Chained belief propagation draws the variables of an Ising model in turn, each from its belief given
-the variables already drawn, and knows the probability with which it drew each state. So its samples
-give an unbiased estimate of Z, and the effective sample size says how far to trust it. The
-model is a cyclic 8 x 8 lattice, for which elimination computes the exact log Z. The picture shows a
-sample for several couplings, the errors of several methods, and the effective sample size. No
-download, half a minute, mostly compilation.
+Chained belief propagation draws the variables of an Ising model one after the other, each from its
+belief given the variables already drawn. It knows the probability with which it drew each state. So
+its samples give an unbiased estimate of Z, and the effective sample size says how reliable the
+estimate is. The model is a cyclic 8 x 8 lattice, for which elimination computes the exact log Z.
+The picture shows a sample for several couplings, the errors of several methods, and the effective
+sample size. The program needs no download and takes half a minute, mostly for compilation.
 """
 
 import sys

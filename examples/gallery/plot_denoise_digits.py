@@ -2,11 +2,11 @@
 Denoise digits with a conditional RBM
 =====================================
 
-The digits that ship with scikit-learn (8 x 8, binarised) get 10% of their pixels flipped.
-A conditional RBM learns to predict all clean pixels jointly from the noisy ones; the
-baseline is a logistic regression per pixel, with its C chosen on the same training images.
-The picture has a row for each model, with wrong pixels in red: light if a pixel is missing, dark if
-there is an additional pixel. No download, under a minute.
+This program flips 10% of the pixels of the digits that ship with scikit-learn (8 x 8, binarised). A
+conditional RBM learns to predict all clean pixels jointly from the noisy pixels. The baseline is a
+logistic regression per pixel, whose C is chosen on the same training images. The picture has a row
+for each model, with wrong pixels in red: light if a pixel is missing, dark if there is an
+additional pixel. The program needs no download and takes less than a minute.
 """
 
 import sys

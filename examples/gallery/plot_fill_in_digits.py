@@ -3,9 +3,9 @@ Fill in pixels that were not observed
 =====================================
 
 A layered graphical model classifies the digits that ship with scikit-learn (8 x 8) from half of
-their pixels, in training and in prediction. Pixels that are not observed are nodes of the model,
-so their beliefs come with the prediction; the picture has rows original / seen / filled in. No
-download, a few seconds.
+their pixels, in training and in prediction. Pixels that are not observed are nodes of the model, so
+inference also computes their beliefs. The picture has a row for the original, the observed and the
+filled-in pixels. The program needs no download and takes a few seconds.
 """
 
 import sys

@@ -2,12 +2,12 @@
 Predict labels given known labels
 =================================
 
-A part of the labels of each Yeast test row is given (`y_known`), from no label to three quarters.
-A joint model predicts the other labels given the known labels. The same model without hidden units,
-which is a logistic regression per label, cannot use them. The picture shows the log loss of the
-unknown labels against the share of known labels, and, for a photo of Scene, the probability of
-every label before and after the truth of a single label is known. Takes both sets from
-`SKCRBM_DATA`, or downloads them.
+A part of the labels of each Yeast test row is known (`y_known`), from no label to three quarters of
+the labels. A joint model predicts the other labels given the known labels. The same model without
+hidden units, which is a logistic regression per label, cannot use them. The picture shows the log
+loss of the unknown labels against the share of known labels, and, for a photo of Scene, the
+probability of every label before and after a single label becomes known. The program takes both
+data sets from `SKCRBM_DATA`, or downloads them.
 """
 
 import sys

@@ -7,8 +7,8 @@ weight for each pair. In a conditional RBM labels depend on each other through t
 the picture shows the equivalent weight, averaged over 300 test rows. Both are a quarter of the log
 odds-ratio of two labels, given the inputs and the other labels. The third panel ignores inputs and
 other labels: it shows the same quantity for the counts of the training labels, with half a row
-added to each count. All panels use the order of the left panel, and each has its own colour scale.
-Takes Yeast from `SKCRBM_DATA`, or downloads it.
+added to each count. All panels use the order of the left panel, and each panel has its own colour
+scale. The program takes Yeast from `SKCRBM_DATA`, or downloads it.
 """
 
 import sys

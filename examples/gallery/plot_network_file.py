@@ -3,10 +3,10 @@ Read a network file, condition on evidence, and draw the marginals
 ==================================================================
 
 Files of the UAI inference competitions hold Bayesian networks and Markov random fields as text. The
-file here is small: burglars and earthquakes may set off an alarm, neighbours may call, and the
-radio may report an earthquake. The picture shows the probability of each event, first without
-evidence, then after a call of the neighbours, and then after the radio has reported an earthquake,
-which explains the call. No download, a few seconds.
+network of this example is small: a burglar or an earthquake may set off an alarm, neighbours may
+call, and the radio may report an earthquake. The picture shows the probability of each event, first
+without evidence, then after a call of the neighbours, and then after the radio has reported an
+earthquake, which explains the call. The program needs no download and takes a few seconds.
 """
 
 import sys

@@ -2,10 +2,10 @@
 Samples by perturb-and-max-product
 ==================================
 
-An RBM learns the digits of 8 x 8 pixels from samples that are maxima of its perturbed energy. The
-picture shows digits, samples of the sampler of training, samples of the Gibbs distribution with the
-same parameters (which are not learned for it), and coins with the means of the data. No download,
-half a minute.
+An RBM learns digits of 8 x 8 pixels from samples that are maxima of its perturbed energy. The
+picture shows four rows of images: digits; samples by the sampler that was used in training; samples
+of the Gibbs distribution with the same parameters, which were not learned for it; and independent
+pixels with the means of the data ("coins"). The program needs no download and takes half a minute.
 """
 
 import sys
@@ -21,7 +21,7 @@ from skcrbm.learning import Adam, PMPLearning
 from skcrbm.metrics import covariance_error, log_mmd
 
 # %%
-# Learn, and draw as many samples as there are digits. A sample costs the same number of sweeps in
+# Learn, and draw as many samples as there are digits. A sample takes the same number of sweeps in
 # training and afterwards.
 
 digits = (load_digits().data > 7.5).astype(np.float32)
@@ -43,8 +43,8 @@ rows = {
 }
 
 # %%
-# Scores against the digits; lower is better. At a bandwidth of 1 the coins are not far from any
-# model: look at the other two scores.
+# Scores that compare samples with the digits; lower is better. At a bandwidth of 1 even the coins
+# have a good score, so look at the other two scores.
 
 titles = {}
 for name, states in rows.items():

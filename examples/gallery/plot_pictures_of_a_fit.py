@@ -2,10 +2,10 @@
 Pictures of a fit
 =================
 
-Five questions about a fitted joint model, each with a display: has the training ended, can its
-probabilities be trusted, which labels occur together, which labels are predicted in place of
-others, and between which label sets does the model hesitate on a row? The data are generated, so
-that nothing is downloaded.
+This program answers five questions about a fitted joint model by displays: Has the training
+converged? Are its probabilities reliable? Which labels occur together? Which labels are predicted
+in place of others? Which label sets are probable for a row? The data are generated, so that no
+download is needed.
 """
 
 import sys

@@ -2,11 +2,11 @@
 Segment an image, and draw where the model is unsure
 ====================================================
 
-Maps of three kinds of ground, land, forest and water, are seen through strong noise, and each map
-has another size. `GridCRF` learns from 20 maps how a kind of ground looks, and that neighbours tend
-to agree. The picture shows a new map: its colours, the classes of single pixels, the classes of
-`GridCRF`, and the probability that a pixel has another class. Few pixels away from borders are
-uncertain. No download, some seconds.
+The data are noisy maps of three kinds of ground: land, forest and water. The maps have different
+sizes. `GridCRF` learns from 20 maps how a kind of ground looks, and that neighbours tend to agree.
+The picture shows a new map: its colours, the classes of single pixels, the classes of `GridCRF`,
+and the probability that a pixel has another class. Only few pixels away from borders are uncertain.
+The program needs no download and takes some seconds.
 """
 
 import sys

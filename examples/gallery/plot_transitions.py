@@ -2,10 +2,10 @@
 Draw what a chain has learned
 =============================
 
-The weather of each day is seen only through a noisy thermometer and a noisy barometer. `ChainCRF`
-learns from labelled weeks how the instruments depend on the weather, and which weather follows
-which. The picture shows the learned weights of the transitions beside the true log-probabilities,
-and the probabilities of one month. No download, some seconds.
+The weather of each day is observed only by a noisy thermometer and a noisy barometer. From labelled
+months, `ChainCRF` learns how the instruments depend on the weather, and which weather follows which
+weather. The picture shows the learned weights of the transitions beside the true log-probabilities,
+and the probabilities of one month. The program needs no download and takes some seconds.
 """
 
 import sys
@@ -39,8 +39,8 @@ model = ChainCRF().fit(X[:120], y[:120])
 print(f"{100 * model.score(X[120:], y[120:]):.1f} % of the days right")
 
 # %%
-# Weights of transitions are comparable within a row up to the weight of the next state, so that the
-# row means are subtracted from both matrices.
+# Scores of single states can absorb constants that are added to a row or column of the weights, so
+# subtract the means of rows and columns from both matrices before comparing them.
 
 
 def centred(weights):

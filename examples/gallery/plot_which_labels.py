@@ -3,9 +3,10 @@ A distribution, three predictions
 =================================
 
 A model gives a probability to every set of labels. The set to predict depends on the cost of a
-mistake: the labels that are more probable than not have the fewest wrong entries, the most probable
-set is right as a whole most often, and the set with the largest expected F1 hedges. For this photo
-with three labels, the rules predict three different sets. No download, seconds.
+mistake: the labels with a probability above 1/2 have the fewest wrong entries on average, the most
+probable set is most often right as a whole, and the set with the largest expected F1 is a
+compromise. For this photo with three labels, the rules predict three different sets. The program
+needs no download and takes some seconds.
 """
 
 import itertools

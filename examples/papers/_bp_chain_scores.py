@@ -1,8 +1,8 @@
 """Probabilities with which a sampler draws given states, and shares of valid samples.
 
-A learned model has two readings. As a distribution, a state has the probability
-``exp(score) / Z``. As the parameters of the sampler that it was learned with, a state has the
-probability with which this sampler draws it, which is computed here.
+A learned model defines two distributions. In the Gibbs distribution, a state has the probability
+``exp(score) / Z``. In the distribution of the sampler that was used in training, a state has the
+probability with which this sampler draws it. This module computes the second probability.
 """
 
 import itertools

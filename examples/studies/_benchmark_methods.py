@@ -1,7 +1,7 @@
 """Columns and methods of `multilabel_benchmark.py`.
 
-Joint models and their controls, one-vs-rest logistic regression and its chains, see the very same
-columns: x, features of a kernel, or out-of-bag log-odds of forests.
+Joint models and their controls (logistic regressions for each label, and chains of them) get the
+same columns: x, features of a kernel, or out-of-bag log-odds of forests.
 """
 
 from functools import lru_cache

@@ -1,6 +1,6 @@
 """Phrase chunking of CoNLL-2000 by a chain CRF, beside models without edges and beside crfsuite.
 
-Every model gets the same features: the words and tags of parts of speech of up to two neighbours,
+Every model gets the same features: the words and the part-of-speech tags at distances of up to two,
 pairs of neighbouring words, and pairs and triples of tags. Prints a Markdown table with a row per
 model: F1 of whole chunks, share of right tokens, and processor seconds of training and prediction,
 which include the conversion of the features. The row of crfsuite needs python-crfsuite.

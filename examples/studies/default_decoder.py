@@ -2,7 +2,7 @@
 
 Fits a CRBMClassifier with default settings on the published split of each data set (70 % of the
 rows if there is none), and predicts the test rows by each rule. Prints a Markdown table for each
-metric, and the means over the sets, the ranks of the rules among them.
+metric, and the means over the data sets, including the mean rank of each rule.
 
     python -m examples.studies.default_decoder [--sets emotions Scene] [--jobs 2]
 """

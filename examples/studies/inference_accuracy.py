@@ -1,9 +1,9 @@
 """Each inference method compared with enumeration.
 
-On random RBMs of 10 + 8 units with weak to strong couplings: error of the marginals, error of log
-Z, and share of converged models, for every method that gives marginals except Gibbs with gradients,
-which takes seconds per model. Prints a Markdown table and writes
-``examples/output/inference_accuracy.png``.
+The models are random RBMs of 10 + 8 units with weak to strong couplings. The program measures the
+error of the marginals, the error of log Z and the share of converged models, for every method that
+gives marginals except Gibbs with gradients, which takes seconds per model. Prints a Markdown table
+and writes ``examples/output/inference_accuracy.png``.
 
     python -m examples.studies.inference_accuracy
 """

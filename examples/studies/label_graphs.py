@@ -1,14 +1,14 @@
 """Graphs over labels: LabelGraphCRF beside CRBMClassifier, LMBMClassifier and regressions.
 
-Emotions, Scene and Yeast, the published splits; all models with their default parameters, which
-search their penalty. The control is LabelGraphCRF without edges: a logistic regression per label
-with the same penalty. Prints a Markdown table with the mean log-likelihood of a test row (the
-weights of LMBMClassifier are trained for a margin, so that its likelihood is low), the scores of
-several decoders of the same fit (subset accuracy and Hamming loss by "map", Jaccard and F1 by
-the largest expected Jaccard index and F1), and the processor seconds of the second of two fits, and
-of the predictions by "map". A second table has outputs with classes: each row of the digits of
-scikit-learn, in 4 x 4 coarse pixels, hides the four pixels in the middle; the outputs are their
-grey levels (four classes each) and the digit.
+The data are Emotions, Scene and Yeast with their published splits. All models have their default
+parameters, with which they search their penalty. The control is LabelGraphCRF without edges: a
+logistic regression per label with the same penalty. Prints a Markdown table with the mean
+log-likelihood of a test row (the weights of LMBMClassifier are trained for a margin, so that its
+likelihood is low), the scores of several decoders of the same fit (subset accuracy and Hamming loss
+by "map", Jaccard and F1 by the largest expected Jaccard index and F1), and the processor seconds of
+the second of two fits, and of the predictions by "map". A second table has outputs with classes:
+each row of the digits of scikit-learn, in 4 x 4 coarse pixels, hides the four pixels in the middle;
+the outputs are their grey levels (four classes each) and the digit.
 
     python -m examples.studies.label_graphs
 """

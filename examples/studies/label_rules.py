@@ -1,11 +1,11 @@
 """Rules between labels: hierarchies of labels kept by a classifier, beside other ways to keep them.
 
-Sets whose labels form a tree. A forest, or a regression for each label, predicts the probability of
-each label. The program prints a Markdown table with a row per way to choose labels: F1 and Jaccard
-index of a row, subset accuracy, share of rows that violate the hierarchy, and milliseconds per row
-beyond the prediction of the classifier.
-"Top-down" trains a regression for the children of each label on the rows in which the label is on,
-and switches on a child only if its parent is on.
+The labels of each data set form a tree. A forest, or a regression for each label, predicts the
+probability of each label. The program prints a Markdown table with a row per way to choose labels:
+F1 and Jaccard index of a row, subset accuracy, share of rows that violate the hierarchy, and
+milliseconds per row beyond the prediction of the classifier. "Top-down" trains a regression for the
+children of each label on the rows in which the label is on, and switches on a child only if its
+parent is on.
 
     python -m examples.studies.label_rules             # some minutes
     python -m examples.studies.label_rules --sets imclef07a

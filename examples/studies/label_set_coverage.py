@@ -1,4 +1,4 @@
-"""Coverage of sets of label vectors over many random splits of the rows that were not trained on.
+"""Coverage of sets of label vectors over many random splits of the test rows.
 
 Fits a CRBMClassifier with default settings to the training rows of each data set. Splits the test
 rows at random into halves, calibrates `ConformalLabelSets` with the fitted model on one half, and

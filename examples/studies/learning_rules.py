@@ -1,9 +1,9 @@
 """Eight learning rules of the conditional RBM on Scene and Yeast, each with a small grid.
 
-The rules of Ping and Ihler (2017) that `papers/crbm_tables.py` compares on images, here on
-multi-label data: 3-fold cross-validation on the training rows chooses the penalty by Hamming
-loss, the published test rows give the figures. Times are processor seconds of the fit with the
-chosen penalty. Finished cells are kept in a CSV file; about ten minutes in all.
+`papers/crbm_tables.py` compares the rules of Ping and Ihler (2017) on images; this program compares
+them on multi-label data. 3-fold cross-validation on the training rows chooses the penalty by
+Hamming loss, and the figures are for the published test rows. Times are processor seconds of the
+fit with the chosen penalty. Finished cells are kept in a CSV file; about ten minutes in all.
 
     python -m examples.studies.learning_rules
 """

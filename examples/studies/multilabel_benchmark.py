@@ -1,12 +1,12 @@
 """Joint models compared with models on the same columns that are not joint.
 
 The joint models are conditional RBMs, MSSVM, large margin and layered machines on x, on features of
-a kernel and on out-of-bag log-odds of forests. Each has its control: logistic regressions and
-chains of them on the very same columns. Other methods of scikit-learn are included, too. Each data
-set has five splits: the published split and four random splits of the same sizes. Each metric has
-its own decoder, the same for all methods; no choice uses the test rows. "Chosen" rows are, for each
-split and metric, our method and the rival that did best on 30% of the training rows, fitted on the
-others.
+a kernel and on out-of-bag log-odds of forests. Each joint model has controls: logistic regressions,
+and chains of logistic regressions, on the same columns. Other methods of scikit-learn are included,
+too. Each data set has five splits: the published split and four random splits of the same sizes.
+Each metric has its own decoder, the same for all methods; no choice uses the test rows. "Chosen"
+rows show, for each split and metric, the joint model and the control that were best on 30% of the
+training rows when they were fitted on the other 70%.
 
 Finished fits are kept in the output folder, so the program can be stopped and restarted. It then
 writes CSV files, Markdown tables and a picture there: means over splits, and gains with 95%

@@ -1,4 +1,4 @@
-"""Asking for labels in turn: the most informative label, the least certain label, random labels.
+"""Ask for labels one after the other: the most informative, the least certain, or random labels.
 
 The last strategy, "entropy, independent", is the control: the same marginals given x, but an answer
 changes the probabilities of no other label.

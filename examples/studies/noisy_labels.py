@@ -1,4 +1,4 @@
-"""Training with wrong labels: a noise model beside the plain fit.
+"""Train with wrong labels: compare a noise model with the plain fit.
 
 Flips 10 and 20 % of the entries of the training labels at random and fits CRBMClassifier with
 default settings, with `NoisyLikelihood`, and on the labels without errors. The test labels have no

@@ -3,11 +3,12 @@
 Conditional RBMs are trained by belief propagation on digits with noise or a patch, at the reduced
 size of `papers/crbm_tables.py`. In every visit messages run for a limited number of iterations,
 from a cold start or from the end of the row's last visit, as persistent chains do. Errors refer to
-validation images, in % of pixels, by the average of the iterates. Their inference always begins
-afresh and takes up to 60 iterations, or, "by as many", after the last epoch as many as a visit. The
-last columns compare fixed points of the trained model on training images: wrong pixels from a cold
-start and from the messages of the last visit, and the share of images that the two restore
-differently. Seconds are processor seconds. Finished cells are kept in a CSV file.
+validation images, in % of pixels, by the average of the iterates. Prediction always begins with new
+messages and takes up to 60 iterations; in the column "by as many" it takes, after the last epoch,
+as many iterations as a visit in training. The last columns compare fixed points of the trained
+model on training images: wrong pixels from a cold start and from the messages of the last visit,
+and the share of images that the two restore differently. Seconds are processor seconds. Finished
+cells are kept in a CSV file.
 
     python -m examples.studies.persistent_messages --quick
     python -m examples.studies.persistent_messages          # half an hour

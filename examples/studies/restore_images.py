@@ -2,9 +2,9 @@
 
 Conditional RBMs with 100 hidden units learn to predict all clean pixels of MNIST digits from the
 corrupted pixels, by maximum likelihood with belief propagation. The control is a logistic
-regression per pixel. Noise is local, and both models remove it. To fill in a patch, its pixels must
-agree with each other, which needs the hidden units. Prints the errors and writes a picture with
-rows clean / corrupted / logistic regression / CRBM for each task. About four minutes.
+regression per pixel. Both models remove noise, because noise is local. The pixels that fill a patch
+must agree with each other, for which a model needs hidden units. Prints the errors and writes a
+picture with rows clean / corrupted / logistic regression / CRBM for each task. About four minutes.
 
     python -m examples.studies.restore_images
 """

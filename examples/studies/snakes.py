@@ -1,4 +1,4 @@
-"""Snakes: graphs whose nodes can only be told apart by their neighbours, by several learners.
+"""Compare learners on snakes: graphs in which only counting along the edges tells nodes apart.
 
 A snake of ten cells lies in a small image. The colour of a cell tells from which side the snake
 came, and the class of a cell is its place in the snake, 1 to 10, or 0 for the background. A cell

@@ -1,13 +1,14 @@
 """Forests as inputs of a conditional RBM: structured calibration on top of strong classifiers.
 
-Scene and Yeast, the published splits. The three forests of `skcrbm.ensemble.make_stacked` (extra
-trees on the labels and on the label sets, a random forest on the labels) turn X into log-odds of
-every label, out-of-bag for the training rows. The CRBM learns from these log-odds how far to trust
-each forest and which labels occur together. The comparison includes the CRBM on X itself and on
-Nystroem features and, as a control, the mean of the forests' probabilities without a model on top.
-Each metric has its own decoder, the same for all rows: Hamming loss by marginals, subset accuracy
-over the label sets seen in training, Jaccard and micro-F1 by the largest expected Jaccard, F1 by
-the largest expected F1. Prints Markdown tables and draws reliability curves of the marginals.
+The data are Scene and Yeast with their published splits. The three forests of
+`skcrbm.ensemble.make_stacked` (extra trees on the labels and on the label sets, a random forest on
+the labels) turn X into log-odds of every label, out-of-bag for the training rows. The CRBM learns
+from these log-odds how far to trust each forest and which labels occur together. The comparison
+includes the CRBM on X itself and on Nystroem features and, as a control, the mean of the forests'
+probabilities without a model on top. Each metric has its own decoder, the same for all rows:
+Hamming loss by marginals, subset accuracy over the label sets seen in training, Jaccard and
+micro-F1 by the largest expected Jaccard, F1 by the largest expected F1. Prints Markdown tables and
+draws reliability curves of the marginals.
 
     python -m examples.studies.stacking
 """

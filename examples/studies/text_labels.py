@@ -1,10 +1,11 @@
 """Labels of texts: joint models beside one-vs-rest logistic regression, on wide sparse data.
 
-Four public sets of tagged texts, a set of social bookmarks with 983 labels, and generated texts as
-TF-IDF with 20,000 columns. A row of the table is a model with nothing set. The regression comes in
-two forms: with the C of scikit-learn's default, and with C searched among four values by the log
-loss of three folds. Seconds are processor seconds of `fit`, including any search; milliseconds are
-of `predict` per row. Two rows with the same fit differ in the decoding rule.
+The data are four public sets of tagged texts, a set of social bookmarks with 983 labels, and
+generated texts, as TF-IDF with 20,000 columns. A row of the table is a model with default
+parameters. The regression comes in two forms: with the C of scikit-learn's default, and with C
+searched among four values by the log loss of three folds. Seconds are processor seconds of `fit`,
+including any search; milliseconds are of `predict` per row. Two rows with the same fit differ in
+the decoding rule.
 
     python -m examples.studies.text_labels                  # about an hour
     python -m examples.studies.text_labels --only yahoo     # some minutes

@@ -1,12 +1,13 @@
-"""Wrong labels found: a joint model beside a classifier for each label.
+"""Find wrong labels: compare a joint model with a classifier for each label.
 
 Flips 2, 5 and 10 % of the entries of y at random and prints the area under the ROC curve of the
 scores of `find_label_issues`, by which wrong entries should come before right entries. The rows of
 the tables are a CRBMClassifier with default settings that judges an entry given x and the other
 labels of its row, the same model given x alone, and a logistic regression and a random forest for
-each label. Three folds. If the package cleanlab is installed (`pip install cleanlab`, for this
-program only), it scores the entries by the same out-of-fold probabilities of the regressions and of
-the forests: the self-confidence, adjusted by the mean confidence of each class.
+each label. Entries are judged by models of three folds. If the package cleanlab is installed (`pip
+install cleanlab`, for this program only), it scores the entries by the same out-of-fold
+probabilities of the regressions and of the forests: the self-confidence, adjusted by the mean
+confidence of each class.
 
     python -m examples.studies.wrong_labels [--sets groups pairs emotions scene yeast birds]
 """

@@ -105,8 +105,8 @@ def find_label_issues(
     """Rank the entries of y by the probability that they are wrong.
 
     Each entry is judged by a model that was not fitted on its row. A joint model also uses the
-    other labels of the row: "beach" without "sand" is suspicious even if the picture alone decides
-    nothing. The score of an entry is 1 - p(entry | x, other labels of the row).
+    other labels of the row: for example, "beach" without "sand" is suspicious even if the picture
+    itself leaves both open. The score of an entry is 1 - p(entry | x, other labels of the row).
 
     Parameters
     ----------
@@ -119,9 +119,10 @@ def find_label_issues(
         0/1 labels. NaN marks entries that are not observed, if the classifier accepts NaN. These
         entries are not judged, and have no effect on the scores of other entries.
     given : {"auto", "other_labels", "x"}, default="auto"
-        "other_labels" judges an entry by x and the other labels of its row. It needs a classifier
-        whose `predict_proba` takes `y_known`, such as `CRBMClassifier` or `LMBMClassifier`. "x"
-        judges by x alone. "auto" is "other_labels" if the classifier supports it, else "x".
+        Information by which an entry is judged. "other_labels" means x and the other labels of the
+        row. It needs a classifier whose `predict_proba` takes `y_known`, such as `CRBMClassifier`
+        or `LMBMClassifier`. "x" means x alone. "auto" is "other_labels" if the classifier supports
+        it, else "x".
     cv : int, splitter or iterable, default=None
         Folds of the rows. An int stands for this number of stratified folds, and None for 5 folds.
     sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
@@ -150,10 +151,11 @@ def find_label_issues(
     The other labels of a row may be wrong, too. With few wrong labels this costs little: the joint
     model compares the whole row with x.
 
-    If the estimator is `Constrained` and a row of y contradicts its rules, one of the entries whose
-    change repairs the row is probably wrong. These entries have scores of at least 1/2; the other
-    half is divided among them in proportion to the odds against them given x. The other entries of
-    the row are judged by x alone. Missing entries may hide the contradiction of a row.
+    If the estimator is `Constrained` and a row of y violates its rules, the wrong entry is probably
+    one of the entries whose change repairs the row. Each of these entries gets the score 1/2 plus a
+    share of another 1/2, which is divided among them in proportion to the odds (given x) against
+    them. The other entries of the row are judged by x alone. Missing entries may hide the violation
+    of a rule.
 
     Examples
     --------
@@ -242,8 +244,9 @@ def _conditionals(model, X, visible):
 def _by_repairs(proba, visible, repairs):
     """Return P(y_i = 1) (n, L) for entries whose change makes a row satisfy the rules.
 
-    One of these entries is probably wrong. Their scores are at least 1/2, and the other half is
-    divided among the entries of a row in proportion to the odds against them given x (`proba`).
+    One of these entries is probably wrong. Each gets the score 1/2 plus a share of another 1/2,
+    which is divided among the entries of a row in proportion to the odds against them given x
+    (`proba`).
     """
     proba = np.clip(proba, 1e-9, 1 - 1e-9)
     odds = np.where(visible == 1, 1 - proba, proba) / np.where(visible == 1, proba, 1 - proba)

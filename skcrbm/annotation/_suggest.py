@@ -79,10 +79,10 @@ def suggest_labels(
 ) -> LabelSuggestions:
     """Suggest the labels that a person should be asked for next.
 
-    If labels depend on each other, not all need to be asked for: the answer to a good question
-    tells much about the other labels, too. The gain of a question is the mutual information of the
-    label and all other unknown labels of the row, given x and the known labels. The gain is exact,
-    because all label vectors are enumerated.
+    If labels depend on each other, a person need not be asked for all of them, because the answer
+    to a good question tells much about the other labels, too. The gain of a question is the mutual
+    information of the label and all other unknown labels of the row, given x and the known labels.
+    The gain is exact, because all label vectors are enumerated.
 
     Parameters
     ----------
@@ -107,8 +107,9 @@ def suggest_labels(
         "row" suggests the best labels of each row, "corpus" the best pairs of a row and a label
         among all rows.
     max_per_row : int, default=None
-        Largest number of suggestions for a row with ``scope="corpus"``. With 1, no two questions of
-        a batch concern the same row: the answer to the first could make the second superfluous.
+        Largest number of suggestions for a row with ``scope="corpus"``. If it is 1, no two
+        questions of a batch concern the same row, because the answer to the first question could
+        make the second superfluous.
     min_gain : float, default=0.0
         Labels are suggested only if their gain, divided by the cost, is at least this number of
         nats. If no suggestion is left, you can stop: the other labels are not worth their cost.
@@ -138,10 +139,10 @@ def suggest_labels(
     labels is 0; ask for it by "entropy".
 
     Each answer lowers the entropy of the whole label vector by the entropy of the label that was
-    asked for. So "entropy" is the better strategy if all labels of a row shall become known, and
-    "mutual_information" if an answer is worth only the information about other labels. A joint
-    model updates both gains with every known label. For other classifiers, whose `predict_proba`
-    does not take `y_known`, the entropies do not depend on the known labels.
+    asked for. So choose "entropy" if you want to know all labels of a row, and "mutual_information"
+    if you will predict the other labels and want an answer to tell much about them. A joint model
+    updates both gains with every known label. For other classifiers, whose `predict_proba` does not
+    take `y_known`, the entropies do not depend on the known labels.
 
     Examples
     --------
@@ -210,7 +211,7 @@ def _checked_cost(cost, shape):
 
 
 def _marginals(estimator, X, known):
-    """Return P(y_i = 1 | x, known) (n, L), or without a joint model P(y_i = 1 | x)."""
+    """Return P(y_i = 1 | x, known) (n, L); if the model is not joint, P(y_i = 1 | x)."""
     given = known if takes_known(estimator) and not np.isnan(known).all() else None
     proba = call_given(estimator, "predict_proba", X, given)
     return label_marginals(proba, getattr(estimator, "classes_", None))
@@ -221,7 +222,7 @@ def _entropies(proba):
 
 
 def _information(estimator, X, known):
-    """Return the information (n, L) of each label about all other labels, in nats."""
+    """Return the mutual information (n, L) of each label and all other labels, in nats."""
     n_labels = known.shape[1]
     if n_labels > MAX_ALL_LABEL_SETS:
         raise ValueError(

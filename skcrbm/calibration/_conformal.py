@@ -23,7 +23,7 @@ from skcrbm.utils.validation import (
 
 
 class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
-    """Base class of wrappers that calibrate sets on rows that the classifier has not seen."""
+    """Base class of classifiers that calibrate sets on rows unseen by the inner classifier."""
 
     estimator: Any
     cv: Any
@@ -39,7 +39,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
     def _fit_inner(self, X, y, sample_weight, respond):
-        """Fit the estimator; return out-of-fold responses, labels (n, L), weights, and a mask.
+        """Fit the estimator; return out-of-fold responses, labels (n, L), weights and a mask.
 
         ``respond(model, X, y)`` returns an array with an entry for each row. The mask (n,) is True
         for rows of y without NaN.
@@ -132,8 +132,9 @@ def check_groups(groups, X):
 def conformal_quantile(scores, weight, confidence, name):
     """Return the least t such that a new score is at most t with probability `confidence`.
 
-    The new row counts as a further row with the average weight and an infinite score. If there are
-    too few rows for a finite threshold, a ValueError names the group by `name`.
+    The new row is treated as an additional calibration row with the average weight and an infinite
+    score, which is the worst case. If there are too few rows for a finite threshold, a ValueError
+    is raised; `name` names the group of rows in its message.
     """
     order = np.argsort(scores, kind="stable")
     scores, weight = scores[order], weight[order]

@@ -21,21 +21,22 @@ from skcrbm.utils.limits import MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_count, count_rows
 
-# Scores that differ by less than this count as equal, so that the rounding of sums of probabilities
-# does not decide whether a vector is in a set.
+# Scores that differ by less than this number count as equal, so that rounding errors of sums of
+# probabilities do not decide whether a vector is in a set.
 _SLACK = 1e-9
-# Stands for the logarithm of probability 0. It is finite, so that differences can be computed.
+# Replaces the logarithm of probability 0. It is finite, so that differences can be computed.
 _IMPOSSIBLE = -1e9
 
 
 class ConformalLabelSets(ConformalBase):
-    """Sets of label vectors that hold the true vector with a stated probability.
+    """Sets of label vectors that contain the true vector with a chosen probability.
 
-    For each row the set holds the most probable label vectors, as many as are needed: 3 vectors if
-    the classifier is sure of a row, 300 if it is not. The threshold is calibrated on rows that the
-    classifier has not seen, so that the true vector of a new row is in its set with the probability
-    `confidence`, whatever the classifier [1]_. A better model of the joint distribution does not
-    change this probability. It makes the sets smaller.
+    The set of a row contains its most probable label vectors: for example 3 vectors if the
+    classifier is sure, and 300 if it is not. A threshold determines how many vectors are in the
+    set. It is calibrated on rows that the classifier has not seen, so that the true vector of a new
+    row is in its set with the probability `confidence`, however good or bad the classifier is [1]_.
+    A better model of the joint distribution does not change this probability. It makes the sets
+    smaller.
 
     Parameters
     ----------
@@ -49,8 +50,8 @@ class ConformalLabelSets(ConformalBase):
         Rule that decides which vectors are in the set of a row. "mass": a vector is in the set if
         the total probability of all more probable vectors is at most a threshold. No set is empty.
         "probability": a vector is in the set if its probability is at least a threshold. The sets
-        are smaller on average, but may be empty, and hold the true vector of uncertain rows less
-        often than of other rows.
+        are smaller on average, but may be empty, and they contain the true vector less often in
+        rows in which the classifier is uncertain.
     cv : int, splitter or iterable, default=None
         Folds of the rows. An int stands for this number of stratified folds, and None for 5 folds.
         A fitted classifier inside ``sklearn.frozen.FrozenEstimator`` is not fitted again, and all
@@ -84,15 +85,16 @@ class ConformalLabelSets(ConformalBase):
 
     Notes
     -----
-    With a classifier fitted on other rows (`FrozenEstimator`) the guarantee is exact: over draws of
-    the calibration rows and the new row, the coverage is at least `confidence`, and at most 1 / (n
-    + 1) more if no scores are equal. With `cv` the calibration scores come from models of the
-    folds, and the sets come from the model of all rows. The coverage is then approximate. It tends
-    to be slightly higher than `confidence`, because the model of all rows saw more rows.
+    If the classifier was fitted on other rows (`FrozenEstimator`), the guarantee is exact: averaged
+    over draws of n calibration rows and the new row, the coverage is at least `confidence`, and at
+    most 1 / (n + 1) more if no scores are equal. With `cv`, the calibration scores come from the
+    models of the folds, but the sets come from the model of all rows, so the guarantee is
+    approximate. The coverage tends to be slightly higher than `confidence`, because the model of
+    all rows saw more rows.
 
     With `groups` there is a threshold for each group (Mondrian sets), and the guarantee holds in
-    each group. Rows with NaN in y train the classifier, if it takes NaN, but do not calibrate. Only
-    the ratios of weights matter: a new row counts with the average weight.
+    each group. Rows with NaN in y are used to train the classifier, if it takes NaN, but not to
+    calibrate. Only the ratios of weights matter: a new row counts with the average weight.
 
     Up to 20 labels all label vectors are enumerated, and every answer is exact. With more labels,
     the mass of the more probable vectors is estimated by their share of `n_draws` draws. The
@@ -200,7 +202,7 @@ class ConformalLabelSets(ConformalBase):
         return hasattr(self, "thresholds_")
 
     def contains(self, X, y, groups=None):
-        """Return whether the set of each row holds a given label vector.
+        """Return True for each row whose set contains the given label vector.
 
         Parameters
         ----------
@@ -385,7 +387,7 @@ def _mass_above(log_p):
     value = np.maximum(np.take_along_axis(log_p, order, axis=1), _IMPOSSIBLE)
     proba = np.exp(value)
     above = np.cumsum(proba, axis=1) - proba
-    # Vectors of equal probability all get the mass above the first of them.
+    # The mass above a vector does not include vectors of equal probability.
     first = np.ones(value.shape, bool)
     first[:, 1:] = value[:, :-1] - value[:, 1:] > _SLACK
     above = np.maximum.accumulate(np.where(first, above, 0.0), axis=1)

@@ -27,12 +27,12 @@ from skcrbm.utils.validation import (
     note_features,
 )
 
-# Probabilities that differ from 0 or 1 by less than this count as 0 or 1.
+# Probabilities that differ from 0 or 1 by less than this number count as 0 or 1.
 _TINY = 1e-12
 
 
 def _clip_distance(proba):
-    """Return for each label the distance (L,) from 0 and 1 at which to clip probabilities (n, L).
+    """Return the distance (L,) from 0 and 1 at which to clip the probabilities (n, L) of a label.
 
     The distance is half the smallest distance from 0 or 1 of any probability that is not 0 or 1.
     For example, forests and nearest neighbours count votes. With five voters, a label without votes
@@ -46,10 +46,10 @@ def _clip_distance(proba):
 class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier whose marginal probabilities are calibrated label by label.
 
-    scikit-learn's `CalibratedClassifierCV` supports only a single target, so it would need a
-    separate model for each label. This class fits the multi-label model on folds, fits a calibrator
-    for each label on the out-of-fold marginals, and then fits the model on all rows (like
-    scikit-learn with ``ensemble=False``).
+    scikit-learn's `CalibratedClassifierCV` supports only 1-D targets, so it would need a separate
+    model for each label. This class fits the multi-label model on folds, fits a calibrator for each
+    label on the out-of-fold marginals, and then fits the model on all rows (like scikit-learn with
+    ``ensemble=False``).
 
     Parameters
     ----------
@@ -91,9 +91,10 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     y) are left out of the calibration; the estimator must support them.
 
     Known labels, `y_known`, are passed to the estimator's `predict_proba`. The calibrators are
-    fitted on marginals given x alone and would be wrong for marginals given other labels, which
-    vary far more. So only the marginals given x are calibrated, and the change of the estimator's
-    log-odds by the known labels is added to the calibrated log-odds.
+    fitted on marginals given x alone. They would be wrong for marginals that are also conditioned
+    on known labels, because these vary far more. So the marginals given x are calibrated, and the
+    amount by which the known labels change the estimator's log-odds is added to the calibrated
+    log-odds.
 
     References
     ----------
@@ -321,7 +322,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             return None
         score, target, weight = score[seen], target[seen], weight[seen]
         if self.method == "isotonic":
-            least = 1 / (weight.sum() + 2)  # keeps the log loss of new rows finite
+            least = 1 / (weight.sum() + 2)  # above 0, so that the log loss of new rows is finite
             regression = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip")
             return regression.fit(score, target, sample_weight=weight)
         # Platt's targets are (n_1 + 1) / (n_1 + 2) for positive rows and 1 / (n_0 + 2) for negative

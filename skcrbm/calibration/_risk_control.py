@@ -24,12 +24,12 @@ _N_THRESHOLDS = 50
 
 
 class ConformalRiskControl(ConformalBase):
-    """Classifier that predicts the labels above a threshold with a bound on the expected loss.
+    """Classifier that predicts sets of labels with a bound on the expected loss.
 
-    `predict` returns all labels with a probability of at least a threshold. The threshold is
+    `predict` returns all labels whose probability is at least a threshold. The threshold is
     calibrated on rows that the classifier has not seen, so that the expected loss of a new row is
-    at most `risk`, whatever the classifier. With the loss "false_negative_rate" and ``risk=0.1``,
-    the prediction misses on average at most a tenth of the true labels of a row [1]_.
+    at most `risk`, however good or bad the classifier is. With the loss "false_negative_rate" and
+    ``risk=0.1``, the prediction misses on average at most a tenth of the true labels of a row [1]_.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ class ConformalRiskControl(ConformalBase):
     -----
     The false negative rate never rises when a label is added. The largest threshold with ``(n R +
     1) / (n + 1) <= risk`` then bounds the expected loss, where R is the mean loss of the n
-    calibration rows [1]_. The other losses may rise when a label is added. For these losses the
-    p-values of Hoeffding and Bentkus test at each of 50 fixed thresholds whether the risk exceeds
-    the bound, with Bonferroni's correction [2]_. The bound then holds with the probability 1 -
-    delta over the calibration rows. Among the thresholds that pass, `fit` takes the threshold with
-    the least mean loss.
+    calibration rows [1]_. The other losses may rise when a label is added. For these losses, `fit`
+    tests at each of 50 fixed thresholds the hypothesis that the risk exceeds the bound, by the
+    p-values of Hoeffding and Bentkus with Bonferroni's correction [2]_. The bound then holds with
+    the probability 1 - delta over the calibration rows. Among the thresholds for which the
+    hypothesis is rejected, `fit` takes the threshold with the least mean loss.
 
     With `cv` instead of a fitted classifier both bounds are approximate, as described in
     `ConformalLabelSets`. Only the ratios of weights matter: with weights, n is the effective number
@@ -164,10 +164,10 @@ class ConformalRiskControl(ConformalBase):
         share = weight / weight.sum()
         monotone = self.loss == "false_negative_rate"
         thresholds = np.linspace(1, 0, _N_THRESHOLDS)
-        if monotone:  # the loss changes only at predicted probabilities
+        if monotone:  # compare the predicted probabilities, because the loss changes nowhere else
             thresholds = np.unique(np.concatenate([proba.ravel(), [0.0]]))[::-1]
         loss = self._loss_function()
-        if monotone:  # bisection: a lower threshold never raises the risk
+        if monotone:  # use bisection, because a lower threshold never raises the risk
             low, high = 0, len(thresholds) - 1
             while low < high:
                 middle = (low + high) // 2
@@ -189,9 +189,9 @@ class ConformalRiskControl(ConformalBase):
         passed = _p_values(risks, n_rows, self.risk) <= self.delta / len(thresholds)
         if not passed.any():
             raise ValueError(
-                f"risk={self.risk} is too small for this loss: the least mean loss on the "
-                f"calibration rows is {risks.min():.3f}, and a bound that holds with the "
-                f"probability {1 - self.delta:g} is higher. Use a larger risk"
+                f"risk={self.risk} is too small for this loss. Even at the best threshold, the "
+                f"mean loss on the calibration rows is {risks.min():.3f}, and a bound that "
+                f"holds with the probability {1 - self.delta:g} is higher. Use a larger risk"
             )
         best = np.flatnonzero(passed)[risks[passed].argmin()]
         self.threshold_, self.calibration_risk_ = float(thresholds[best]), float(risks[best])

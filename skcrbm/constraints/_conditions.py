@@ -28,8 +28,8 @@ class Count(NamedTuple):
 class Conditions:
     """The conditions of a list of rules for L labels.
 
-    A rule adds edges (a child is on only if its parent is on), counts (other clauses are counts,
-    too) and tables of allowed combinations.
+    A rule adds edges (a child is on only if its parent is on), counts, and tables of allowed
+    combinations. A clause is a count, too: at least one of its literals is true.
     """
 
     def __init__(self, n_labels: int):
@@ -83,7 +83,7 @@ class Conditions:
         return good
 
     def enumerate(self) -> np.ndarray:
-        """Return all 0/1 label vectors (n_allowed, L) that satisfy the conditions (few labels)."""
+        """Return all 0/1 label vectors (n_allowed, L) that satisfy the conditions."""
         vectors = np.array(list(product((0, 1), repeat=self.n_labels)), np.int8)
         return vectors[self.satisfied(vectors)]
 
@@ -136,13 +136,14 @@ def _tables_of(count, rank, n_states):
         n_true = (states == count.values[:, None]).sum(axis=0)
         allowed = (n_true >= low) & (n_true <= high)
         return [(tuple(count.labels.tolist()), allowed.reshape((2,) * n))]
-    # A counter stops at `top`, because larger counts need not be told apart.
+    # A counter does not count beyond `top`, because larger counts make no difference to the
+    # condition.
     top = high + 1 if high < n else low
     counts = np.arange(top + 1)
     tables, before = [], None
-    # Count the labels of a hierarchy in depth-first order. The graph is then only as wide as the
-    # hierarchy is deep, because a count so far depends on the next labels only through the labels
-    # above them.
+    # Count the labels of a hierarchy in depth-first order. The width of the graph is then at most
+    # the depth of the hierarchy, because the count so far and the next labels depend on each other
+    # only through the ancestors of these labels.
     for j in np.argsort(rank[count.labels]):
         label = int(count.labels[j])
         step = np.minimum(counts[:, None] + (np.arange(2) == count.values[j]), top)

@@ -35,12 +35,12 @@ from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import check_count, check_same_length, count_rows
 from skcrbm.utils.warnings import warn_user
 
-# Probabilities are clipped to this distance from 0 and 1, so that a classifier that is certain of a
-# label cannot contradict a rule.
+# Probabilities are clipped to this distance from 0 and 1. If a classifier were certain of labels
+# that contradict a rule, no label vector would be possible.
 _CLIP = 1e-9
 # Number of rows whose labels are inferred together, to bound the memory.
 _ROWS = 1000
-# The k most probable labels are a candidate of `predict` for each k up to this number.
+# Largest k for which the k most probable labels are a candidate of `predict`.
 _MOST_TOP = 32
 _METRICS = {"expected_f1": "f1", "expected_jaccard": "jaccard"}
 
@@ -54,9 +54,10 @@ def _has_few_labels(model):
 class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier whose predictions satisfy rules between labels.
 
-    The classifier is fitted without changes. Its distribution of the label vectors of a row is then
-    restricted to the vectors that satisfy all rules: probabilities, best label vectors and samples
-    are computed exactly under the rules, so that no prediction violates a rule.
+    The rules have no effect on the fit of the classifier. In prediction, its distribution of the
+    label vectors of a row is restricted to the vectors that satisfy all rules. Probabilities, best
+    label vectors and samples are computed exactly from this restricted distribution, so that no
+    prediction violates a rule.
 
     Parameters
     ----------
@@ -66,12 +67,13 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     rules : list of rules
         Rules from `skcrbm.constraints`, such as ``Implies("beach", "sea")``.
     decode : {"expected_f1", "expected_jaccard", "map", "marginal"}, default="expected_f1"
-        Choice of the predicted label vector among the allowed vectors. Choose it by your metric:
+        Rule by which `predict` chooses one of the allowed label vectors. It should suit your
+        metric:
 
         - "expected_f1" and "expected_jaccard": the vector with the largest expected F1 or Jaccard
-          index over `n_samples` samples under the rules. The candidates are these samples, the
-          most probable vector, and, if they satisfy the rules, the k most probable labels for k up
-          to 32.
+          index, estimated from `n_samples` samples that satisfy the rules. The candidates are these
+          samples, the most probable vector, and for each k up to 32 the k most probable labels, if
+          they satisfy the rules.
         - "map": the most probable vector, for the subset accuracy.
         - "marginal": the vector with the largest expected number of correct labels, for the Hamming
           loss. If the labels with a probability above one half satisfy the rules, as in a
@@ -90,10 +92,10 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     estimator_ : classifier
         Fitted classifier.
     is_joint_ : bool
-        True if the joint distribution of the classifier is restricted, and False if its
-        probabilities are combined as if the labels were independent without the rules. The joint
-        distribution is used if the classifier has one (`score_label_sets`) and there are at most
-        14 labels.
+        True if the rules restrict the joint distribution of the classifier. False if they restrict
+        a product of its probabilities, as if the labels were independent without the rules. The
+        joint distribution is used if the classifier has one (`score_label_sets`) and there are at
+        most 14 labels.
     classes_ : ndarray (n_outputs,)
         Indices of the labels.
     label_names_ : ndarray of str (n_outputs,)
@@ -101,38 +103,40 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    If the joint distribution is not used, the labels are independent without the rules, with one
-    exception: a label with a parent in a `Hierarchy` has the probability
-    ``P(label | parent on) = p_label / p_parent`` (at most 1) from the predicted probabilities p. So
-    probabilities that agree with a tree of labels do not change, and a small probability of a child
-    is not counted twice. If a label has several parents, the first parent counts. A rule with the
-    same meaning, such as ``Implies(child, parent)``, has the same effect as a `Hierarchy`.
+    If the joint distribution is not used, the labels are treated as independent before the rules
+    are applied, with one exception: if a label has a parent in a `Hierarchy`, its probability given
+    that the parent is on is ``p_label / p_parent`` (at most 1), where p are the predicted
+    probabilities. Therefore the rules do not change probabilities that already agree with a tree of
+    labels. If a label has several parents, only the first parent is used. A rule with the same
+    meaning, such as ``Implies(child, parent)``, has the same effect as a `Hierarchy`.
 
-    Known labels, `y_known`, always act through the rules: a child that is known to be on turns its
-    parents on. They also act through the classifier if its `predict_proba` takes `y_known`, as
-    `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier` do. If the joint distribution is used, the
-    answers are exact. Otherwise the rules restrict the product of the conditional probabilities
-    P(label | x, y_known), as if the unknown labels were independent given x and the known labels.
-    For other classifiers, such as forests, known labels act through the rules alone, because these
-    classifiers assume that labels are independent given x. `DecodedClassifier` without rules
-    refuses known labels of such classifiers, which would change nothing.
+    Known labels, `y_known`, change predictions in two ways. Through the rules: if a child is known
+    to be on, its parents are on. And through the classifier, if its `predict_proba` takes
+    `y_known`, as in `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier`. If the joint distribution
+    is used, the answers are exact. Otherwise the rules restrict the product of the conditional
+    probabilities P(label | x, y_known), as if the unknown labels were independent given x and the
+    known labels. Other classifiers, such as forests, assume that labels are independent given x, so
+    known labels change predictions through the rules alone. (`DecodedClassifier`, which has no
+    rules, raises an error if it gets known labels for these classifiers, because the known labels
+    would change nothing.)
 
     If the rules are trees of labels and counts, and no two counts share a label or a tree, all
-    answers come from a table of the labels and their counts, in a time proportional to the number
-    of labels times the count. With 1000 labels, a tree, "at most 5", or both together take some
-    tenths of a millisecond per row.
+    answers are computed from a table over labels and counts. The time is proportional to the number
+    of labels times the largest count. For example, a tree of 1000 labels, the rule "at most 5 of
+    1000 labels", or both together take some tenths of a millisecond per row.
 
     Other rules become tables of a factor graph, with counters for rules about numbers of labels,
     and variable elimination answers all questions exactly. The time is linear in the number of
-    labels and quadratic in the counts, and grows exponentially with the width of the graph: rules
-    that overlap too much are refused. A graph of labels with several parents and a count of its
-    labels is as wide as the graph is deep, because labels are counted in depth-first order. A graph
-    without counts may be too wide, too, if many labels have several parents: `fit` refuses all 4125
-    labels of a gene ontology, but takes its 1500 most frequent labels, at 70 milliseconds per row.
+    labels and quadratic in the counts, and grows exponentially with the width of the graph, so
+    `fit` raises an error if rules overlap too much. If labels with several parents are also
+    counted, the width is about the depth of the hierarchy, because labels are counted in
+    depth-first order. A hierarchy without counts may be too wide, too, if many labels have several
+    parents: `fit` refuses all 4125 labels of a gene ontology, but accepts its 1500 most frequent
+    labels, at 70 milliseconds per row.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
-    contradict each other. It warns if labels of y violate the rules, also in rows with missing
-    labels: a known child is enough if its parent is known to be off.
+    contradict each other. It warns if rows of y violate the rules. A row with missing labels can
+    violate a rule, too, for example if a child is on and its parent is off.
 
     Examples
     --------
@@ -383,8 +387,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         y : array-like of shape (n_samples, n_outputs)
-            0/1 labels, and NaN for unknown labels. A row with unknown labels satisfies the rules
-            if some values of its unknown labels do.
+            0/1 labels, and NaN for unknown labels. A row with unknown labels satisfies the rules if
+            its unknown labels can be filled in such that the whole row does.
         """
         check_outer_fitted(self)
         return possible_rows(self._conditions, self._labels(y))
@@ -422,9 +426,9 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
 
     def _answers(self, X, known, ask):
-        """Return the answers to a question for one block of rows after the other.
+        """Return the answers to a question for all rows, which are asked block by block.
 
-        ``ask(part)`` asks the label distribution of a block under the rules.
+        ``ask(part)`` returns the answer for a block, given its label distribution under the rules.
         """
         try:
             return [ask(part) for part in self._parts(X, known)]
@@ -438,7 +442,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             ) from error
 
     def _parts(self, X, known):
-        """Yield the label distribution under the rules for one block of rows after the other."""
+        """Yield the label distribution under the rules for each block of rows."""
         if count_rows(X) == 0:
             raise ValueError("X has no rows; at least one row is needed")
         distribution = LabelDistribution(self.estimator_, self._targets.n_visible)
@@ -459,7 +463,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
                 yield Eliminated(rows, self._conditions, log_odds, held)
 
     def _draw(self, X, known, n_samples, seed, alike=False):
-        """Return draws for all rows; if `alike`, draws that do not depend on the other rows."""
+        """Return draws for all rows; if `alike` is True, all rows use the same random numbers."""
         rng = np.random.RandomState(seed)
 
         def draw(part):
@@ -472,8 +476,9 @@ def _fields(proba, parent):
     """Return the fields (n, L) of labels with probabilities (n, L), given the parents (L,).
 
     The distribution without rules is the product of P(label) for labels without a parent, and of
-    P(label | parent on) for labels with a parent. If the parent is off, the label is off. So the
-    field of the parent includes the log-probability that the label is off while the parent is on.
+    P(label | parent on) for labels with a parent. If the parent is off, the label is off with
+    probability 1. So the field of the parent must include the log-probability that the label is off
+    although the parent is on.
     """
     p = np.clip(proba, _CLIP, 1 - _CLIP)
     child = np.flatnonzero(parent >= 0)

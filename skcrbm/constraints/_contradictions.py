@@ -19,7 +19,7 @@ from skcrbm.utils.parallel import row_chunks
 _ROWS = 1000
 # Largest number of labels that a message about contradictions shows.
 _MOST_SHOWN = 8
-# Largest width of a graph of edges that an error message recommends.
+# An error message recommends a number of labels for which the graph of edges is at most this wide.
 _NARROW = 16
 
 
@@ -37,9 +37,10 @@ def conditions_of(rules: Sequence[Rule], numbers: LabelNumbers) -> Conditions:
 
 
 def possible_rows(conditions: Conditions, known: np.ndarray) -> np.ndarray:
-    """Return True (N,) for rows of known labels (N, L), NaN if unknown, that rules allow.
+    """Return True (N,) for the rows of `known` (N, L) that do not contradict the rules.
 
-    A row is possible if some values of its unknown labels satisfy all conditions.
+    Unknown labels are NaN. A row is possible if they can be filled in such that all conditions are
+    satisfied.
     """
     complete = ~np.isnan(known).any(axis=1)
     found = np.empty(len(known), bool)
@@ -59,7 +60,7 @@ def possible_rows(conditions: Conditions, known: np.ndarray) -> np.ndarray:
 
 
 def _possible_by_edges(edges, known):
-    """Return True (n,) if no label that is known to be off is above a label that is known on."""
+    """Return True (n,) unless a label is known to be off and a descendant is known to be on."""
     parents, children = np.array(sorted(edges)).T
     n_labels = known.shape[1]
     above = csr_array((np.ones(len(edges), np.float32), (parents, children)), (n_labels, n_labels))
@@ -84,7 +85,7 @@ def _possible_by_search(conditions, known):
 
 
 def contradiction(rules: Sequence[Rule], numbers: LabelNumbers, known: np.ndarray) -> str:
-    """Name known labels (L,) that contradict each other under the rules, and these rules."""
+    """Describe known labels (L,) that contradict each other, and the rules that they violate."""
 
     def fails(part):
         return not possible_rows(conditions_of(part, numbers), known[None])[0]
@@ -123,7 +124,7 @@ def violations_message(rules, numbers, visible, possible) -> str:
 
 
 def require_consistent(rules, numbers, conditions, visible) -> None:
-    """Raise a ValueError if the rules overlap too much for elimination, or if they contradict."""
+    """Raise a ValueError if rules overlap too much for elimination, or contradict each other."""
     try:
         if is_possible(conditions):
             return
@@ -141,7 +142,7 @@ def require_consistent(rules, numbers, conditions, visible) -> None:
 
 
 def _advice(conditions, visible):
-    """Return an advice about rules that overlap too much, given the labels y (N, L) of `fit`."""
+    """Return advice for rules that overlap too much, given the labels (N, L) of y in `fit`."""
     edges, counts = edges_and_counts(conditions)
     if counts or conditions.tables:
         return "leave out rules that share many labels with other rules, or shorten them"
@@ -162,14 +163,15 @@ def _advice(conditions, visible):
 
 
 def _smallest(items: list, fails: Callable[[list], bool]) -> list:
-    """Return a part of `items` that fails and has no smaller part that fails.
+    """Return a minimal part of `items` for which `fails` is True.
 
-    All items together fail, and any list fails that has a part that fails.
+    `fails` must be True for all items together, and for any list that contains a failing part. The
+    result is minimal: without any one of its items it does not fail.
     """
     needed: list = []
     while not fails(needed):
         low, high = 1, len(items)
-        while low < high:  # search for the shortest beginning that fails beside `needed`
+        while low < high:  # find the shortest beginning that fails together with `needed`
             middle = (low + high) // 2
             low, high = (low, middle) if fails(needed + items[:middle]) else (middle + 1, high)
         needed.append(items[low - 1])

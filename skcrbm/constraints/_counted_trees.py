@@ -1,4 +1,4 @@
-"""Find rules that are trees of labels with counts, as arrays over the labels."""
+"""Recognise rules that are trees of labels with counts, and convert them to arrays."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from skcrbm.inference.counted_trees import make_walks
 class CountedTrees(NamedTuple):
     """Conditions whose edges form trees of labels, in depth-first order.
 
-    The trees whose labels take part in the same `Count`, which bounds the number of true literals,
-    are a block. A block has at most one such bound.
+    A block consists of all trees whose labels take part in the same `Count`. A block has at most
+    one `Count`.
     """
 
     order: np.ndarray  # (L,) int64, label at each position
@@ -24,8 +24,7 @@ class CountedTrees(NamedTuple):
 def counted_trees(conditions: Conditions) -> CountedTrees | None:
     """Return the conditions as trees with counts, or None if they have another form.
 
-    The edges must form trees, and each tree may take part in a single count. Trees that share a
-    count are a block.
+    The edges must form trees, and each tree may take part in at most one count.
     """
     edges, counts = edges_and_counts(conditions)
     parent = _parents(edges, conditions.n_labels)
@@ -50,7 +49,7 @@ def edges_and_counts(conditions):
 
 
 def _parents(edges, n_labels):
-    """Return the parent (L,) of each label, -1 for roots, or None if the edges are no forest."""
+    """Return the parent (L,) of each label, -1 for roots; None if edges do not form a forest."""
     parent = np.full(n_labels, -1)
     for above, child in sorted(edges):
         if parent[child] >= 0:
@@ -69,7 +68,7 @@ def _roots(parent):
 
 
 def _walks(parent, block, count_of, order):
-    """Return the arrays over positions, given the count of each block that has a count."""
+    """Return the `Walks` over positions, given the count of each block that has a count."""
     n = len(order)
     position = np.empty(n, np.int64)
     position[order] = np.arange(n)
@@ -96,7 +95,7 @@ def _walks(parent, block, count_of, order):
 
 
 def _with_fewer_states(count):
-    """Return the count, or the same condition on the false literals if it needs fewer states."""
+    """Return the count, or the equivalent count of false literals if it needs fewer states."""
     n = len(count.labels)
     other = Count(count.labels, 1 - count.values, n - count.high, n - count.low)
     return min(count, other, key=lambda c: c.low if c.high == n else c.high)

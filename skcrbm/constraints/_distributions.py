@@ -1,4 +1,4 @@
-"""Distributions of the labels of a block of rows under rules, with the same answers each."""
+"""Three distributions of the labels of a block of rows under rules, with the same methods."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Listed:
         return _padded(labels, log_p, k)
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, by the same random numbers for all rows."""
+        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
         cumulative = np.exp(self.log_p).cumsum(axis=1)
         u = rng.random_sample((1 if alike else len(cumulative), n_samples)) * cumulative[:, -1:]
         index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
@@ -112,11 +112,11 @@ class Eliminated:
         return labels, log_p
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, by the same random numbers for all rows."""
+        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
         options = {"n_samples": n_samples, "random_state": rng.randint(np.iinfo(np.int32).max)}
         n = self.energy.n_models
         drawn = []
-        # Random numbers depend on the index of a row among the rows of a call.
+        # The sampler gives each row of a call its own random numbers, so make one call per row.
         for rows in row_chunks(n, 1 if alike else n):
             clamp = None if self.clamp is None else self.clamp[rows]
             try:
@@ -135,7 +135,7 @@ class Eliminated:
 
 
 class Counted:
-    """Distribution of a block of rows over trees of labels with counts, by a table for each row."""
+    """Distribution of a block of rows under trees of labels with counts, by dynamic programming."""
 
     def __init__(self, rows, trees: CountedTrees, log_odds, known):
         self.rows, self.trees, self.log_odds, self.known = rows, trees, log_odds, known
@@ -146,7 +146,7 @@ class Counted:
         return self._require_possible(self.models.sums(False)[0])
 
     def _by_label(self, values):
-        """Return values (..., L) in the order of the labels, given the order of the positions."""
+        """Reorder values (..., L) from the order of the positions to the order of the labels."""
         found = np.empty_like(values)
         found[..., self.trees.order] = values
         return found
@@ -180,7 +180,7 @@ class Counted:
         return self._by_label(labels), scores - log_z
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, by the same random numbers for all rows."""
+        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
         log_z, drawn = self.models.draw(n_samples, rng, alike)
         self._require_possible(log_z)
         return self._by_label(drawn)
@@ -219,7 +219,7 @@ def factor_graph(conditions: Conditions, log_odds, forbidden: float = -np.inf):
 
 
 def is_possible(conditions: Conditions) -> bool:
-    """Return whether a label vector satisfies the conditions.
+    """Return True if some label vector satisfies the conditions.
 
     Raises
     ------

@@ -174,8 +174,9 @@ class Between(Rule):
         high = len(labels) if self.high is None else min(int(self.high), len(labels))
         if not 0 <= self.low <= high:
             raise ValueError(
-                f"rules holds {self!r}, which is never true for {len(labels)} labels; low and high "
-                "must satisfy 0 <= low <= high, and low may not exceed the number of labels"
+                f"rules holds {self!r}, which is never true for {len(labels)} labels; low and "
+                "high must satisfy 0 <= low <= high, and low must not exceed the number of "
+                "labels"
             )
         conditions.add_count(labels, np.ones(len(labels), int), int(self.low), high)
 
@@ -246,7 +247,7 @@ class Hierarchy(Rule):
             parent, child = number_of(edge[0], self), number_of(edge[1], self)
             if parent == child:
                 raise ValueError(
-                    f"rules holds a Hierarchy with a label as its own parent: {edge!r}"
+                    f"rules holds a Hierarchy in which a label is its own parent: {edge!r}"
                 )
             pairs.append((parent, child))
         try:
@@ -291,7 +292,7 @@ class Forbidden(Rule):
     Parameters
     ----------
     values : dict {label: 0 or 1}
-        The forbidden combination; labels by name or index.
+        Forbidden value of each label; labels are given by name or index.
 
     Examples
     --------
@@ -323,7 +324,7 @@ class Allowed(Rule):
     labels : list of labels
         Up to 16 labels, by name or index.
     rows : array-like of shape (n_rows, n_labels)
-        Allowed combinations of 0 and 1, a row each.
+        Allowed combinations of 0 and 1, with one combination in each row.
 
     Examples
     --------

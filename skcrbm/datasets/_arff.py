@@ -1,7 +1,7 @@
-"""ARFF files of multi-label data, as Mulan, MEKA, Weka and OpenML write them.
+"""Read ARFF files of multi-label data, as Mulan, MEKA, Weka and OpenML write them.
 
-The lines are parsed by liac-arff, the reader of `sklearn.datasets.fetch_openml`, which scikit-learn
-ships. This module finds the label columns and turns the values into arrays.
+The parser of the lines is liac-arff, which scikit-learn ships for `sklearn.datasets.fetch_openml`.
+This module finds the label columns and turns the values into arrays.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def read_arff(
 ) -> Bunch | tuple:
     """Read multi-label data from an ARFF file, dense or sparse.
 
-    Mulan, MEKA, Weka and OpenML use this format. The labels are columns of the file, which are
-    given by `labels` or by the file itself.
+    Mulan, MEKA, Weka and OpenML use this format. The argument `labels`, or the file itself, says
+    which columns are labels.
 
     Parameters
     ----------
@@ -125,7 +125,8 @@ def read_arff(
     DataFileError
         If a file is damaged. The message names the file and the line.
     ValueError
-        If the file does not say which columns are labels, or `labels` or `drop` does not fit it.
+        If the file does not say which columns are labels, or `labels` or `drop` does not fit the
+        file.
 
     See Also
     --------
@@ -139,8 +140,8 @@ def read_arff(
     - A nominal feature whose values are all numbers, such as ``{0,1}``, becomes a column of these
       numbers. A nominal feature with two other values becomes a single column, "name=value", that
       is 1 for the second value. A nominal feature with more values becomes a column per value.
-    - In a sparse row, an attribute that is not mentioned has the value 0, or its first value if it
-      is nominal. So ``{1,0}`` means 1 if it is not mentioned.
+    - In a sparse row, an attribute that is not mentioned has the value 0 or, if it is nominal, its
+      first value. For example, the nominal attribute ``{1,0}`` is 1 if it is not mentioned.
     - Text attributes are left out with a warning, unless `drop` names them.
 
     Examples
@@ -230,13 +231,16 @@ def _reason(lines, error):
     if kind in _PROBLEMS:
         return _PROBLEMS[kind]
     if kind == "BadDataFormat":
-        return "the row does not have a value for each attribute, or has an unknown attribute"
+        return "the row lacks the value of an attribute, or has a value of an unknown attribute"
     if kind == "BadNominalValue":
         value = str(error.message).partition("Data value ")[2].rpartition(" not found")[0]
         return f"the value {value!r} is not in the list of values of its attribute"
     if lines.in_header:
         return "the header must hold @relation, then the @attribute lines, then @data"
-    return "the row cannot be parsed: quotes or braces do not match, or sparse and dense rows mix"
+    return (
+        "the row cannot be parsed: quotes or braces do not match, or the file mixes sparse and "
+        "dense rows"
+    )
 
 
 def _has_sparse_rows(path, encoding):
@@ -270,14 +274,15 @@ def _xml_beside(path):
         if found.is_file():
             return found
     raise ValueError(
-        f"{path} does not say which of its columns are labels: it has no '-C n' in its @relation "
-        f"line, and {stem}.xml is not beside it. Pass labels: n for the first n columns, -n for "
-        "the last n columns, a list of names, or the path of an XML file"
+        f"{path} does not say which of its columns are labels: it has no '-C n' in its "
+        f"@relation line, and there is no {stem}.xml in the same folder. Pass labels: n for the "
+        "first n columns, -n for the last n columns, a list of names, or the path of an XML "
+        "file"
     )
 
 
 def read_label_xml(path: Path) -> list[str]:
-    """Return the names in a label file of Mulan, also from nested labels."""
+    """Return the label names in an XML file of Mulan, including nested labels."""
     try:
         root = ElementTree.parse(path).getroot()
     except (ElementTree.ParseError, ValueError, LookupError) as error:
@@ -317,8 +322,8 @@ class _Columns:
                 self.feature_names.append(name)
         if texts:
             warn_user(
-                f"{path}: the text attributes {texts[:5]} are left out; drop={texts[:5]} silences "
-                "this warning"
+                f"{path}: the text attributes {texts[:5]} are not read; pass drop={texts[:5]} "
+                "to avoid this warning"
             )
 
     def _add_nominal(self, column, name, values):
@@ -335,7 +340,7 @@ class _Columns:
                 self.feature_names += [f"{name}={value}" for value in values]
 
     def entries(self, column, value):
-        """Yield pairs of a column of the array and the number that a feature value puts there."""
+        """Yield pairs (column of the array, number) that encode the value of a feature."""
         if column in self.wide:
             places = self.wide[column]
             if value is None:

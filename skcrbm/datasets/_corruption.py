@@ -64,7 +64,7 @@ def occlude_patch(
     image_shape: tuple[int, int] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> np.ndarray:
-    """Paint a square over each image, at a random place, as in occluded MNIST [1]_.
+    """Cover a square at a random place of each image, as in occluded MNIST [1]_.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def occlude_patch(
         image_shape = X.shape[1:] if X.ndim == 3 else (side, side)
         if math.prod(image_shape) != n_pixels:
             raise ValueError(
-                f"X has {n_pixels} columns, which are not a square image; pass "
+                f"X has {n_pixels} columns, which is not a square number; pass "
                 "image_shape=(height, width)"
             )
     height, width = image_shape

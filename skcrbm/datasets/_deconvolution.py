@@ -1,4 +1,4 @@
-"""Make images of a few shapes, the factor graph that explains them, and contours of digits."""
+"""Make images of a few shapes, a factor graph that finds these shapes, and contours of digits."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def deconvolution_energy(
     inputs = np.empty((*shape, 2), np.int64)
     inputs[..., 0] = location[..., None, None]
     inputs[..., 1] = feature[:, None, None]
-    # Index of the pixel to which the output of each AND belongs.
+    # Index of the pixel that the output of each AND can switch on.
     image, row, column = np.ogrid[:n, : shape[2], : shape[3]]
     place = ((image * height + row) * width + column)[:, None, :, :, None, None]
     within = np.arange(size)[:, None] * width + np.arange(size)
@@ -186,7 +186,7 @@ def digit_contours(images: ArrayLike) -> np.ndarray:
     """Return the outlines of the figures on 0/1 images.
 
     The outline consists of the pixels directly above, below, left and right of a figure. A border
-    of a pixel is added first, so that figures may touch the edge [1]_.
+    of one pixel is added first, so that a figure that touches the edge has an outline, too [1]_.
 
     Parameters
     ----------

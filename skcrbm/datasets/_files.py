@@ -32,7 +32,7 @@ def user_cache() -> Path:
 
 
 def find_data_home(data_home: str | os.PathLike | None = None) -> tuple[Path, str]:
-    """Return the folder of the data files, and a short text that tells how it was chosen."""
+    """Return the folder of the data files, and a text for error messages on how it was chosen."""
     named = os.environ.get(ENV_VARIABLE)
     try:
         if data_home is not None:
@@ -43,19 +43,19 @@ def find_data_home(data_home: str | os.PathLike | None = None) -> tuple[Path, st
     except (RuntimeError, TypeError) as error:  # no such user, no home, no path
         folder = named or "the user cache folder" if data_home is None else data_home
         raise DataFileError(
-            f"{folder!r} does not lead to a folder of data files: {error}. Name a folder with "
-            f"data_home or the environment variable {ENV_VARIABLE}."
+            f"{folder!r} is not the path of a folder with data files: {error}. Name a folder by "
+            f"data_home or by the environment variable {ENV_VARIABLE}."
         ) from error
 
 
 def fetch(spec: Spec, path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of `spec` from OpenML; `path` is used only in the error message."""
-    # The pandas parser needs much less memory for images, but pandas is not a dependency.
+    # Use the pandas parser if pandas is installed, because it needs much less memory for images.
     parser = "pandas" if find_spec("pandas") else "liac-arff"
     try:
         bunch = fetch_openml(data_id=spec.openml_id, as_frame=False, parser=parser, cache=False)
         return _to_arrays(spec, bunch)
-    except Exception as error:  # errors of the network, server or parser get one message
+    except Exception as error:  # one message for errors of the network, the server and the parser
         raise OSError(
             f"{spec.title}: {path.name} is not in {path.parent}, and fetching OpenML data set "
             f"{spec.openml_id} failed ({type(error).__name__}: {error}). Try again with a network "
@@ -100,7 +100,7 @@ def _labels(spec, target):
 
 
 def save(arrays: dict[str, Any], path: Path) -> None:
-    """Write the arrays to `path` in one step; warn if the folder cannot be written to."""
+    """Write the arrays to `path` in one step; warn if the folder is not writable."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Graphical models with a known distribution: factor graphs and Ising models."""
+"""Generate factor graphs and Ising models with a known distribution."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def make_random_factor_graph(
 ) -> FactorGraphEnergy:
     """Draw a Markov random field of random tables.
 
-    The field has between n and 2 n tables of one to six variables each. Half of the entries are
-    weights in (0, 1); the other half are larger by 10 to 1000 [1]_.
+    The model has between n and 2 n tables of one to six variables each. Half of the entries are
+    weights in (0, 1). The other half are larger by a random number between 10 and 1000 [1]_.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def make_random_factor_graph(
     Returns
     -------
     energy : FactorGraphEnergy
-        Energy of the field.
+        Energy of the random field.
 
     Raises
     ------
@@ -112,8 +112,8 @@ def make_weighted_3sat(
 def make_structured_sequences(n_variables: int) -> tuple[np.ndarray, np.ndarray]:
     """List the 0/1 sequences with exactly three 1s in every window.
 
-    A window holds five variables, and a window begins at every second variable, so that
-    neighbouring windows share three variables [1]_. (The paper writes six instead of five.)
+    A window consists of five successive variables. A window begins at every second variable, so
+    neighbouring windows share three variables [1]_. (The paper says six variables instead of five.)
 
     Parameters
     ----------
@@ -169,9 +169,9 @@ def make_structured_sequences(n_variables: int) -> tuple[np.ndarray, np.ndarray]
 def make_ising_lattice(
     shape: Sequence[int], coupling: float, *, periodic: bool = True
 ) -> SparseIsingEnergy:
-    """Make the Ising model of a lattice, without fields.
+    """Make an Ising model without fields on a lattice.
 
-    ``-E(y) = coupling * sum of y_i y_k over neighbours``, with y in -1/+1.
+    The energy is ``-E(y) = coupling * sum of y_i y_k over neighbours``, with y in -1/+1.
 
     Parameters
     ----------
@@ -180,8 +180,8 @@ def make_ising_lattice(
     coupling : float
         Coupling of every pair of neighbours.
     periodic : bool, default=True
-        True to make the first and last variable of a side neighbours. A side of length 2 has a
-        single pair in both cases.
+        If True, the first and the last variable along each side are neighbours. A side of length 2
+        has a single pair in both cases.
 
     Returns
     -------
@@ -226,9 +226,10 @@ def make_random_ising(
 ) -> IsingEnergy | SparseIsingEnergy:
     """Draw an Ising model with random couplings [1]_.
 
-    If all pairs are joined, a coupling is the sum of two uniform numbers on [-2, 2], and a field
-    is a uniform number on [-0.1, 0.1]. With a mean degree, a pair is an edge with probability
-    ``mean_degree / n``, couplings are standard normal, and all fields are 0.1.
+    If `mean_degree` is None, all pairs are coupled, each coupling is the sum of two uniform random
+    numbers from [-2, 2], and each field is a uniform random number from [-0.1, 0.1]. Otherwise a
+    pair is coupled with probability ``mean_degree / n``, couplings are standard normal, and all
+    fields are 0.1.
 
     Parameters
     ----------
@@ -243,7 +244,8 @@ def make_random_ising(
     -------
     energy : IsingEnergy or SparseIsingEnergy
         Energy ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k``, which is sparse if `mean_degree` is given.
-        The matrix W of the paper is half of S, because the paper counts every pair twice.
+        The matrix W of the paper is half of the matrix S of all s_ik, because the paper counts
+        every pair twice.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Loaders of the data sets; the sections that their docstrings share are written here once."""
+"""Loaders of the data sets. Sections that their docstrings share are inserted by a decorator."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from skcrbm.datasets._read import load
 
 _DATA_HOME = """\
 data_home : str or path-like, default=None
-    Folder that holds the data file. If None, the folder named by the environment variable
-    ``SKCRBM_DATA``, else the folder ``skcrbm`` in the cache folder of the user."""
+    Folder that holds the data file. None means the folder in the environment variable
+    ``SKCRBM_DATA`` if it is set, else the folder ``skcrbm`` in the cache folder of the user."""
 _DOWNLOAD = """
 download_if_missing : bool, default=True
     True to fetch a missing file from OpenML and keep it in `data_home`."""
@@ -33,7 +33,7 @@ _TUPLE = """\
     If ``return_X_y=True``."""
 _RAISES = """\
 FileNotFoundError
-    If the file is missing and is not to be fetched.
+    If the file is missing and cannot or must not be fetched.
 DataFileError
     If the file is damaged or not the expected file. It is a ValueError and an OSError."""
 _FAILS = """
@@ -157,16 +157,16 @@ def load_mediamill(
 ) -> Bunch | tuple:
     """Load Mediamill: 43907 video shots, 120 features, 101 labels.
 
-    Nothing is downloaded. Convert the ARFF files of the full set, from the data set collection of
-    the Mulan library, into ``mediamill.npz`` with the arrays ``X_train`` (30993, 120), ``Y_train``
-    (30993, 101), ``X_test`` (12914, 120), ``Y_test`` (12914, 101), ``feature_names`` and
-    ``label_names``.
+    This set cannot be downloaded. Convert the ARFF files of the full set, from the data set
+    collection of the Mulan library, into ``mediamill.npz`` with the arrays ``X_train`` (30993,
+    120), ``Y_train`` (30993, 101), ``X_test`` (12914, 120), ``Y_test`` (12914, 101),
+    ``feature_names`` and ``label_names``.
 
     Parameters
     ----------
     variant : {"full", "sample"}, default="full"
-        Set to load. "sample" reads ``mediamill_reduced.npz``: 1500 + 500 rows that someone drew
-        from the test part of the full set. Results on it must not be reported as Mediamill
+        Set to load. "sample" reads ``mediamill_reduced.npz``, a published sample of 1500 + 500 rows
+        from the test part of the full set. Results on the sample must not be reported as Mediamill
         results.
     <parameters>
 
@@ -207,10 +207,10 @@ def load_mulan(
 ) -> Bunch | tuple:
     """Load a multi-label set of the Mulan library from files in ``data_home``.
 
-    Any set works whose ARFF files and label file lie in ``data_home``, or in its folder `name`:
-    ``NAME-train.arff`` and ``NAME-test.arff``, or ``NAME.arff`` without a split, with ``NAME.xml``
-    beside them, as Mulan distributes them. A set in the table may also be a file ``NAME.npz``. The
-    sizes and labels of the sets in the table are checked against the published set.
+    Any set of Mulan can be loaded if its files are in ``data_home``, or in its subfolder `name`:
+    ``NAME-train.arff`` and ``NAME-test.arff`` (``NAME.arff`` if the set has no split), and the
+    label file ``NAME.xml``. A set in the table may also be a file ``NAME.npz``. The sizes and
+    labels of the sets in the table are compared with the published set.
 
     ========== ===== ======== ====== ==================================================
     name       rows  features labels rows are
@@ -223,9 +223,9 @@ def load_mulan(
     cal500     502   68       174    songs, with moods, genres, instruments, uses
     ========== ===== ======== ====== ==================================================
 
-    The split is the split that Mulan ships; "cal500" has no split. Nothing is downloaded. A file
-    ``NAME.npz`` holds the arrays ``X_train``, ``Y_train``, ``X_test``, ``Y_test`` ("cal500": ``X``,
-    ``Y``), ``feature_names`` and ``label_names``.
+    The split is the split that Mulan ships; "cal500" has no split. These sets cannot be downloaded.
+    A file ``NAME.npz`` holds the arrays ``X_train``, ``Y_train``, ``X_test``, ``Y_test`` ("cal500":
+    ``X``, ``Y``), ``feature_names`` and ``label_names``.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def load_mulan(
 
     See Also
     --------
-    read_arff : Reader of a single ARFF file, also with MEKA's way to mark the labels.
+    read_arff : Reader of a single ARFF file, in which MEKA's header may mark the labels.
 
     References
     ----------
@@ -354,7 +354,7 @@ def load_caltech101_silhouettes(
 ) -> Bunch | tuple:
     """Load Caltech 101 Silhouettes (28 x 28, split 1): 8671 binary images.
 
-    Nothing is downloaded; Notes shows how to make ``caltech101_silhouettes.npz``.
+    This set cannot be downloaded; the Notes show how to make ``caltech101_silhouettes.npz``.
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ def load_caltech101_silhouettes(
     Values are as published: 1 is the background and 0 the object (many papers use 1 - X), and the
     pixels of a row are in column-major order.
 
-    The file is made from the published MATLAB file by ::
+    Make the file from the published MATLAB file by ::
 
         m = scipy.io.loadmat("caltech101_silhouettes_28_split1.mat")
         arrays = {f"X_{p}": m[f"{p}_data"] for p in ("train", "val", "test")}

@@ -53,7 +53,7 @@ def load_mulan_files(
     tables = _read_parts(files)
     first = next(iter(tables.values()))
     parts: list[Any] = [table.data for table in tables.values()]
-    if len({sparse.issparse(part) for part in parts}) > 1:  # one of the files has dense rows
+    if len({sparse.issparse(part) for part in parts}) > 1:  # only some files have sparse rows
         parts = [sparse.csr_array(part) for part in parts]
     data: Any = sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
     target = integer_unless_missing(np.concatenate([t.target for t in tables.values()]))
@@ -105,7 +105,8 @@ def _read_parts(files: dict[str, Path]) -> dict[str, ArffTable]:
         for names in ("feature_names", "label_names"):
             if getattr(tables[part], names) != getattr(tables[first], names):
                 raise DataFileError(
-                    f"{files[part]} should have the columns of {files[first].name}; {names} differ"
+                    f"{files[part]} should have the same columns as {files[first].name}, but "
+                    f"their {names} differ"
                 )
     return tables
 

@@ -1,4 +1,4 @@
-"""Readers of users' own multi-label files in svmlight and CSV format."""
+"""Read multi-label data of users from files in svmlight and CSV format."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_svmlight(
 
     Each line describes a row: first the label numbers, separated by commas, then ``index:value``
     for each feature. The file is read by scikit-learn's ``load_svmlight_file``, and the label
-    numbers become an array of 0 and 1. A first line "n_samples n_features n_labels", as in the
-    extreme classification repository, is understood.
+    numbers become an array of 0 and 1. The first line may be "n_samples n_features n_labels", as in
+    the extreme classification repository.
 
     Parameters
     ----------
@@ -48,13 +48,14 @@ def read_svmlight(
         Text file.
     labels : int or list of str, default=None
         Number of labels, or their names in the order of their numbers. None takes the number from
-        the first line of the file, or else makes a label of each number that occurs. Pass `labels`
-        if the training and the test file do not hold the same labels.
+        the first line of the file or, if this line holds no sizes, makes a label of each number
+        that occurs. Pass `labels` if the training file and the test file may contain different
+        labels.
     first_label : int, default=0
         Number of the first label, 0 or 1 in most files.
     n_features : int, default=None
-        Number of features. None takes the number from the first line of the file, or else the
-        largest index. Pass the number for a test file.
+        Number of features. None takes the number from the first line of the file or, if this line
+        holds no sizes, the largest index. Pass the number when you read a test file.
     zero_based : bool or "auto", default="auto"
         True if the first feature has the index 0, False if it has the index 1. "auto" takes 0 if
         the index 0 occurs, or if the number of features is known. Otherwise it takes 1.
@@ -89,9 +90,9 @@ def read_svmlight(
 
     Notes
     -----
-    The format cannot mark a label as missing. A line without labels starts with a feature. A line
-    without labels and features cannot be told from an empty line, and scikit-learn skips it; if the
-    first line gives the number of rows, a skipped row is an error.
+    The format cannot mark a label as missing. A line without labels starts with a feature. A row
+    with neither labels nor features is an empty line, which scikit-learn skips. If the first line
+    gives the number of rows, a skipped row raises an error.
 
     Examples
     --------
@@ -128,7 +129,8 @@ def read_svmlight(
     if declared is not None:
         if X.shape[0] != declared[0]:
             raise DataFileError(
-                f"{path} should hold {declared[0]} rows by its first line, but holds {X.shape[0]}"
+                f"{path} should hold {declared[0]} rows according to its first line, but holds "
+                f"{X.shape[0]}"
             )
         if names is None:
             names = _label_names(declared[2])
@@ -138,7 +140,7 @@ def read_svmlight(
     if names is None:
         found = sorted({int(number) for number in numbers})
         if not found:
-            raise DataFileError(f"{path} holds no label; pass labels, the number of labels")
+            raise DataFileError(f"{path} contains no label; pass the number of labels as labels=")
         place, names = {number: k for k, number in enumerate(found)}, [str(n) for n in found]
     else:
         place = {first_label + k: k for k in range(len(names))}
@@ -173,9 +175,9 @@ def _label_names(labels: Any) -> list[str] | None:
 
 
 def _declared_sizes(stream):
-    """Read the numbers of rows, features and labels from the first line, if it holds them.
+    """Return the numbers of rows, features and labels if the first line holds them, else None.
 
-    Otherwise return None, with the stream at its beginning again.
+    If the result is None, the stream is set back to its beginning.
     """
     words = stream.readline(200).split()
     if len(words) == 3 and all(word.isdigit() for word in words):
@@ -295,10 +297,10 @@ def read_csv(
 
 
 def _check_fields(path, sep, encoding):
-    """Return the names of the columns, and the number of the line on which each row ends.
+    """Check the fields of a CSV file; return the column names, and the last line of each row.
 
-    The check is needed because pandas raises no error here: it renames columns of the same name,
-    fills short rows with missing values, and cuts long rows.
+    The check is necessary, because pandas does not raise an error if fields are wrong: it renames
+    columns of the same name, fills short rows with missing values, and cuts long rows.
     """
     with open(path, encoding=encoding.replace("utf-8", "utf-8-sig"), newline="") as stream:
         rows = csv.reader(stream, delimiter=sep)
@@ -306,7 +308,7 @@ def _check_fields(path, sep, encoding):
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise DataFileError(
-                f"{path}, line {rows.line_num}: column names repeat: {repeated[:5]}"
+                f"{path}, line {rows.line_num}: several columns have the same name: {repeated[:5]}"
             )
         lines = []
         try:

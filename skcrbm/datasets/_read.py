@@ -19,17 +19,17 @@ from skcrbm.datasets._specs import Spec, array_name
 from skcrbm.exceptions import DataFileError
 from skcrbm.utils.warnings import warn_user
 
-# Number of bytes of the widest number type. An array in a file that needs more bytes per number
-# raises an error before it is read.
+# Number of bytes of the widest number type. If an array in a file needs more bytes per number, an
+# error is raised before it is read.
 _MAX_ITEM_BYTES = 16
 
 
 @contextmanager
 def _one_error(path):
-    """Turn every error about a damaged or hostile file into a `DataFileError` that names it.
+    """Turn every error about a damaged or malicious file into a `DataFileError` that names it.
 
-    The errors differ with the place of the damage: zipfile, zlib, lzma, the parser of array
-    headers and the system all have errors of their own.
+    A damaged file can raise many kinds of errors: of zipfile, zlib, lzma, the parser of array
+    headers, or the operating system.
     """
     try:
         yield
@@ -45,13 +45,13 @@ def _one_error(path):
 
 @lru_cache(maxsize=64)
 def _file_sha256(path, mtime_ns, size):
-    """Return the checksum of a file; `mtime_ns` and `size` only serve as a key of the cache."""
+    """Return the checksum of a file; `mtime_ns` and `size` are only keys of the cache."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _read_arrays(spec, path):
-    """Read the arrays that a spec names, and "origin"; ignore all others."""
+    """Read the arrays that a spec names, and the array "origin"; ignore all other arrays."""
     largest = _MAX_ITEM_BYTES * spec.n_rows * max(spec.n_features, spec.n_labels or 1)
     arrays = {}
     with zipfile.ZipFile(path) as archive:
@@ -61,19 +61,21 @@ def _read_arrays(spec, path):
             if member not in found:
                 continue
             size = archive.getinfo(member).file_size
-            if size > largest:  # before reading, because few compressed bytes may expand to many
+            if (
+                size > largest
+            ):  # check before reading, because a small file may expand to a huge array
                 raise DataFileError(
                     f"{path} should hold an array {name} of at most {largest} bytes, not of {size}"
                 )
             with archive.open(member) as stream:
                 arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
                 if stream.read(1):  # at the end, zipfile also verifies the checksum
-                    raise DataFileError(f"{path} has bytes left over after the array {name}")
+                    raise DataFileError(f"{path} has additional bytes after the array {name}")
     return arrays
 
 
 def _has_origin(path):
-    """Return True if the file holds "origin", as files that a user converted do."""
+    """Return True if the file holds the array "origin", which marks files converted by users."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -88,8 +90,8 @@ def _check_sum(spec, path):
     if found != spec.sha256 and not _has_origin(path):
         raise DataFileError(
             f"{path} is not the expected file: its sha256 should be {spec.sha256}, but it is "
-            f"{found}. Replace it; a file that you converted yourself must hold a string array "
-            "'origin' that says where it comes from."
+            f"{found}. Replace the file. If you converted it yourself, add a string array "
+            "'origin' that says where the data come from."
         )
 
 
@@ -146,7 +148,7 @@ def _check_names(spec, arrays, source):
 
 
 def _checked_parts(spec, arrays, source):
-    """Check shapes and values, and return data and target of all parts, stacked."""
+    """Check shapes and values, and return the data and the target of all parts as two arrays."""
     missing = sorted(set(spec.array_names) - set(arrays))
     if missing:
         raise DataFileError(f"{source} should hold the arrays {missing}")
@@ -197,8 +199,8 @@ def _provenance(spec, target, origin):
     if found == spec.labels_sha256:
         return text + "The labels agree, row by row, with the published split."
     warn_user(
-        f"The labels of {spec.title} from {origin} differ from the published split, row by row: "
-        "train and test are not the published parts, and results are not comparable."
+        f"The labels of {spec.title} from {origin} differ from the published split: the train "
+        "and test parts are not the published parts, so results on them are not comparable."
     )
     return text + "The labels DIFFER from the published split: this is another split."
 
@@ -240,7 +242,7 @@ def _frames(bunch, spec):
 
 
 def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
-    """Raise a ValueError for an unknown subset, or if a part is wanted as a Bunch."""
+    """Raise a ValueError if `subset` is unknown, or names a part although a Bunch is returned."""
     if subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
     if subset != "all" and not return_X_y:
@@ -258,8 +260,8 @@ def load(
 ) -> Bunch | tuple:
     """Read the data set of a spec; the public loaders describe the arguments.
 
-    If the file of the spec is missing, `read_instead` looks into its folder and returns another
-    file and its arrays, or None.
+    If the file of the spec is missing, the function `read_instead` looks for other files in the
+    folder, and returns a path and arrays, or None.
     """
     check_subset(subset, [part for part in spec.rows if part], return_X_y)
     folder, chosen_by = find_data_home(data_home)

@@ -1,4 +1,4 @@
-"""Table of the data sets, with all facts in which the loaders differ."""
+"""Table of the data sets: sizes, classes, sources, checksums and licences."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,8 @@ class Spec:
 
     title: str
     filename: str
-    # Rows of each part ("train", "val", "test"; "" without parts), in the order of `data`.
+    # Number of rows of each part ("train", "val", "test"; "" if there are no parts), in the order
+    # of `data`.
     rows: dict
     n_features: int
     contents: str
@@ -243,9 +244,9 @@ MULAN = {
         n_features=260,
         n_labels=19,
         contents="Recordings in a forest with the species heard as labels; 1.014 labels a row on "
-        "average, 294 rows have no label. Of the features, hasSegments is 0/1 and location is a "
-        "category, 1..13, kept as a number; the scales of the others differ by five orders of "
-        "magnitude.",
+        "average, 294 rows have no label. The feature hasSegments is 0/1, and the feature "
+        "location is a category, stored as a number 1..13; the scales of the other features "
+        "differ by five orders of magnitude.",
         split="the split that the source ships, 322 train and 323 test rows.",
         labels_sha256="d8b064b58899f701825426d3b48aec7fe5d1078c649727da1f705870020a8d7f",
     ),
@@ -273,8 +274,8 @@ MULAN = {
         rows={"train": 1123, "test": 579},
         n_features=1001,
         n_labels=53,
-        contents="Words, 0/1, of messages with topics as labels; 3.378 labels a row on average. "
-        "A label occurs in no train row.",
+        contents="Words, 0/1, of messages with topics as labels; 3.378 labels a row on average. 1 "
+        "label occurs in no train row.",
         split="the split that the source ships, 1123 train and 579 test rows. Nine rows occur in "
         "both parts, as in the source.",
         labels_sha256="c58000d81a5b7b4ef6411f74385a3a43c5644c811f6588dfdd32a56445e559c4",

@@ -1,4 +1,4 @@
-"""Multi-label data drawn from a known joint distribution."""
+"""Generate multi-label data from a known joint distribution."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def make_structured_labels(
 ) -> tuple[np.ndarray, ...]:
     """Draw multi-label data whose joint distribution p(y | x) is known.
 
-    The inputs are standard normal. Each label has a field that is linear in a few inputs. In
-    addition the labels depend on each other in one of two ways:
+    The inputs are standard normal. Each label i has a field f_i(x), which is linear in a few
+    inputs. In addition, the labels depend on each other in one of two ways:
 
     - "pairs": a ring, ``p(y | x) ∝ exp(sum_i f_i(x) y_i + strength sum_i s_i y_i y_{i+1})``
       with y in -1/+1 and each s_i +1 or -1;
@@ -47,7 +47,7 @@ def make_structured_labels(
     structure : {"pairs", "groups"}, default="pairs"
         Form of the dependence between labels.
     strength : float, default=1.0
-        Strength of the dependence; with 0 the labels are independent given x.
+        Strength of the dependence. If it is 0, the labels are independent given x.
     n_informative : int, default=5
         Number of inputs in the field of each label.
     random_state : int, RandomState or None, default=None
@@ -66,8 +66,8 @@ def make_structured_labels(
         All 0/1 label vectors; only with ``return_distribution=True``.
     proba : ndarray of shape (n_samples, 2 ** n_labels)
         Probabilities of the label vectors given each row; only with ``return_distribution=True``.
-        ``proba @ label_sets`` are the marginals. A decision by these probabilities is the best
-        possible in expectation.
+        ``proba @ label_sets`` are the marginals. No classifier can predict better on average than a
+        decision by these probabilities.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Functions that the readers of users' files share, for label columns, names and results."""
+"""Helpers of the readers of users' files: find label columns, check names, make results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def existing_file(path: Any) -> Path:
             return path
         is_folder = path.exists()
     except (TypeError, ValueError, RuntimeError, OSError) as error:
-        raise DataFileError(f"path={path!r} does not lead to a file: {error}") from error
+        raise DataFileError(f"path={path!r} is not the path of a file: {error}") from error
     if is_folder:
         raise DataFileError(f"{path} is not a file")
     raise FileNotFoundError(f"{path} was not found")
@@ -48,7 +48,7 @@ def naming_the_file(path: Path, encoding: str | None = None):
 
 
 def label_number(value: Any) -> float | None:
-    """Return 0.0 or 1.0 for a label value such as "1", "no" or True, and None for any other."""
+    """Return 0.0 or 1.0 for a label value such as "1", "no" or True, and None for other values."""
     found = _MEANING.get(str(value).strip().lower())
     if found is None:
         try:

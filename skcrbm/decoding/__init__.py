@@ -1,4 +1,4 @@
-"""Decoding: the choice of a single output vector, given a distribution over output vectors.
+"""Decoding: choose an output vector, given a distribution over output vectors.
 
 `rules.py` defines the rules that an estimator accepts as `decode`, by name or as an object.
 `posterior.py` defines their input: the posterior of a model, or the predictions of any classifier.

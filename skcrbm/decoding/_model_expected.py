@@ -30,15 +30,14 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 # Constants of `_seen_factor`: the odds that a model typically gives to the label sets seen in fit,
 # and the largest factor. If there are few label sets, a model typically gives them a total
-# probability of about 4/5, which is odds of 4 : 1.
+# probability of about 4/5, and thus odds of 4 : 1.
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
-# Candidates of `decode_expected_jaccard`. The function compares the _SEEN_CANDIDATES most probable
-# label sets. If k is the best number of labels under independence, the function tries k plus each
-# of the _SIZES.
+# Candidates of `decode_expected_jaccard`: the _SEEN_CANDIDATES most probable label sets, and the k
+# + s most probable labels for each s in _SIZES, where k is the best number of labels under
+# independence.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
-# If the probabilities of the label sets seen in fit are not multiplied by a factor, the sets are
-# candidates only if they have at most this number of entries in total. More entries would take most
-# of the time of the rule.
+# If the factor of the label sets seen in fit is 1, the sets are candidates only if they have at
+# most this number of entries in total. More entries would take most of the time of the rule.
 _MOST_SEEN = 2**21
 # Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
 # Larger logarithms occur only as rounding errors of log-weights beyond 1e15.
@@ -50,8 +49,8 @@ def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray
 
     If inference is exact, the expectation is under p(v | x), given the known outputs. With any
     other inference method the outputs are treated as independent, with the marginals that the
-    method computes. The joint distribution is not used then, because it would need exp(log Z),
-    which amplifies the errors of an approximate log Z. See `decode_marginals` for the accuracy.
+    method computes. The rule does not use an approximate joint distribution, because it would need
+    exp(log Z), which amplifies the error of log Z. See `decode_marginals` for the accuracy.
     """
     n_labels = posterior.energy.n_visible
 
@@ -115,7 +114,7 @@ def _by_rows(posterior, decide, entries):
     energy = posterior.energy
     result = np.empty((energy.n_models, energy.n_visible), np.int8)
     kind: type[_Model] = _Independent
-    n_jobs = None  # `_Independent` and `_Joint` use threads in `infer`
+    n_jobs = None  # `_Independent` and `_Joint` already use threads, in `infer`
     if posterior.method.name == "exact":
         kind = _Joint
         if is_small_mixture(energy):
@@ -136,11 +135,12 @@ def _seen_factor(unseen_share):
     """Return the factor by which the probability of a label set seen in fit is multiplied.
 
     `unseen_share` is the Good-Turing estimate of the share of new rows whose label set was not seen
-    in fit. The factor raises the odds of a seen set from 4 : 1, which is typical of models, to the
-    odds that follow from the estimate.
+    in fit. Models typically give all seen sets together odds of 4 : 1. The factor raises these odds
+    to the odds that follow from the estimate, for example to 9 : 1 if a tenth of the new rows have
+    unseen sets.
 
     The factor is limited to [1, 4]. In experiments on splits of training rows, a larger factor did
-    not help. If a third of the label sets were new, any factor above 1 hurt.
+    not help, and any factor above 1 hurt if a third of the label sets were new.
     """
     odds = (1 - unseen_share) / max(unseen_share, 1e-9)
     return min(max(odds / _MASS_ODDS, 1.0), _MAX_FACTOR)
@@ -160,7 +160,7 @@ def _best_seen(sets, weight, zero_division):
     The candidates for a row are its `_SEEN_CANDIDATES` most probable sets among `sets`.
     """
     n_kept = min(_SEEN_CANDIDATES, len(sets))
-    # Sort stably, so that ties do not depend on the other rows of the batch.
+    # Use a stable sort, so that the order of ties does not depend on the other rows of the batch.
     kept = np.argsort(-weight, axis=1, kind="stable")[:, :n_kept]
     value = _expected(sets, weight, sets[kept], zero_division)
     return sets[kept[np.arange(len(kept)), value.argmax(axis=1)]]
@@ -192,7 +192,7 @@ class _Model(ABC):
         """Return the total probability (N,) of label sets (K, L) with log-weights (N, K)."""
 
     def with_known(self, labels):
-        """Return `labels` (N, ..., L) with the known outputs written over their entries."""
+        """Return `labels` (N, ..., L) with their entries replaced by the known outputs."""
         if self.known is None:
             return labels
         known = self.known.reshape(len(labels), *(1,) * (labels.ndim - 2), labels.shape[-1])
@@ -276,9 +276,9 @@ class _Joint(_Model):
 class _Mixture(_Joint):
     """Joint distribution of an RBM with few hidden units, which is a mixture of products.
 
-    `best_f1` and `jaccard` give the results of `_Joint` up to rounding, at a fraction of the cost:
-    hidden states with a negligible probability are left out, and `best_f1` only looks at labels
-    that can be among the best.
+    `best_f1` and `jaccard` give the results of `_Joint` up to rounding in much less time, because
+    they skip hidden states with a negligible probability, and `best_f1` skips labels that cannot be
+    among the best.
     """
 
     def _infer(self, energy):
@@ -293,8 +293,8 @@ class _Mixture(_Joint):
     def jaccard(self, candidates):
         """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L).
 
-        ``|y and A|`` and ``t^|y - A|`` are independent given the hidden units. So the expectation
-        of their product is a sum over the hidden states.
+        Given the hidden units, ``|y and A|`` and ``t^|y - A|`` are independent. So the expectation
+        of their product is a sum over hidden states of products of two expectations.
         """
         size = candidates.sum(axis=2)
         overlap = self._labels.overlap(candidates)
@@ -303,7 +303,7 @@ class _Mixture(_Joint):
 
 
 class _Independent(_Model):
-    """Independent labels with the marginals that the inference method computes."""
+    """Distribution of independent labels, with the marginals that inference computes."""
 
     def __init__(self, posterior):
         super().__init__(posterior)

@@ -1,17 +1,17 @@
-"""Find the labels with the largest expected F1 under a mixture, without computing all gains.
+"""Find the labels with the largest expected F1 under a mixture, computing only some gains.
 
 The mixture is p(y | x) of an RBM, in which labels are independent given the state h of the hidden
 units. The expected F1 of the best vector of k labels is the sum V_k of the k largest gains
-``D_ik = 2 E[y_i / (k + |y|)]``, where |y| is the number of labels that are on. Only the C most
-probable labels of a row get their gains computed. Two bounds prove that no other label and no
-larger vector can be better. Let p_i be the marginals, m their sum, and P_k the sum of the k largest
-marginals.
+``D_ik = 2 E[y_i / (k + |y|)]``, where |y| is the number of labels that are on. To save time, gains
+are computed only for the C most probable labels of a row. Two bounds then prove that no other label
+and no larger vector can be better. Let p_i be the marginals, m their sum, and P_k the sum of the k
+largest marginals.
 
 - ``D_ik <= 2 p_i B``. Let e(h) be ``E[1 / (k + |y|) | h]`` for a state h of the hidden units. B is
-  the mean of e(h) over the states with the largest e(h), as many states as have the total
-  probability p_i. Labels are independent given h, so ``E[y_i / (k + |y|) | h]`` is at most
+  the mean of e(h) over the states with the largest e(h), where as many states are taken as have the
+  total probability p_i. Labels are independent given h, so ``E[y_i / (k + |y|) | h]`` is at most
   ``P(y_i = 1 | h) e(h)``. The expectation of this product over h is largest if label i is on in
-  exactly these states.
+  exactly the states with the largest e(h).
 - ``V_k <= 2 m / (k + m) - 2 (m - P_k) / (k + 1 + M)``, where M is the largest expectation of
   ``|y|`` given h. The gains of all labels add up to ``E[2 |y| / (k + |y|)]``. This sum is at most
   ``2 m / (k + m)``, because the fraction is concave (Jensen). The gains of the labels outside of
@@ -35,8 +35,8 @@ from skcrbm.utils.parallel import row_chunks
 
 #: Number of labels whose gains are computed at first.
 FIRST_LABELS = 32
-# A bound is multiplied by _QUADRATURE, because of the error of the quadrature of `inverse_nodes`,
-# and then raised by _ROUNDING, because the gains are rounded.
+# A bound is multiplied by _QUADRATURE, to cover the error of the quadrature of `inverse_nodes`, and
+# then raised by _ROUNDING, to cover the rounding of the gains.
 _QUADRATURE, _ROUNDING = 1.0 + 2.1e-4, 1e-9
 
 
@@ -85,7 +85,7 @@ def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
     rows = np.arange(n)
     order = np.argsort(-p, axis=1, kind="stable")
     left_out = p[rows, order[:, count]] if count < n_labels else np.zeros(n)
-    labels = np.sort(order[:, :count], axis=1)  # ties are broken by the order of the labels
+    labels = np.sort(order[:, :count], axis=1)  # in label order, which breaks ties
     sizes = np.arange(1, count + 1)
     # Round the gains so that rounding errors do not decide between labels with equal gains.
     gain = np.round(f1_factors(sizes, mixture.nodes, weight) @ mixture.on(labels), 12)
@@ -121,7 +121,8 @@ def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
 def _largest_gain(mixture, weight, p, sizes):
     """Return an upper bound (N, K) of the gains of all labels with a marginal up to p (N,).
 
-    The bound falls with the size, so it is computed for every fourth of the `sizes` 1, ..., K only.
+    The bound falls with the size. To save time, it is computed for every fourth of the `sizes`
+    only, and used for the next three sizes, too.
     """
     some = sizes[(sizes <= 4) | (sizes % 4 == 1)]
     inverse = weight * mixture.nodes ** (some[:, None] - 1)

@@ -22,10 +22,10 @@ from skcrbm.utils.parallel import row_chunks
 _RESTARTS = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
 # Results are improved by flips of single outputs if the model has at most _POLISHED_COUPLINGS
 # couplings. The best label set is improved, too, if there are at most _POLISHED_SETS label sets.
-# Beyond these limits, flips would be slow.
+# Above these limits, flips would take too long.
 _POLISHED_COUPLINGS, _POLISHED_SETS = 2**12, 2**12
-# Number of labels to try if the best output vector is empty, but `allow_empty` is False. The search
-# is repeated for each of these labels, with the label clamped to 1.
+# Number of labels that are tried if the best output vector is empty, but `allow_empty` is False:
+# the search is repeated for each of these labels, with the label clamped to 1.
 _FIRST_LABELS = 10
 # Score of the empty set if `allow_empty` is False. The score is lower than the scores of all other
 # possible sets, but higher than -inf, the score of impossible sets.
@@ -95,12 +95,13 @@ def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
     """Return the most probable output vectors, or the outputs of the most probable states (N, V).
 
     The result is exact for at most 10 outputs (query "marginal_map") or at most 10 units in the
-    smaller layer (query "map"). For larger models message passing may fail with strong couplings.
-    Therefore the result of message passing and the best label set seen in fit are improved by flips
-    of single outputs up to a local optimum, and the better vector is returned.
+    smaller layer (query "map"). For larger models with strong couplings, message passing may find a
+    bad vector. Therefore two vectors, the result of message passing and the best label set seen in
+    fit, are improved by flips of single outputs up to a local optimum, and the better of the two is
+    returned.
 
-    Models with more than 4096 couplings use the result of message passing without flips. If there
-    are more than 4096 label sets, the label sets are not tried. Energies that do not support
+    If a model has more than 4096 couplings, the result of message passing is returned without
+    flips. If there are more than 4096 label sets, the best label set is not tried. Energies without
     message passing use their first method that answers the query, such as branch and bound.
 
     If the best vector is empty, but `allow_empty` is False, the search is repeated for each of the
@@ -140,9 +141,9 @@ def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
     """Return the outputs of the best state, its negated score, and a bound on the optimality gap.
 
     The method itself proves the bound, so its outputs are not improved by flips as in
-    `best_outputs`. If the outputs of a row are empty, but `allow_empty` is False, the search is
-    repeated with each free label clamped to 1 in turn, and the best answer is returned. The answer
-    is exact if the method is exact.
+    `best_outputs`. If the best vector of a row is empty, but `allow_empty` is False, the search is
+    repeated for each free label, with this label clamped to 1, and the best answer is returned. The
+    answer is exact if the method is exact.
     """
     labels, value, gap = (np.array(part) for part in _certified(posterior))
     if posterior.allow_empty:
@@ -214,7 +215,7 @@ def _search(posterior, query, hidden):
 
 
 def _method_for(energy, query):
-    """Return the default method for a query, and whether flips should improve its result."""
+    """Return the default method for a query, and True if flips should improve its result."""
     if energy.n_enumerated(query) <= AUTO_EXACT_UNITS:
         return Exact(), False
     passing = {"map": MaxProduct, "marginal_map": MixedProduct}[query](**_RESTARTS)
@@ -238,7 +239,7 @@ def _best_after_flips(posterior, visible, hidden):
 
 
 def _improve_by_flips(posterior, visible, hidden):
-    """Flip the free output with the largest gain in ``log_weight``, until no flip has a gain."""
+    """Flip the free output that raises `log_weight` most, until no flip raises it."""
     energy = posterior.energy
     visible = visible.copy()
     free = _free_outputs(posterior, visible.shape)

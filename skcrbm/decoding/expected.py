@@ -43,12 +43,13 @@ def decode_marginals(
     zero_division: float = 1.0,
     allow_empty: bool = True,
 ) -> np.ndarray:
-    """Return the label vectors with the largest expected metric, if labels are independent given x.
+    """Return the label vectors with the largest expected metric for independent labels.
 
-    Under independence, the best vector for both metrics consists of the k most probable labels, for
-    some k; see [1]_ for "f1". The expectations for all k are computed by a quadrature of 1 / n,
-    which is exact up to 12 labels (for "jaccard" up to 24). With more labels the error is at most
-    1e-4. The time per row is proportional to L log L, for L labels: about 1 ms for 2000 labels.
+    The labels are assumed to be independent given x. The best vector for both metrics then consists
+    of the k most probable labels, for some k; see [1]_ for "f1". The expectations for all k are
+    computed by a quadrature of 1 / n, which is exact for up to 12 labels (for "jaccard" up to 24).
+    For more labels its error is at most 1e-4. The time per row is proportional to L log L, for L
+    labels: about 1 ms for 2000 labels.
 
     Parameters
     ----------
@@ -60,8 +61,9 @@ def decode_marginals(
         ``2 |v and y| / (|v| + |y|)``, and the Jaccard index is ``|v and y| / |v or y|``. The short
         names "f1" and "jaccard" are accepted, too.
     zero_division : {1.0, 0.0}, default=1.0
-        Score of a row without true and predicted labels, as in scikit-learn's `f1_score`. With 0,
-        the default of scikit-learn, an empty prediction is never better than another prediction.
+        Score of a row that has neither true nor predicted labels, as in scikit-learn's `f1_score`.
+        If it is 0, the default of scikit-learn, an empty prediction is never better than another
+        prediction.
     allow_empty : bool, default=True
         If False, a row with a possible label (probability above 0) is predicted to have at least
         one label. Set it to False if every row has a label, for example if no row of the training
@@ -160,8 +162,8 @@ def decode_label_sets(
     weight = as_float_array(proba, "proba", "(n_samples, n_sets)").astype(np.float64)
     if weight.shape[1] != len(sets) or not len(sets):
         raise ValueError(
-            f"proba must have one column for each of the label sets (there are {len(sets)}, and at "
-            f"least one is needed), got shape {weight.shape}"
+            "proba must have one column for each label set, and there must be at least one "
+            f"label set; got {len(sets)} label sets and proba of shape {weight.shape}"
         )
     if weight.size and not (weight.min() >= 0 and weight.max(axis=1).min() > 0):
         raise ValueError("proba must have nonnegative entries, and a positive entry in each row")
@@ -209,8 +211,9 @@ def decode_samples(
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        0/1 labels. Of equally good vectors the k most probable labels with the smallest k are
-        chosen, then the first sample. For "f1" ties are broken as in `decode_marginals`.
+        0/1 labels. If vectors are equally good, the vector of the k most probable labels with the
+        smallest k is chosen, else the first sample. For "f1" ties are broken as in
+        `decode_marginals`.
 
     Raises
     ------
@@ -335,9 +338,9 @@ def maximize_f1(
     the labels.
 
     The numbers k are tried in blocks, from the smallest. The sum of the gains of all labels falls
-    with k, and bounds the values of all larger vectors. So the search for a row ends when this
-    bound is below the best value. The result is exact, and the time is nearly linear in L if few
-    labels are likely.
+    with k and is an upper bound of the values of all larger vectors. The search for a row ends when
+    this bound is below the best value, so the result is exact, and the time is nearly linear in L
+    if few labels are likely.
     """
     n, _, n_labels = on.shape
     value = np.zeros((n, n_labels + 1))

@@ -17,8 +17,8 @@ from skcrbm.inference import InferenceMethod, infer, sample
 # other log-probabilities, but finite, so that label sets with fewer impossible outputs have a
 # higher score.
 _LOG_IMPOSSIBLE = -700.0
-#: Score of a row without true and predicted labels if a rule has ``zero_division="auto"``: the
-#: score of scikit-learn and of `skcrbm.metrics.masked_score`.
+#: Score of a row that has neither true nor predicted labels, for rules with
+#: ``zero_division="auto"``: the score that scikit-learn and `skcrbm.metrics.masked_score` give.
 ZERO_DIVISION = 0.0
 
 
@@ -108,7 +108,7 @@ class Posterior(NamedTuple):
         return expit(self.log_odds())
 
     def modes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mode of each marginal and a score that ranks the outputs, both (N, V)."""
+        """Return the most probable value of each output and its score, both (N, V)."""
         log_odds = self.log_odds()
         return self.energy.marginal_modes(log_odds), log_odds
 
@@ -173,7 +173,7 @@ class ClassifierPosterior(NamedTuple):
         return self.proba
 
     def modes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mode of each marginal and a score that ranks the outputs, both (N, V)."""
+        """Return the most probable value of each output and its score, both (N, V)."""
         score = np.where(self.proba > 0, self.proba, -np.inf)
         return (self.proba >= 0.5).astype(np.int64), score
 
@@ -204,7 +204,7 @@ class CertifiedLabels(NamedTuple):
 
 
 def with_a_label(labels: np.ndarray, score: np.ndarray, allow_empty: bool) -> np.ndarray:
-    """Switch on a label in each row without a label, if this is possible; return 0/1 labels (N, L).
+    """Switch on a label in each empty row, if a label is possible; return 0/1 labels (N, L).
 
     In each empty row, the label with the highest score is switched on. If several labels have this
     score, the first of them is switched on. `score` (N, L) is -inf for labels that cannot be on,

@@ -68,8 +68,8 @@ class DecodingRule(Options):
     certified: ClassVar[bool] = False
     #: True if the rule can decode predicted probabilities of any classifier.
     takes_marginals: ClassVar[bool] = True
-    #: True if the rule decodes a joint distribution. If the inner estimator of `DecodedClassifier`
-    #: supports such a rule, the inner estimator should decode.
+    #: True if the rule decodes a joint distribution. `DecodedClassifier` then lets its inner
+    #: estimator decode, if the inner estimator supports the rule.
     prefers_joint: ClassVar[bool] = False
 
     @classmethod
@@ -87,9 +87,11 @@ class DecodingRule(Options):
     def decode_with_gap(self, posterior: Posterior) -> CertifiedLabels:
         """Return the outputs, and a bound on how far their objective is from the optimum.
 
-        Only rules with ``certified = True`` support this method.
+        Only rules whose attribute `certified` is True support this method.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no certificate of its labels")
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot bound how far its labels are from the optimum"
+        )
 
 
 class Marginal(DecodingRule):
@@ -101,8 +103,8 @@ class Marginal(DecodingRule):
     Parameters
     ----------
     allow_empty : bool or "auto", default="auto"
-        False switches on the most probable label in rows without a label. "auto" means False if
-        every training row had a label, else True.
+        If False, a row without a predicted label gets its most probable label. "auto" means False
+        if every training row had a label, else True.
 
     Examples
     --------
@@ -172,8 +174,9 @@ class ExpectedMetric(DecodingRule):
 
     Notes
     -----
-    For F1 the result is the best of all label vectors, and for the Jaccard index the best of some
-    candidates. See `skcrbm.decoding.decode_marginals` and `skcrbm.decoding.decode_samples`.
+    For F1 the result is the best of all label vectors. For the Jaccard index it is the best of a
+    few candidates, such as the k most probable labels. See `skcrbm.decoding.decode_marginals` and
+    `skcrbm.decoding.decode_samples`.
 
     Examples
     --------
@@ -227,8 +230,8 @@ def expected_jaccard() -> ExpectedMetric:
 class Threshold(DecodingRule):
     """Switch on the labels whose probability reaches a threshold fitted by cross-validation.
 
-    `fit` computes out-of-fold probabilities of the training rows and stores the thresholds that
-    maximise the metric as `thresholds_`. The out-of-fold probabilities need a fit for each fold, in
+    `fit` computes out-of-fold probabilities of the training rows, finds the thresholds that
+    maximise the metric, and stores them as `thresholds_`. This takes a fit for each fold, in
     addition to the fit on all rows.
 
     Parameters

@@ -36,7 +36,8 @@ def fit_thresholds(
     """Return the thresholds that maximise a metric, among all possible thresholds.
 
     `proba` should come from models that were not fitted on the rows of y, for example from
-    cross-validation. On the training rows of a model the best thresholds are too high.
+    cross-validation. If a model has seen the rows, its probabilities of true labels are too high,
+    and so are the best thresholds.
 
     Parameters
     ----------
@@ -66,9 +67,9 @@ def fit_thresholds(
     -------
     ndarray of shape (n_labels,)
         Thresholds; a label is predicted if ``proba >= threshold``. A threshold is halfway between
-        two values of `proba`, or between a value and 0 or 1, or just above 1 if some `proba` is 1
-        and no label should be on. Of equally good thresholds the closest to 0.5 is chosen, then
-        the higher.
+        two values of `proba`, or between a value and 0 or 1. It is just above 1 if some value is 1
+        and no label should be on. If several thresholds are equally good, the threshold closest to
+        0.5 is chosen, and the higher one if two are equally close.
 
     Raises
     ------
@@ -78,10 +79,11 @@ def fit_thresholds(
 
     Notes
     -----
-    The search evaluates a threshold between each two successive sorted probabilities. If the metric
-    is a mean over rows or labels, moving the threshold past an entry changes a single term, so one
-    sort is enough. "f1_micro" with a threshold for each label is a ratio of two sums over labels.
-    Dinkelbach's iteration finds its maximum: each step maximises a sum, label by label.
+    The search sorts the probabilities and evaluates a threshold between any two successive values.
+    If the metric is a mean over rows or labels, a threshold that moves past an entry changes a
+    single term of the mean, so one pass over the sorted entries is enough. "f1_micro" with a
+    threshold for each label is a ratio of two sums over labels. Dinkelbach's iteration finds its
+    maximum: each step maximises a sum, label by label.
 
     Examples
     --------
@@ -210,7 +212,7 @@ def labels_by_fitted_thresholds(
     known: np.ndarray | None,
     allow_empty: bool,
 ) -> np.ndarray:
-    """Return labels (N, L) by the thresholds (L,) that `fit` found; known labels do not change.
+    """Return the labels (N, L) that reach the fitted thresholds (L,), and known labels unchanged.
 
     `proba` (N, L) must be 0 or 1 for known labels, and `known` (N, L) is NaN for unknown labels. A
     ValueError is raised if `thresholds` is None because `fit` did not search for thresholds.
@@ -220,8 +222,8 @@ def labels_by_fitted_thresholds(
             "decode='threshold' needs thresholds_, which fit finds by cross-validation: set "
             "decode='threshold' and fit again, or choose another decode"
         )
-    # A fitted threshold of 0 or above 1 could change a known label, so known labels get thresholds
-    # that do not change them.
+    # A fitted threshold of 0 would switch on a label that is known to be off, and a threshold above
+    # 1 would switch off a label that is known to be on. So known labels get other thresholds.
     if known is not None:
         thresholds = np.where(known == 1, 0.0, np.where(known == 0, 2.0, thresholds))
     return _reached(proba, thresholds, allow_empty)

@@ -1,4 +1,4 @@
-"""Base class of the densities, with the training and sampling that they share.
+"""Base class of the densities: the training and sampling that all of them share.
 
 `MarkovRandomField`, `IsingModel` and `RBM` each have their own `fit`: it validates the rows, makes
 a model to start from, calls `density_plan` and `fit` of `skcrbm.learning`, and sets attributes.
@@ -60,9 +60,9 @@ from skcrbm.utils.warnings import warn_user
 
 SOLVERS = ("adam", "sgd")
 _PATIENCE = 50
-# Largest factor by which Adam's step size is raised for learning rules that sample a few states of
-# the model. With a factor of 50, the limit for other rules, the parameters change faster than the
-# chains can follow, and on hard data the averaged iterates end far from the maximum.
+# Largest factor by which Adam's step size is raised if the learning rule samples a few states of
+# the model. With the limit of other rules, 50, the parameters change faster than the chains can
+# follow, and on hard data the averaged iterates end far from the maximum.
 SAMPLED_SPEEDUP = 20
 _UNCONVERGED = "its marginals may be off", "inference='exact' if the model is small"
 
@@ -151,11 +151,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
         Notes
         -----
-        A call does nothing if no row of positive weight has an observed entry. The model is not
-        fitted until a call has such a row.
+        A call does nothing if no row of positive weight has an observed entry. The model is fitted
+        by the first call that has a row with an observed entry.
         """
         resume = self.__sklearn_is_fitted__()
-        if resume:  # because scikit-learn validates parameters only in the first call
+        if resume:  # scikit-learn validates parameters only in the first call of `partial_fit`
             self._validate_params()
         refuse_held_out_rows(self.early_stopping)
         if resume:
@@ -184,7 +184,8 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         if self._structure_of(self.n_features_in_) != self._structure:
             raise ValueError(
                 f"the hyperparameters of {type(self).__name__} describe another structure than "
-                "the fitted model has; set warm_start=False, or keep the hyperparameters"
+                "the structure of the fitted model; set warm_start=False, or keep the "
+                "hyperparameters"
             )
 
     def _set_fitted(self, plan: DensityPlan, fitted: Fitted, rng, joined: bool = False) -> None:
@@ -263,19 +264,19 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         Warns
         -----
         UserWarning
-            If the weights of a few chains dominate the estimate of the log-partition. The estimate
+            If the weights of a few chains dominate the estimate of the log-partition: the estimate
             is then probably too low, and the scores are too high. Also if the model was learned
             from perturbed maxima: the scores are log-probabilities of the Gibbs distribution, but
-            the parameters were learned for another sampler, with which they reproduce the
-            distribution of the data.
+            the parameters reproduce the distribution of the data only with the sampler for which
+            they were learned.
         """
         found = super().score_samples(X)
         name = self._biased_sampler()
         if name is not None:
             warn_user(
                 f"the parameters were learned for samples by {name}; the scores are "
-                "log-probabilities of the Gibbs distribution with these parameters, which is "
-                "another distribution"
+                "log-probabilities of the Gibbs distribution with these parameters, which "
+                "differs from the distribution of these samples"
             )
         return found
 
@@ -283,7 +284,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         """Draw rows from the model with the sampler of its learning rule.
 
         "cd" and "pcd" use Gibbs chains. "bp" draws every variable independently from its belief.
-        "bp_chain" and "pmp" use their own samplers, to which the parameters belong. "mle" and
+        "bp_chain" and "pmp" use the samplers for which the parameters were learned. "mle" and
         "weighted_bp_chain" draw exactly if the model is small enough for "exact", else with Gibbs
         chains.
 
@@ -309,11 +310,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
 
     def _biased_sampler(self):
-        """Return the name of the sampler to which the parameters belong, or None.
+        """Return the name of the biased sampler for which the parameters were learned, or None.
 
-        Parameters that were learned from samples of another distribution than the Gibbs
-        distribution compensate for the difference: the samples reproduce the data, the Gibbs
-        distribution does not.
+        If a sampler does not draw from the Gibbs distribution, the learned parameters compensate
+        for this bias: samples by this sampler reproduce the data, and the Gibbs distribution does
+        not.
         """
         if isinstance(self._rule, PMPLearning):
             if isinstance(self._sampler, PerturbAndMaxProduct):
@@ -365,15 +366,15 @@ def density_plan(
     rng : RandomState
         Generator of the seeds of inference methods.
     penalised : named tuple like `model.params`
-        For each array of parameters: 1 if the array is penalised, 0 if it is not, or an array of 1
-        and 0 that tells which of its entries are penalised.
+        For each array of parameters: 1 if the array is penalised, 0 if it is not, or an array with
+        a 1 for each penalised entry and a 0 for each other entry.
     rule : LearningRule, default=None
-        Learning rule that replaces ``learning="auto"``. None: `learning` of the estimator.
+        Learning rule that replaces ``learning="auto"``. If None, `learning` of the estimator.
     rate_factors : named tuple like `model.params`, default=None
-        One float per array of parameters: its relative learning rate. None: 1 for all arrays.
+        Relative learning rate of each array of parameters. If None, the rate is 1 for all arrays.
     batch_size : int, default=None
-        Rows per step if the solver leaves the number to "auto". None: all rows, because the moments
-        of complete rows are computed only once.
+        Number of rows per step if the solver's `batch_size` is "auto". If None, each step takes all
+        rows, because the moments of complete rows are computed only once.
     sampled_speedup : int
         Largest factor by which Adam's step size is raised for rules that sample the model.
     """
@@ -406,8 +407,8 @@ def density_plan(
             density.early_stopping, False, held_out, LossPlateau(n_iter_no_change=_PATIENCE)
         ),
         batch_size=solver.rows_per_step(n_rows, n_rows if batch_size is None else batch_size),
-        # Average the iterates by default if gradients come from a few sampled states, because the
-        # iterates then circle around the solution.
+        # If gradients come from a few sampled states, the iterates keep moving around the solution.
+        # Therefore the default is to average them.
         average=solver.keeps_average(by_states),
         rate_factors=rate_factors,
         max_speedup=sampled_speedup if by_states else 50,

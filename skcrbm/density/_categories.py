@@ -26,7 +26,7 @@ def read_columns(estimator: Any, X: Any, reset: bool) -> np.ndarray:
 
 
 def find_categories(categories: Any, columns: np.ndarray) -> list[np.ndarray]:
-    """Return the categories of each column: as given, or the sorted values of X for "auto".
+    """Return the categories of each column: the given ones, or for "auto" the sorted values in X.
 
     Raises
     ------
@@ -57,13 +57,16 @@ def _sorted_values(column, i):
     """Return the sorted values of a column."""
     values = {value for value in column.tolist() if not _is_missing(value)}
     if not values:
-        raise ValueError(f"X has no value in column {i}; give its values by categories")
+        raise ValueError(
+            f"column {i} of X has only missing values; list the categories of the column by "
+            "categories="
+        )
     try:
         return np.array(sorted(values))
     except TypeError as error:
         raise ValueError(
-            f"X has values of different types in column {i}, which have no order; give them by "
-            f"categories: {error}"
+            f"X has values of different types in column {i}, which cannot be sorted; list the "
+            f"categories of the columns by categories=: {error}"
         ) from error
 
 
@@ -77,7 +80,7 @@ def encode(columns: np.ndarray, categories: list[np.ndarray], name: str = "X") -
     Raises
     ------
     ValueError
-        If a column holds another value than its categories.
+        If a column holds a value that is not among its categories.
     """
     codes = np.empty(columns.shape)
     for i, values in enumerate(categories):
@@ -98,7 +101,7 @@ def encode(columns: np.ndarray, categories: list[np.ndarray], name: str = "X") -
 def decode(codes: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
     """Return the categories (N, n_features) for the codes.
 
-    The array has dtype object if the categories of the columns are of different kinds.
+    The array has dtype object if the columns have categories of different types.
     """
     columns = [values[codes[:, i]] for i, values in enumerate(categories)]
     same = len({values.dtype.kind for values in categories}) == 1

@@ -16,8 +16,8 @@ from skcrbm.energies.cliques import clique_energy
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
-# Largest number of literals in a clause; more raise a ValueError, because a clause of k literals
-# gives 2^k - 1 cliques.
+# Largest number of literals in a clause. A longer clause raises a ValueError, because k literals
+# give 2^k - 1 cliques.
 _MAX_LITERALS = 16
 
 
@@ -36,8 +36,8 @@ class ClauseCliques(Versioned):
     weights : ndarray (n_cliques,)
         Weights of the cliques, for the given weights of clauses or formulas.
     constant : float
-        Constant term in the total weight of the true clauses. The total weight is
-        ``constant + sum_j weights_j prod_{i in C_j} v_i``.
+        Constant term in the total weight of the true clauses, which is ``constant + sum_j weights_j
+        prod_{i in C_j} v_i``.
     n_variables : int
         Number of variables.
 
@@ -199,5 +199,5 @@ def _formulas(formulas, n_clauses):
     if formulas.shape != (n_clauses,) or (formulas.size and formulas.dtype.kind not in "iu"):
         raise ValueError(words)
     if formulas.min(initial=0) < 0:
-        raise ValueError(f"formulas must be numbers from 0 on; got {formulas.min()}")
+        raise ValueError(f"formulas must be numbered from 0; got {formulas.min()}")
     return formulas.astype(np.int64)

@@ -21,8 +21,8 @@ class IsingParams(NamedTuple):
     """Parameters of an Ising model with centred variables.
 
     The score is ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``, where the
-    second sum is over the edges. If the centre c is near the means of the variables, a step of a
-    coupling hardly changes the means.
+    second sum is over the edges. If the centre c is near the means of the variables, a change of a
+    coupling hardly changes these means, so training needs fewer steps.
     """
 
     coupling: Any  # ndarray (E,)
@@ -33,7 +33,7 @@ def _ising_gradient(unary, pairs, edges, center):
     """Return the gradient with respect to the parameters, computed from differences of moments.
 
     `unary` (L,) and `pairs` (E,) are differences of the moments E[u_i] and E[u_i u_k] of 0/1
-    variables u, but the parameters belong to y = 2 u - 1.
+    variables u. They are converted, because the parameters belong to y = 2 u - 1.
     """
     means = 2 * unary.sum(axis=0)
     i, k = edges.T
@@ -270,8 +270,8 @@ class IsingModel(BaseDensity):
 
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:
         model = self._model if resume else self._initial_model(rows)
-        # The fields take larger steps, because all couplings of a variable move its mean, and only
-        # its field can move the mean back.
+        # The fields take larger steps: all couplings of a variable together change its mean, and
+        # its field alone has to compensate for this.
         rates = IsingParams(1.0, 4.0)
         penalised = IsingParams(1.0, 0.0)
         return density_plan(self, rows, model, rng, penalised=penalised, rate_factors=rates)

@@ -1,4 +1,4 @@
-"""LargeMarginMarkovNetwork: cliques of product features, learned without inference."""
+"""LargeMarginMarkovNetwork: a density with weights of cliques, learned without inference."""
 
 from __future__ import annotations
 
@@ -40,39 +40,40 @@ from skcrbm.utils.warnings import warn_user
 class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     """Markov network over binary columns, learned for a large margin without inference.
 
-    ``p(v) ∝ exp(sum_j w_j prod_{i in C_j} v_i)`` over cliques C_j of columns, with v = -1 and
-    +1 for 0 and 1 [1]_. Given the other columns, column i has the margin
-    ``m_i = sum_{j: i in C_j} w_j prod_{k in C_j} v_k``, and training minimises
+    The model is ``p(v) ∝ exp(sum_j w_j prod_{i in C_j} v_i)``, where C_j are cliques of columns,
+    and v is -1 or +1 if the entry of X is 0 or 1 [1]_. Given the other columns, column i has the
+    margin ``m_i = sum_{j: i in C_j} w_j prod_{k in C_j} v_k``, and training minimises
 
         ``1/2 |w|^2 + alpha_l1 sum_j n_j |w_j| + C sum_in [gamma - m_in]_+``
 
     by dual coordinate descent, where m_in is the margin of column i in row n, [a]_+ is max(a, 0),
     and n_j is the number of pairs of columns in clique j. The problem is convex for cliques of any
-    size, and never needs log Z.
+    size, and training never needs log Z.
 
-    Rows may have missing values (NaN). A missing value has no margin, and cliques with a missing
-    value are left out of the margins of the other columns.
+    Rows may have missing values (NaN). A missing value has no margin, and a clique that contains
+    the value does not count in the margins of other columns of this row.
 
     Parameters
     ----------
     cliques : "pairwise", int or list of scopes, default="pairwise"
-        Cliques that have a weight: "pairwise" for single columns and pairs; an int k for all sets
-        of up to k columns; or a list of sequences of columns. A model with cliques of more than six
-        columns can be fitted, but answers only ``impute(rule="hinge")``.
+        Cliques that have a weight: "pairwise" means all single columns and all pairs; an int k
+        means all sets of up to k columns; a list holds a sequence of columns for each clique. A
+        model with cliques of more than six columns can be fitted, but supports only
+        ``impute(rule="hinge")``.
     ties : array-like of int (n_cliques,) or matrix (n_cliques, n_groups), default=None
-        Weights that cliques share. An array holds the group index of each clique, from 0, and all
-        cliques of a group have the same weight. A matrix, such as `ties` of `from_clauses`, gives
-        the clique weights ``ties @ group_weights_``. The penalties then apply to the group
-        weights. None: every clique has its own weight.
+        Groups of cliques that share a weight. An array holds the group of each clique, numbered
+        from 0. A matrix, such as `ties` of `from_clauses`, gives the clique weights ``ties @
+        group_weights_``. The penalties then apply to the group weights. If None, every clique has
+        its own weight.
     inputs : array-like of int, default=None
         Columns that are always given: the model is p(other columns | inputs). Inputs have no
         margins, and do not count in n_j.
     C : float, default=1.0
         Weight of the margin loss of each entry of X.
     margin : float, default=1.0
-        Margin gamma. Without the L1 penalty, a margin of k with C gives the same model as a
-        margin of 1 with C / k, with the weights multiplied by k. So there is no need to search for
-        the best margin.
+        Margin gamma. There is no need to search for the best margin: without the L1 penalty, the
+        margin k with the loss weight C gives k times the weights of the margin 1 with the loss
+        weight C / k.
     alpha_l1 : float, default=0.0
         L1 penalty for each pair of columns of a clique, 4 eta_0 in [1]_; see Notes. Weights
         of single columns have no L1 penalty.
@@ -87,11 +88,12 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     binarize : float or None, default=0.5
         Threshold: larger values count as 1. None: X must contain only 0, 1 and NaN.
     warm_start : bool, default=False
-        If True, `fit` starts from the dual variables of the previous fit, if X has the same
-        distinct rows. The problem is convex, so only the time changes.
+        If True, and X has the same distinct rows as in the previous fit, `fit` starts from the dual
+        variables of this fit. The problem is convex, so the result is the same and only the time
+        changes.
     n_jobs : int, default=None
-        Number of threads that answer questions to the fitted model, such as `marginals`. The result
-        does not depend on the number.
+        Number of threads in methods of the fitted model such as `marginals`. The result does not
+        depend on this number.
     random_state : int, RandomState or None, default=None
         Seed of the order of the rows in training.
     verbose : bool or int, default=False
@@ -104,7 +106,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     weights_ : ndarray (n_cliques,)
         Weight of each clique.
     group_weights_ : ndarray (n_groups,)
-        Learned weights. Without `ties` they are the weights of the cliques.
+        Learned weight of each group. If `ties` is None, these are the weights of the cliques.
     energy_ : FactorGraphEnergy or None
         Model of the cliques with nonzero weight, for `skcrbm.inference.infer`. None if a clique
         has more than six columns.
@@ -122,13 +124,13 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
         ``log p(v) >= -(2 sum_i xi_i + K b + 4 sum_j n_j |w_j|)``.
 
-    The L1 part is R(w) of [1]_. The proof in the paper counts a clique once for each pair of its
-    columns, so the printed term ``4 |w|_1`` holds only for cliques of two columns; the printed
-    constant K log 2 is not needed. Problem 3.3 of [1]_, which minimises
-    ``1/N sum xi + lambda (eta_0 R(w) + |w|^2 / 2)``, is the problem above with
-    ``C = 1 / (lambda N)`` and ``alpha_l1 = 4 eta_0``. With ``alpha_l1 = 2 C N`` the sum of the loss
-    and the L1 part is proportional to the bound, up to a constant. But all cliques of two and more
-    columns then have weight 0: useful values are far smaller.
+    The last term is 4 R(w) in [1]_. The proof in the paper counts a clique once for each pair of
+    its columns, so the printed term ``4 |w|_1`` holds only for cliques of two columns. The printed
+    constant K log 2 is not needed. Problem 3.3 of [1]_, which minimises ``1/N sum xi + lambda
+    (eta_0 R(w) + |w|^2 / 2)``, is the problem above with ``C = 1 / (lambda N)`` and ``alpha_l1 = 4
+    eta_0``. With ``alpha_l1 = 2 C N`` the loss plus the L1 penalty would be proportional to the
+    bound, up to a constant. But then all cliques of two or more columns get the weight 0: useful
+    values of `alpha_l1` are far smaller.
 
     References
     ----------
@@ -251,7 +253,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         last = vars(self).get("_last") if warm else None
         if not warm:
             forget(self, ("_last", "_is_output"))
-        given = X  # callbacks get the X of the user, which includes rows of weight 0
+        given = X  # callbacks get the X of the user, with its rows of weight 0
         _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         if not is_auto(self.inference):
             self._given_method()  # raises an error now if an option is invalid
@@ -259,7 +261,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         cliques = clique_scopes(self.cliques, is_output)
         mixing = checked_ties(self.ties, len(cliques))
         require_observed(~np.isnan(visible[:, is_output]), "X", "entry of an output")
-        # Merge equal rows and add up their weights.
+        # Merge equal rows and add up their weights, because each distinct row costs time in every
+        # pass.
         signs, which = np.unique(signs_of(visible), axis=0, return_inverse=True)
         weight = np.bincount(which.reshape(-1), weight)
         features = CliqueFeatures.of(cliques, mixing, is_output)
@@ -310,7 +313,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     # --------------------------------------------------------------- questions
 
-    _estimates_log_z = False  # because log Z depends on the inputs of each row
+    _estimates_log_z = False  # log Z depends on the inputs, so each row would need an estimate
 
     def _check_rows(self, X):
         visible = self._given_inputs(X)
@@ -318,7 +321,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _given_inputs(self, X):
-        """Return validated X (N, n_features), with no missing value in the inputs."""
+        """Return validated X (N, n_features); raise a ValueError if an input is missing."""
         visible = super()._check_rows(X)
         if np.isnan(visible[:, ~self._is_output]).any():
             raise ValueError("X contains NaN in columns that are inputs")
@@ -356,17 +359,18 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return found.log_partition[which.reshape(-1)]
 
     def impute(self, X: ArrayLike, rule: str = "hinge") -> np.ndarray:
-        """Replace missing values by the best values given the rest of the row.
+        """Replace missing values by the best values given the observed values of the row.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             As in `fit`.
         rule : {"hinge", "map"}, default="hinge"
-            "hinge": the values with the least hinge loss ``sum_i [gamma - m_i]_+`` over all columns
-            that are not inputs, as in the paper; the score decides between equal losses. Branch and
-            bound finds these values exactly. With cliques of more than two columns, a row may have
-            up to 20 missing values. "map": the values with the highest probability, by `inference`.
+            "hinge" chooses the values with the least hinge loss ``sum_i [gamma - m_i]_+`` over all
+            columns that are not inputs, as in the paper; if two losses are equal, the higher score
+            decides. Branch and bound finds these values exactly. If there are cliques of more than
+            two columns, a row may have up to 20 missing values. "map" chooses the values with the
+            highest probability, found by `inference`.
 
         Returns
         -------
@@ -409,7 +413,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _search_pairs(self, visible):
-        """Fill the missing values of rows (N, V) by the label search for pairwise models."""
+        """Fill the missing values of rows (N, V) by the search for models with pairs only."""
         n_rows, n_variables = visible.shape
         coupling = np.zeros((n_variables, n_variables))
         field = np.zeros(n_variables)

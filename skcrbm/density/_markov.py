@@ -72,18 +72,18 @@ class MarkovRandomField(BaseDensity):
 
         - "pairwise": a table for each column, and a table for each pair of columns. Training starts
           with the log-odds (or log-shares of the categories) of each column, and 0 for pairs.
-        - A list of scopes, which are sequences of column indices: a table for each scope, which
-          starts at 0.
-        - An energy of a single model: the tables of the energy, which start at their given values.
-          Fields, OR and AND factors and table entries of weight 0 are not learned. If they give
-          weight 0 to a complete row, an error is raised.
+        - A list of scopes, which are sequences of column indices: a table for each scope, with
+          initial entries of 0.
+        - An energy of a single model: training starts with the tables of the energy. Its fields, OR
+          and AND factors, and table entries of weight 0 are not learned. If they give a complete
+          row of X the weight 0, an error is raised.
     categories : "auto", list of array-like, or None, default=None
         Categories of each column: any hashable values, such as words or whole numbers. "auto"
         takes the sorted values of each column of X. Entries of X that are NaN or None are missing.
-        With ``categories=None`` the columns are binary; but if `factors` is an energy with
-        categorical variables, the categories are their states 0, 1, ... With categories `binarize`
-        has no effect, and `marginals` have shape (n_samples, n_features, K) unless all columns have
-        two categories.
+        None means that the columns are binary or, if `factors` is an energy with categorical
+        variables, that the categories are their states 0, 1, .... If the columns have categories,
+        `binarize` has no effect, and `marginals` has the shape (n_samples, n_features, K) unless
+        all columns have two categories.
     learning : str or object, default="pcd"
         Learning rule, by name or as an object from `skcrbm.learning`. Training compares
         moments of the data with moments of the model, which the rules compute differently:
@@ -180,7 +180,7 @@ class MarkovRandomField(BaseDensity):
 
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
-        "factors": "no_validation",  # `_base_energy` validates it, with more specific messages
+        "factors": "no_validation",  # `_base_energy` has more specific messages
         "categories": "no_validation",  # `find_categories` validates it
     }
 
@@ -288,8 +288,8 @@ class MarkovRandomField(BaseDensity):
         row = np.asarray(given, object)
         if row.shape != (self.n_features_in_,):
             raise ValueError(
-                f"given must have shape ({self.n_features_in_},), NaN for a value to draw; got "
-                f"{row.shape}"
+                f"given must have shape ({self.n_features_in_},), with NaN for values to draw; "
+                f"got {row.shape}"
             )
         return encode(row[None], self.categories_, "given")[0]
 
@@ -313,8 +313,9 @@ class MarkovRandomField(BaseDensity):
                 )
             if not np.array_equal(factors.state_counts, self._n_states(n_features)):
                 raise ValueError(
-                    "factors must have as many states as there are categories, "
-                    f"{self._n_states(n_features).tolist()}; got {factors.state_counts.tolist()}"
+                    "the variables of factors must have as many states as the columns have "
+                    f"categories, {self._n_states(n_features).tolist()}; got "
+                    f"{factors.state_counts.tolist()}"
                 )
             return factors
         n_states = self._n_states(n_features)
@@ -396,6 +397,6 @@ def _check_possible(energy, visible, weight):
     impossible = rows[score == -np.inf]
     if len(impossible):
         raise ValueError(
-            f"X has {len(impossible)} rows to which factors give a weight of zero, which is not "
-            f"learned; one of them is {visible[impossible[0]].astype(int).tolist()}"
+            f"factors give {len(impossible)} rows of X a weight of zero, which training cannot "
+            f"change; one of these rows is {visible[impossible[0]].astype(int).tolist()}"
         )

@@ -1,4 +1,4 @@
-"""Methods that answer questions about p(x), such as `score_samples`, and validation of X."""
+"""Answer questions about p(x), such as `score_samples`, and validate X."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_count, checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
-# Answer that inference must give for each question; other questions need "marginals".
+# Result that inference must return for each method; methods that are not listed need "marginals".
 _ANSWERS = {"score_samples": "log_partition", "impute": "map"}
 
 
@@ -64,8 +64,8 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         if self.binarize is None:
             if not (missing | (X == 0) | (X == 1)).all():
                 raise ValueError(
-                    "X must hold only 0, 1 and NaN if binarize=None; pass a number as binarize to "
-                    "count larger values as 1"
+                    "X must hold only 0, 1 and NaN if binarize=None; set binarize to a number, "
+                    "above which values count as 1"
                 )
             return X
         if reset and X.size and (np.nanmin(X, initial=0) < 0 or np.nanmax(X, initial=1) > 1):
@@ -98,8 +98,8 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
             return self._method_answering(energy, {_ANSWERS.get(wanted, "marginals")})
         if is_small(energy):
             return resolve_method("exact")
-        # The seed is fixed, so that rows have the same score in each call, and models are compared
-        # with the same random numbers.
+        # Fix the seed, so that a row has the same score in each call, and different models are
+        # compared by the same random numbers.
         estimate = AnnealedImportanceSampling(random_state=0)
         if wanted == "score_samples" and self._estimates_log_z and estimate.supports(energy):
             return estimate
@@ -111,8 +111,8 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         lacking = answers - method.supports(energy)
         if lacking:
             raise ValueError(
-                f"inference={self.inference!r} does not give {', '.join(sorted(lacking))} of "
-                f"{type(energy).__name__}, which is needed here; methods that do: "
+                f"inference={self.inference!r} cannot compute {', '.join(sorted(lacking))} of "
+                f"{type(energy).__name__}, which is needed here; these methods can: "
                 f"{', '.join(map(repr, available_methods(energy, answers)))}"
             )
         return method
@@ -157,7 +157,9 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         partly = np.flatnonzero(np.isnan(visible).any(axis=1))
         if len(partly):
             if is_auto(self.inference) and isinstance(method, AnnealedImportanceSampling):
-                method = resolve_method("sum_product")  # chains for each row would take too long
+                method = resolve_method(
+                    "sum_product"
+                )  # annealing chains for each row would take too long
             log_weight[partly] = infer(
                 energy.rows(np.zeros(len(partly), int)),
                 method,
@@ -247,7 +249,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return self._clamp(self._given_values(given)[None])
 
     def _given_values(self, given):
-        """Return the argument `given` of `sample` as states (n_features,), with NaN to draw."""
+        """Return the argument `given` as states (n_features,), with NaN for values to draw."""
         n_features = self.n_features_in_
         try:
             given = np.asarray(given, np.float64)
@@ -255,14 +257,15 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
             raise ValueError(f"given must hold 0, 1 or NaN: {error}") from error
         if given.shape != (n_features,):
             raise ValueError(
-                f"given must have shape ({n_features},), NaN for a value to draw; got {given.shape}"
+                f"given must have shape ({n_features},), with NaN for values to draw; got "
+                f"{given.shape}"
             )
         if not (np.isnan(given) | (given == 0) | (given == 1)).all():
             raise ValueError("given must hold 0 or 1, or NaN for a value to draw")
         return given
 
     def _draw(self, method, n_samples, clamp, random_state):
-        """Draw 0/1 rows (n_samples, n_features) by a method with the option `random_state`."""
+        """Draw 0/1 rows (n_samples, n_features) by `method`, which has an option `random_state`."""
         found = infer(
             self.energy_,
             method.with_options(random_state=random_state),

@@ -23,12 +23,12 @@ from skcrbm.utils.options import Integer, is_auto
 # If there are at most _FULL_BATCH_ROWS rows, a step reads all of them, else _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
 # Gibbs sweeps per step of learning="auto" if each step reads all rows. The parameters then take
-# large steps, which chains with a single sweep per step cannot follow.
+# large steps, and chains with a single sweep per step could not follow them.
 _SWEEPS_OF_FULL_BATCH = 5
 # The automatic number of hidden units is _HIDDEN_PER_COLUMN for each column, at most _MOST_HIDDEN.
 _HIDDEN_PER_COLUMN, _MOST_HIDDEN = 4, 256
 # Largest factor by which Adam's step size is raised. It is larger than in other densities, because
-# hidden units break their symmetry slowly.
+# it takes many steps until the hidden units differ from each other.
 _SAMPLED_SPEEDUP = 50
 
 
@@ -68,10 +68,11 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     n_hidden : int or "auto", default="auto"
         Number of hidden units. "auto" is four times the number of columns, at most 256.
     learning : str or object, default="auto"
-        Learning rule, by name or as an object from `skcrbm.learning`. "auto" is "pcd". If each step
-        reads all rows (by default with up to 200 rows), "auto" makes five sweeps per step, because
-        the parameters then take large steps, which the chains must follow. Training compares
-        moments of the data with moments of the model, which the rules compute differently:
+        Learning rule, by name or as an object from `skcrbm.learning`. "auto" is "pcd" with one
+        sweep per step. If each step reads all rows (by default if there are up to 200 rows), it
+        makes five sweeps per step, because the parameters then take large steps, which the chains
+        must follow. Training compares moments of the data with moments of the model, which the
+        rules compute differently:
 
         - "mle", `Likelihood`: marginals computed by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;

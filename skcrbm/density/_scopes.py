@@ -1,4 +1,4 @@
-"""Validation of the cliques, inputs and ties of a large margin Markov network."""
+"""Validate the parameters cliques, inputs and ties of LargeMarginMarkovNetwork."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def checked_inputs(inputs, n_features: int) -> np.ndarray:
         )
     is_output[columns] = False
     if len(set(columns.tolist())) < len(columns) or not is_output.any():
-        raise ValueError("inputs must name some columns of X, not all of them, and no column twice")
+        raise ValueError(
+            "inputs must be distinct columns of X, and at least one column must not be an input"
+        )
     return is_output
 
 

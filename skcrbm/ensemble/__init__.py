@@ -1,4 +1,4 @@
-"""Stacking: predictions of other classifiers as inputs of a final model, and blends with trees."""
+"""Stacking: train a model on the predictions of other classifiers, or blend it with trees."""
 
 from skcrbm.ensemble._blend import BlendedLabelSets
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds

@@ -51,7 +51,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     smooth distribution over all label vectors. The probability of a label vector is the weighted
     mean of both, ``w p_stack(y | x) + (1 - w) p_trees(y | x)``. The weight maximises the likelihood
     of training rows that neither component has seen: the trees predict out of bag, and the RBM out
-    of fold. The trees are the trees of the stack, so that the blend needs no further forest.
+    of fold. The blend uses the trees of the stack, so that it needs no further forest.
 
     Parameters
     ----------
@@ -81,7 +81,8 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         Weight w of the distribution of the stack, from 0 to 1.
     log_likelihoods_ : dict of float
         Log-likelihood per unseen training row of the "stack", the "trees" and the "blend". It is
-        -inf for the trees if a label set occurs in a single row.
+        -inf for the trees if a label set occurs in a single row, because the trees that have not
+        seen this row do not know the set.
     label_sets_ : ndarray (n_sets, n_outputs)
         Distinct label sets of y.
     allow_empty_ : bool
@@ -187,7 +188,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         part = _label_set_part(stack)
         own = (visible[:, None] == part.label_sets_[None]).all(axis=2).argmax(axis=1)
         proba = part.estimator_.out_of_bag_values(X)[np.arange(len(own)), own]
-        used = ~np.isnan(proba)  # rows that some tree has not seen
+        used = ~np.isnan(proba)  # rows that at least one tree has not seen
         self.weight_ = _best_weight(seen[used], proba[used])
         with np.errstate(divide="ignore"):
             trees = np.log(proba[used])
@@ -267,7 +268,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.decode(labels)
 
     def _decoded(self, parts, sets, value):
-        """Return the labels (n, L) with the best expectation over the given label sets."""
+        """Return the labels (n, L) with the best expected metric over the given label sets."""
         proba = np.exp(self._log_proba_of_sets(parts, sets))
         if self.decode == "expected_f1":
             return decode_label_sets(sets, proba, "f1_samples", allow_empty=self.allow_empty_)
@@ -381,7 +382,7 @@ def _log_likelihoods(model, X, visible):
 
 
 def _agreement(labels, sets):
-    """Return 1 (n, K) if label vectors (n, L) and sets (K, L) agree; NaN agrees with all values."""
+    """Return 1 (n, K) if a vector (n, L) and a set (K, L) agree; NaN agrees with any value."""
     wrong = (labels == 1) @ (1.0 - sets.T) + (labels == 0) @ sets.T.astype(float)
     return (wrong == 0).astype(float)
 

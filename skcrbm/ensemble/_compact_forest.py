@@ -1,8 +1,8 @@
-"""Store the trees of scikit-learn's forests in little memory after they are fitted.
+"""Reduce the memory that the fitted trees of scikit-learn's forests need.
 
 A tree of scikit-learn stores the frequency of every class in every node. If each label set is a
-class, a tree has thousands of nodes with thousands of frequencies each. But a leaf of a full tree
-contains rows of one or two classes only, so most frequencies are 0.
+class, a tree has thousands of nodes with thousands of frequencies each. But a leaf of a fully grown
+tree contains rows of one or two classes only, so most frequencies are 0 and need not be stored.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class CompactTree:
         return tree.apply(X)
 
     def sparse_values(self, X: Any) -> sp.csr_array:
-        """Return a row of `leaf_values` for each row of X: the values of its leaf."""
+        """Return a CSR array with the values of the leaf of each row of X."""
         return self.leaf_values[np.searchsorted(self._leaves(), self.apply(X))]
 
     def predict(self, X: Any) -> np.ndarray:
@@ -113,11 +113,11 @@ class _CompactTreeMixin:
 
 
 class CompactDecisionTree(_CompactTreeMixin, DecisionTreeClassifier):
-    """`DecisionTreeClassifier` that becomes compact at the end of its fit."""
+    """`DecisionTreeClassifier` whose tree becomes a `CompactTree` at the end of the fit."""
 
 
 class CompactExtraTree(_CompactTreeMixin, ExtraTreeClassifier):
-    """`ExtraTreeClassifier` that becomes compact at the end of its fit."""
+    """`ExtraTreeClassifier` whose tree becomes a `CompactTree` at the end of the fit."""
 
 
 class CompactForest:
@@ -133,12 +133,14 @@ class CompactForest:
     estimators_samples_: list
 
     def fit(self, X: Any, y: Any) -> Any:
-        """Fit the trees of scikit-learn's forest, with few threads if full trees are large."""
+        """Fit the trees of scikit-learn's forest; use fewer threads if the trees are large."""
         self.estimator = self._tree()
         n_jobs = self.n_jobs
         self.n_jobs = min(effective_n_jobs(n_jobs), max(1, TREE_BYTES // _largest_tree(y)))
         try:
-            with warnings.catch_warnings():  # a y with many label sets is expected: do not warn
+            with (
+                warnings.catch_warnings()
+            ):  # many classes are normal here: each label set is a class
                 warnings.filterwarnings("ignore", "The number of unique classes is greater")
                 return super().fit(X, y)  # type: ignore[misc]
         finally:
@@ -207,13 +209,13 @@ _COMPACT = {
 
 
 def compact(estimator: Any) -> Any:
-    """Return a forest with compact trees in place of a forest, and other estimators unchanged."""
+    """Return a copy of a forest that grows compact trees; return other estimators unchanged."""
     make = _COMPACT.get(type(estimator))
     return estimator if make is None else make(**estimator.get_params(deep=False))
 
 
 def _largest_tree(y):
-    """Return the largest size in bytes that the class frequencies of a tree have during the fit."""
+    """Return an upper bound of the bytes of a tree's class frequencies during the fit."""
     n_classes = int(y.max()) + 1 if y.ndim == 1 else 2 * y.shape[1]
     # A bootstrap sample contains 0.63 n different rows, so a tree has at most 1.27 n nodes.
     # scikit-learn doubles the storage when it is full, so it stores at most about 2.6 n nodes.

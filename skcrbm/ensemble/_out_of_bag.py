@@ -31,12 +31,12 @@ from skcrbm.utils.warnings import warn_user
 class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEstimator):
     """Transform X into log-odds of the labels, predicted by another classifier.
 
-    The log-odds are meant as inputs of a model that adds the dependence between labels, such as
+    The log-odds serve as inputs of a second model that adds the dependence between labels, such as
     `CRBMClassifier`. ``fit_transform(X, y)`` predicts each training row by trees, or by a model,
     that did not see this row, so that the second model learns how reliable the log-odds are.
-    ``transform(X)`` is for new rows and uses the classifier that was fitted on all rows. As with
-    scikit-learn's `TargetEncoder`, ``fit(X, y).transform(X)`` therefore differs from
-    ``fit_transform(X, y)``; `Pipeline` and `FeatureUnion` call the right method.
+    ``transform(X)`` is for new rows and uses the classifier that was fitted on all rows. Therefore
+    ``fit(X, y).transform(X)`` differs from ``fit_transform(X, y)``, as in scikit-learn's
+    `TargetEncoder`; `Pipeline` and `FeatureUnion` call the right method.
 
     Parameters
     ----------
@@ -64,9 +64,10 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
     ----------
     estimator_ : classifier
         Classifier fitted on all rows. If y is 2-D and the estimator is an `ExtraTreesClassifier` or
-        a `RandomForestClassifier`, this is a subclass whose trees need little memory: they keep the
-        splits, and the classes that occur in each leaf. It predicts as the forest does and has
-        `feature_importances_`; its trees have no other attributes of scikit-learn's `tree_`.
+        a `RandomForestClassifier`, this is a subclass whose trees need little memory, because they
+        store only the splits, and the classes that occur in each leaf. It makes the same
+        predictions as the forest and has `feature_importances_`, but its trees lack the other
+        attributes of scikit-learn's `tree_`.
     classes_ : ndarray (n_outputs,) or (n_classes,)
         Indices 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_sets_ : ndarray (n_sets, n_outputs)
@@ -84,8 +85,8 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
     -----
     The output has a column for each label of a 2-D y, a single column for a binary 1-D y, and a
     column for each class of a multiclass 1-D y. Labels that are always 0 or always 1 in y are not
-    learned; their columns are constant. With "oob", a training row that every tree has seen gets
-    the shares of the labels in y as its probabilities.
+    learned; their columns are constant. If `cv` is "oob" and every tree has seen a training row,
+    the probabilities of this row are the shares of the labels in y.
 
     If y contains NaN (missing labels), the estimator must support NaN and `cv` must not be "oob".
 
@@ -222,7 +223,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         """
         estimator, X, targets = self._prepare(X, y)
         if isinstance(self.cv, str):
-            oob_score = not isinstance(estimator, CompactForest)  # finds its own values out of bag
+            oob_score = not isinstance(estimator, CompactForest)  # has its own out-of-bag method
             with explained_fit(estimator, X, targets):
                 self.estimator_ = estimator.set_params(oob_score=oob_score).fit(X, targets)
             return self._log_odds(self._out_of_bag(X, targets))
@@ -290,8 +291,9 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         if self.label_powerset or isinstance(self.cv, str):
             require_complete(
                 Y,
-                "label_powerset=True and cv='oob' need complete labels. Use folds, as in cv=5, and "
-                "an estimator that accepts NaN",
+                "label_powerset=True and cv='oob' need complete labels. For missing labels set "
+                "label_powerset=False and a number of folds, as in cv=5, and use an estimator "
+                "that accepts NaN",
             )
         self._constant = np.where(missing, 0.0, Y).max(axis=0)
         self._varying = (Y == 0).any(axis=0) & (Y == 1).any(axis=0)
@@ -305,7 +307,9 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         Y = Y[:, self._varying]
         if Y.shape[1] == 1:
             require_complete(
-                Y, "only one label is not constant, and it must be complete. Drop these rows"
+                Y,
+                "all labels but one are constant, and the remaining label must be complete. "
+                "Drop the rows in which it is missing",
             )
         Y = Y if np.isnan(Y).any() else Y.astype(np.int64)
         return Y if Y.shape[1] > 1 else Y[:, 0]
@@ -360,8 +364,8 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             unseen = np.isnan(values[:, 0])
             if unseen.any():
                 warn_user(
-                    "rows that every tree has seen get the shares of the labels as probabilities: "
-                    f"{unseen.sum()} of {len(unseen)} rows; increase n_estimators"
+                    f"{unseen.sum()} of {len(unseen)} rows were seen by every tree, so that "
+                    "their probabilities are the shares of the labels; increase n_estimators"
                 )
                 truth = targets.reshape(len(targets), -1) if table is None else table[targets]
                 values[unseen] = truth.mean(axis=0)

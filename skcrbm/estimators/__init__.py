@@ -1,4 +1,4 @@
-"""Classifiers of the public API. Each has its own file; the base classes are in `_base.py`."""
+"""Public classifiers. Each classifier has its own file; the base classes are in `_base.py`."""
 
 from skcrbm.estimators._chain_crf import ChainCRF
 from skcrbm.estimators._crbm import CRBMClassifier

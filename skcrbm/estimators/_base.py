@@ -1,4 +1,4 @@
-"""Base classes of all classifiers, which validate X, y and weights, and convert predictions."""
+"""Base classes of classifiers: validate X, y and weights, and convert predictions."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Rows(NamedTuple):
 class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of the classifiers, for a 2-D indicator y with NaN and a 1-D y of classes.
 
-    A subclass computes an object such as a `Posterior` from X once, and passes it as `rows` to the
-    abstract methods below. Each of these methods returns scores or labels for one kind of y.
-    `_predict`, `_decision` and `predict_proba` call the methods for the kind of y that was fitted,
-    and convert the results to the shapes that users expect.
+    To predict, a subclass computes an object such as a `Posterior` from X, and passes it as `rows`
+    to the abstract methods below. Each abstract method returns scores or labels for one kind of y.
+    `_predict`, `_decision` and `predict_proba` call the method for the kind of y in the fit, and
+    convert its result to the shape that users expect.
     """
 
     _targets: Any  # kind and encoding of y (a `Targets` object), set by `fit`
@@ -112,7 +112,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _marginal_log_odds(self, X):
-        """Return scores (N, V); their sigmoid, or for classes their softmax, is the probability."""
+        """Return the scores (N, V) whose sigmoid (or softmax, for classes) is the probability."""
 
     @label_output
     def predict_proba(self, X):
@@ -235,7 +235,7 @@ class JointClassifier(StructuredClassifier):
 
     @label_output
     def decision_function(self, X, y_known=None):
-        """Return a score for each output (positive for a positive label) or for each class.
+        """Return a score for each output, positive if the label is predicted, or for each class.
 
         The scores differ between models; see the documentation of the class.
 
@@ -273,7 +273,7 @@ class JointClassifier(StructuredClassifier):
         """Return log P(y_i = 1 | x) of each output, or the log-probability of each class.
 
         The logarithms are computed from log-odds, so that they are finite even if a probability is
-        rounded to 0. Known labels have the logarithm 0 if they are 1, and -inf if they are 0.
+        rounded to 0. The result for a known label is 0 if the label is 1, and -inf if it is 0.
 
         Parameters
         ----------
@@ -378,8 +378,8 @@ class JointClassifier(StructuredClassifier):
     def score_label_sets(self, X, label_sets, y_known=None, *, method="exact", random_state=None):
         """Return the log-probabilities of several label vectors in each row.
 
-        Use it to compare candidates, or to enumerate p(y | x): with all 2^L label vectors the
-        exponentials of a row add up to 1.
+        Use this method to compare candidates, or to enumerate p(y | x): if `label_sets` holds all
+        2^L label vectors, the exponentials of a row add up to 1.
 
         Parameters
         ----------
@@ -427,9 +427,9 @@ class JointClassifier(StructuredClassifier):
             Label vectors among which the k most probable are chosen: "all" possible vectors (up to
             20 outputs), "label_sets" (the vectors in `label_sets_`), or the rows of an array.
             "auto" is "all" up to 14 outputs, else "label_sets". Candidates that contradict the
-            known labels of a row are left out; if all candidates contradict them, the known labels
-            replace the entries of every candidate. `LabelGraphCRF` finds the best of all vectors
-            for any number of outputs, by elimination of variables, if its graph is a tree or as
+            known labels of a row are skipped. If all candidates contradict them, the known labels
+            replace the entries of every candidate. `LabelGraphCRF` can compare all vectors for any
+            number of outputs, by elimination of variables, if its graph is a tree or nearly as
             narrow as a tree; "auto" is then "all".
         method : str or object, default="exact"
             Method that computes log Z, as in `score_samples`. It changes only the probabilities,
@@ -515,18 +515,18 @@ def training_rows(
 ) -> Rows:
     """Validate X, y and the weights, and return the rows of positive weight.
 
-    Also set the attributes of the model that describe y: `_targets`, `classes_`, `allow_empty_` and
-    `unseen_share_`. If `reset` is False, the model was fitted before. The columns of X and the kind
-    of y must then be the same as in earlier calls, and the attributes describe the rows of all
-    calls. If `partial` is True, there is no warning about labels with a single value, because other
-    calls may contain the other value.
+    This function also sets the attributes of the model that describe y: `_targets`, `classes_`,
+    `allow_empty_` and `unseen_share_`. If `reset` is False, training continues: the columns of X
+    and the kind of y must be the same as in earlier calls, and the attributes describe the rows of
+    all calls. If `partial` is True, there is no warning about labels with a single value, because
+    other calls of `partial_fit` may contain the other value.
     """
     if not reset:
         model._targets.check_classes(classes)
     targets = model._make_targets(y, classes) if reset or y is None else model._targets
     X = model._validate_X(X, reset)
-    # The labels are copied to C order, because the rounding of sums depends on the memory layout,
-    # and data frames yield Fortran order. A data frame and an array then give the same result.
+    # Copy the labels to C order, so that a data frame, which has Fortran order, and an array give
+    # the same result: the rounding of sums depends on the memory layout.
     given = y
     if classes is not None:
         y = in_label_order(y, classes, targets, X.dtype)
@@ -578,7 +578,7 @@ def _label_weight(model, targets, sample_weight, y, n_rows, classes):
 
 
 def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
-    """Multiply the weights of rows by `class_weight`, and leave out rows of weight 0."""
+    """Multiply the weights of rows by `class_weight`, and remove rows of weight 0."""
     class_weight = getattr(model, "class_weight", None)
     if class_weight is None:
         return rows

@@ -113,8 +113,8 @@ class ChainAnswers(SavedModel, BaseEstimator):
         X, y_known
             As in `predict`.
         k : int
-            Number of label sequences. Short sequences may have fewer possible label sequences; all
-            of them are then returned.
+            Number of label sequences. If a short sequence has fewer possible label sequences, all
+            of them are returned.
 
         Returns
         -------
@@ -160,8 +160,8 @@ class ChainAnswers(SavedModel, BaseEstimator):
         n_samples = check_count("n_samples", n_samples)
         rng = check_random_state(random_state)
         batch = self._given(X, y_known)
-        # The random numbers are drawn for one sequence after the other, so that the result for a
-        # sequence does not depend on the sequences after it.
+        # Draw the random numbers sequence by sequence, so that the result for a sequence does not
+        # depend on the sequences after it.
         uniform = np.concatenate(
             [rng.random_sample((n, n_samples)) for n in np.diff(batch.start)]
         ).T.copy()

@@ -78,18 +78,17 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     alpha : float or "auto", default="auto"
         Strength of the penalty: the objective is the mean loss of a sequence plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
-        `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
-        randomly held-out fifth of the sequences, or of 2500 sequences if there are more. The
-        parameter c2 of crfsuite corresponds to ``alpha * n_sequences / 2``. Scale numerical
-        features, for example with ``SequenceTransformer(StandardScaler())``.
+        `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a random
+        fifth of the sequences that is held out (a fifth of 2500 random sequences if there are
+        more). The parameter c2 of crfsuite corresponds to ``alpha * n_sequences / 2``. Scale
+        numerical features, for example with ``SequenceTransformer(StandardScaler())``.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
-        Learning rule: "mle", maximum likelihood, which sums over missing labels;
-        "pseudo_likelihood", which needs complete labels; or "max_margin", the structured hinge
-        loss, which needs complete labels and an L2 penalty, and gives no probabilities (see
-        `MaxMargin`).
+        Learning rule: "mle" is maximum likelihood and sums over missing labels; "pseudo_likelihood"
+        needs complete labels; "max_margin" is the structured hinge loss, which needs complete
+        labels and an L2 penalty, and gives no probabilities (see `MaxMargin`).
     solver : str or object, default="auto"
         Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs".
         "cutting_planes" solves the same problem as "frank_wolfe". Stochastic solvers take steps on
@@ -110,22 +109,22 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         If True, learn coefficients of the features for each pair of neighbouring classes, so that
         the weight of a transition depends on the features of its second position.
     order : {1, 2}, default=1
-        Order of the chain. 2 adds weights `triple_` of each three neighbouring classes,
-        ``sum_t triple[y_(t-2), y_(t-1), y_t]``. Inference stays exact. For K classes it takes about
-        K^3 operations for each position, instead of K^2.
+        Order of the chain. If it is 2, the model also has a weight for each triple of neighbouring
+        classes, ``sum_t triple[y_(t-2), y_(t-1), y_t]``. Inference stays exact, but for K classes
+        it takes about K^3 operations per position instead of K^2.
     fit_intercept : bool, default=True
         If True, learn the weights `intercept_` of the classes at all positions, and their
         additional weights `first_` and `last_` at the first and the last position.
     forbidden : list of pairs, default=None
-        Transitions ``(from, to)`` that have probability 0. None in a pair stands for the outside of
-        the sequence: ``(None, "I")`` forbids "I" at the first position, and ``("B", None)`` forbids
-        "B" at the last position.
+        Transitions ``(from, to)`` that have probability 0. If one entry of a pair is None, the pair
+        refers to the beginning or the end of a sequence: ``(None, "I")`` forbids "I" at the first
+        position, and ``("B", None)`` forbids "B" at the last position.
     decode : {"map", "marginal"}, default="map"
         "map" predicts the most probable label sequence. "marginal" predicts the most probable class
         of each position, which maximises the expected number of correct labels.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
-        variables of the previous fit by "frank_wolfe", if its labels were the same.
+        variables of the previous fit, if that fit was by "frank_wolfe" to the same labels.
     n_jobs : int, default=None
         Number of threads, which share the sequences. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -252,7 +251,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             label sequence means that all its labels are missing.
         sample_weight : array-like of shape (n_sequences,), default=None
             Non-negative weights; a sequence of weight k counts as k copies of the sequence.
-            If ``alpha="auto"``, only the ratios of the weights count in the search for alpha.
+            If ``alpha="auto"``, the search for alpha depends only on the ratios of the weights.
 
         Returns
         -------
@@ -374,7 +373,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return model, rule.chain(self._trained(), self.n_jobs)
 
     def _trained(self) -> tuple[bool, ...]:
-        """Return a bool for each array of `ChainParams`: True if the array is learned."""
+        """Return True for each array of `ChainParams` that is learned, and False for the others."""
         own = self.fit_intercept
         return True, own, True, own, own, self.transition_features, self.order == 2
 
@@ -388,7 +387,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         if self.transition_features:
             previous = np.concatenate([[MISSING], path[:-1]])
             pair = np.where((previous < 0) | (path < 0), MISSING, previous * n_states + path)
-            # The first position of a sequence has no pair. Its entry is unused, but must be valid.
+            # The first position of a sequence has no pair. Its entry has no effect, but must be
+            # valid.
             pair[sequences.start[:-1]] = np.maximum(path[sequences.start[:-1]], 0)
             pair_columns = columns_for(X, pair, n_states**2, features)
             pair_shape = pair_columns.shape
@@ -406,7 +406,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     def _forbidden_log_weights(self):
         """Return log-weights that are -inf for forbidden classes and pairs, and 0 for all others.
 
-        The three arrays are for pairs of neighbours, for first classes and for last classes.
+        The three arrays are for pairs of neighbours, for the first class and for the last class of
+        a sequence.
         """
         k = len(self.classes_)
         pairs, first, last = np.zeros((k, k)), np.zeros(k), np.zeros(k)

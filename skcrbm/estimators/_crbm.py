@@ -88,15 +88,16 @@ class CRBMClassifier(RBMClassifier):
     y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, a 2-D array or data frame
     whose columns hold classes ("multiclass-multioutput"), or a 1-D array with two or more classes.
     An output of more than two classes has a visible unit for each class, of which exactly one is
-    on. Columns are taken for classes if one of them has three or more, and if they hold strings or
-    numbers of at least 0. Convert the classes to strings if they are only 0, 1 and a larger number,
-    which may be a code of missing labels.
+    on. `fit` interprets the columns of y as classes if they hold strings or numbers of at least 0,
+    and at least one column has three or more different values. If the only classes are 0, 1 and a
+    larger number, convert them to strings, because the number could also be a code of missing
+    labels.
 
     `decision_function` returns the log-odds of the marginal of each output. For a 1-D y it returns
     the log-odds of the second of two classes, or unnormalised log-probabilities of more classes.
 
-    For binary images use `ImageCRBM`: the same model with defaults that suit images, which takes X
-    and y as arrays of shape (n_samples, height, width).
+    For binary images use `ImageCRBM`, which is the same model with defaults that suit images, and
+    takes X and y as arrays of shape (n_samples, height, width).
 
     With the default parameters, `fit` scales the columns of X internally, finds the penalty by
     cross-validation, decides whether hidden units help, and fits all rows by L-BFGS; see `alpha`
@@ -128,17 +129,17 @@ class CRBMClassifier(RBMClassifier):
           step. The weights are learned for this sampler, but predictions use the Gibbs
           distribution with these weights, which is inaccurate if couplings are strong.
 
-        Rules other than "mle" allow at most two classes in a 1-D y. Rules other than "mle" and
-        "noisy_mle" need complete labels, and use `inference` for predictions only.
+        If y is 1-D and has more than two classes, only "mle" is possible. All rules except "mle"
+        and "noisy_mle" need complete labels, and use `inference` for predictions only.
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
         if there are at most 10 outputs or at most 10 hidden units, else "sum_product".
     decode : str or object, default="marginal"
         Rule by which `predict` chooses labels from p(v | x): the name of a rule, or a rule with
-        options from `skcrbm.decoding`, such as ``Threshold("f1_macro")``. Choose the rule first:
-        each rule optimises a different metric, given here in parentheses, and the default is best
-        for Hamming loss only:
+        options from `skcrbm.decoding`, such as ``Threshold("f1_macro")``. Choose the rule for your
+        metric before you tune other parameters: each rule optimises a different metric, given here
+        in parentheses, and the default is best for the Hamming loss only:
 
         - "marginal": all labels with a marginal of at least 1/2 (Hamming loss);
         - "label_set": the most probable of the label sets seen in fit (subset accuracy);
@@ -147,8 +148,8 @@ class CRBMClassifier(RBMClassifier):
           label sets seen in fit;
         - "expected_f1": the label vector with the largest expected F1 (F1 averaged over rows). As
           for "expected_jaccard" the expectation uses p(v | x) if inference is exact, and otherwise
-          assumes that labels are independent given x. An empty prediction scores 0
-          unless the rule is ``ExpectedMetric(zero_division=1.0)``;
+          assumes that labels are independent given x. An empty prediction scores 0 unless the rule
+          is ``ExpectedMetric(zero_division=1.0)``;
         - "threshold": the labels with a marginal above a threshold that is best for a metric on
           the training rows; by default a common threshold for F1 averaged over rows. To find it,
           `fit` does five more fits, each without a fifth of the rows and without a warm start; see
@@ -171,9 +172,9 @@ class CRBMClassifier(RBMClassifier):
         - "adam", `Adam`, and "sgd", `SGD`: steps on mini-batches.
 
         "auto" is "lbfgs" if it can be used, "asgd" for ``learning="mle"`` with approximate
-        inference, and "adam" in all other cases and in `partial_fit`. The solvers' own "auto"
-        settings are: a batch of all rows up to 200 rows, else of 20 rows, and ``average=False``.
-        With ``alpha="auto"`` the batches of `partial_fit` have 20 rows.
+        inference, and "adam" in all other cases and in `partial_fit`. If options of the solver are
+        "auto", a batch has all rows if there are at most 200, else 20 rows, and ``average`` is
+        False. With ``alpha="auto"`` the batches of `partial_fit` have 20 rows.
     max_iter : int, default=200
         Maximum number of iterations of L-BFGS in a single fit, or of epochs of the other solvers.
     alpha : float or "auto", default="auto"
@@ -184,22 +185,23 @@ class CRBMClassifier(RBMClassifier):
         deviation 1/2. Sparse data such as texts keep their zeros and are divided by a common scale,
         so that the weights of TF-IDF keep their effect. L-BFGS treats X as sparse if fewer than a
         tenth of its entries differ from 0, other solvers if X is a sparse matrix. `alpha_` applies
-        to the scaled columns, `visible_coef_` to the given columns. With fewer than 40 rows
-        the penalty is not searched, but is 0.003 times the total variance of the scaled columns.
-        Solvers other than L-BFGS use the best penalty of the model without hidden units, searched
-        on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is `partial_fit`,
-        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00001.
+        to the scaled columns, `visible_coef_` to the given columns. If there are fewer than 40
+        rows, there is no search, and the penalty is 0.003 times the total variance of the scaled
+        columns. Solvers other than L-BFGS use the best penalty of the model without hidden units,
+        found on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is
+        `partial_fit`, "auto" is 0.1 times the mean square of the columns, but at most 0.1 and at
+        least 0.00001.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. It should be small, so that W can grow. "auto"
-        is 0.1 / max(n, 40) with L-BFGS, else 0; n is the number of rows, or the sum of the weights
-        if `alpha` is a number.
+        is 0.1 / max(n, 40) with L-BFGS, where n is the number of rows, or the sum of the weights if
+        `alpha` is a number; with other solvers it is 0.
     early_stopping : bool, "auto" or object, default="auto"
         Stopping rule of all solvers except L-BFGS. True stands for ``EarlyStopping()``: hold out
         15% of the rows, find the epoch with the best validation score, and fit again on all rows.
         False stands for ``LossPlateau()``: stop when the training loss no longer falls. "auto" is
-        True from 1000 rows on ("asgd": from 200 rows on). The validation score is the exact
-        conditional log-likelihood if there are at most 14 outputs or 14 hidden units, else minus
-        the share of wrong outputs.
+        True if there are at least 1000 rows (at least 200 rows with "asgd"). The validation score
+        is the exact conditional log-likelihood if there are at most 14 outputs or 14 hidden units,
+        else minus the share of wrong outputs.
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Weights of the classes, which multiply the weights of the rows. For a 1-D y: a dict
         {class: weight}, or "balanced" for ``n_samples / (n_classes * count)``. For a 2-D y: a list
@@ -212,8 +214,9 @@ class CRBMClassifier(RBMClassifier):
         Start `fit` from the parameters of the previous fit. A penalty that the previous fit found,
         and its decision about hidden units, are kept.
     n_jobs : int, default=None
-        Number of threads, which share the rows. Results do not depend on it. Threads help with
-        belief propagation and in prediction, but not with exact inference on batches of 20 rows.
+        Number of threads, which share the rows. Results do not depend on it. Threads make belief
+        propagation and predictions faster, but not training by exact inference on batches of 20
+        rows.
     random_state : int, RandomState or None, default=None
         Seed of the initial parameters, the choice of validation rows and the order of rows.
     verbose : bool or int, default=False
@@ -240,8 +243,8 @@ class CRBMClassifier(RBMClassifier):
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
-        Distinct label vectors of the training rows. Missing labels are filled with the predicted
-        labels; rows without any observed label are left out.
+        Distinct label vectors of the training rows. Missing labels are replaced by predicted
+        labels, and rows without any observed label are skipped.
     allow_empty_ : bool
         True if `predict` may return rows without a positive label. It is False if some training
         row had a positive label and no complete training row was all 0. If `y_known` says that all
@@ -251,9 +254,10 @@ class CRBMClassifier(RBMClassifier):
     alpha_ : float
         Penalty of the fit, which applies to the scaled columns if `alpha` is "auto".
     alpha_path_ : dict of ndarray
-        Record of the search for the penalty, with an entry for each penalty tried: "n_hidden",
-        "alpha", and the means over validation rows of the "log_likelihood" of the label vector and
-        the "log_loss" of the marginals, summed over outputs. The arrays are empty without a search.
+        Record of the search for the penalty, with an entry for each penalty that was tried:
+        "n_hidden", "alpha", "log_likelihood" of the label vector (mean over validation rows) and
+        "log_loss" of the marginals (summed over outputs, mean over validation rows). The arrays are
+        empty if there was no search.
     flip_rates_ : ndarray (n_outputs, 2)
         Flip rates of labels that are off and on, with ``learning="noisy_mle"``.
     n_hidden_ : int
@@ -263,8 +267,8 @@ class CRBMClassifier(RBMClassifier):
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
-        Maximum number of iterations of inference in prediction, the same as in the epoch that was
-        kept: by default 7 + min(e, 50) in epoch e, counted from 0. None for "exact".
+        Maximum number of iterations of inference in prediction, as in the epoch whose parameters
+        were kept. Epoch e, counted from 0, has 7 + min(e, 50) by default. None for "exact".
     loss_curve_, convergence_curve_ : list of float
         Training loss (approximate if inference is approximate) and share of rows for which
         inference converged, for each epoch of the final run.
@@ -279,34 +283,34 @@ class CRBMClassifier(RBMClassifier):
     -----
     If the columns of y hold classes, `predict_proba` returns a list with an array for each column,
     `score` is the share of rows whose outputs are all right, `decode` is "marginal", "marginal_map"
-    or "map", and `learning` is "mle", "cd" or "pcd". The columns of `label_sets_` are the visible
-    units. "auto" inference is exact for up to 10 hidden units or 2^10 vectors of classes.
+    or "map", and `learning` is "mle", "cd" or "pcd". `label_sets_` has a column for each visible
+    unit. "auto" inference is exact for up to 10 hidden units or 2^10 vectors of classes.
 
-    The search for the penalty splits the rows into five folds. It uses as many folds as are needed
-    for about 3000 validation rows (1500 with hidden units), and at least one. The score of a
-    penalty is the weighted mean of log p(y | x) of the observed labels over the validation rows.
-    The search begins without hidden units at 0.001 times the total variance of the columns, and
-    changes alpha by factors of sqrt(10) as long as the score improves; each fit starts from the
-    parameters of the previous fit. The optimum of a parabola through the best three scores is the
-    result. Then models with hidden units are tried in the same way, starting at twice this
-    penalty. Hidden units are kept if they improve the score by more than its standard error over
-    the rows, and do not harm the marginals: their log loss may increase by its standard error, by
-    1 %, or by a tenth of the gain in score, whichever is largest. `alpha_` applies to a fit on all
-    rows; a fit on fewer rows uses a proportionally larger penalty. With more than two million
-    labels in all rows, the search without hidden units uses a sample of the labels. If there are
-    more than 2^30 states (rows times labels times ``2^n_hidden``), the search with hidden units
-    uses a sample of the rows and only one penalty, and the last fit has a larger tolerance.
+    The search for the penalty splits the rows into five folds. It evaluates only as many folds as
+    are needed for about 3000 validation rows (1500 with hidden units), and at least one fold. The
+    score of a penalty is the weighted mean of log p(y | x) of the observed labels over the
+    validation rows. The search begins without hidden units at 0.001 times the total variance of the
+    columns, and changes alpha by factors of sqrt(10) as long as the score improves; each fit starts
+    from the parameters of the previous fit. The result is the maximum of a parabola through the
+    best three scores. Then models with hidden units are tried in the same way, starting at twice
+    this penalty. Hidden units are kept if they improve the score by more than its standard error
+    over the rows, and do not harm the marginals: the log loss of the marginals may increase by its
+    standard error, by 1 %, or by a tenth of the gain in score, whichever is largest. `alpha_`
+    applies to a fit on all rows; a fit on fewer rows uses a proportionally larger penalty. If y has
+    more than two million entries, the search without hidden units uses a sample of the labels. If
+    there are more than 2^30 states (rows times labels times ``2^n_hidden``), the search with hidden
+    units uses a sample of the rows and only one penalty, and the final fit has a larger tolerance.
 
-    L-BFGS pulls intercepts weakly (with the weight of a tenth of a row) towards the log-odds of the
-    smoothed shares of the labels. With ``alpha="auto"`` it pulls all intercepts; if `alpha` is a
-    number, only intercepts of labels that are always 0 or always 1, which would otherwise become
-    infinite. If X has at most 3000 rows and more columns than rows, L-BFGS works in the space that
-    the rows span, which gives the same result faster.
+    With L-BFGS, a weak penalty (with the weight of a tenth of a row) pulls intercepts towards the
+    log-odds of the smoothed shares of the labels. If ``alpha="auto"``, it pulls all intercepts. If
+    `alpha` is a number, it pulls only the intercepts of labels that are always 0 or always 1, which
+    would otherwise become infinite. If X has at most 3000 rows and more columns than rows, L-BFGS
+    works in the space that the rows span, which gives the same result faster.
 
     `fit` warns (`ConvergenceWarning`) if inference converged for less than 90% of the rows in the
     last epoch, or if the marginals of belief propagation of an output have a mean error above 0.1.
-    The second check compares them with exact marginals on up to 32 rows, if there are at most 14
-    outputs or 14 hidden units and exact inference takes less than a second; `partial_fit` omits it.
+    For the second check, `fit` computes exact marginals of up to 32 rows, if there are at most 14
+    outputs or 14 hidden units and this takes less than a second; `partial_fit` skips this check.
 
     References
     ----------
@@ -458,9 +462,9 @@ class CRBMClassifier(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
-            For columns of classes, a list with the classes of each column.
-            For a 2-D y, either [0, 1] or a list of the labels of its columns, given by names (also
-            if y is an array) or by the numbers 0, 1, .... The model gets the labels that are new.
+            For columns of classes, a list with the classes of each column. For a 2-D y, either [0,
+            1] or a list of the labels of its columns, by name (even if y is an array) or by number
+            (0, 1, ...). New labels are added to the model.
 
         Returns
         -------
@@ -468,9 +472,9 @@ class CRBMClassifier(RBMClassifier):
 
         Notes
         -----
-        A call in which no row of positive weight has an observed label does nothing. At first, a
-        new label depends only on its share of the rows. Labels without a column count as missing.
-        Automatic learning rates depend on the rows of the first call.
+        A call does nothing if no row of positive weight has an observed label. The probability of a
+        new label is at first its share of the rows, whatever x is. Labels without a column count as
+        missing. Automatic learning rates depend on the rows of the first call.
         """
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only

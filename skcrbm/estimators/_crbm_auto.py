@@ -35,16 +35,18 @@ from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_R
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
-# PLAIN_ALPHA is the value of alpha="auto" in a first `partial_fit`, for columns with a root mean
-# square of 1, because `partial_fit` searches no penalty and scales no columns. _LEAST_SCALE is the
-# smallest scale of columns that `partial_scale` returns.
+# `partial_fit` cannot search for a penalty and does not scale columns. If it is the first call,
+# alpha="auto" is PLAIN_ALPHA for columns with a root mean square of 1. _LEAST_SCALE is the smallest
+# scale of columns that `partial_scale` returns.
 PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.01
 # If there are too few rows for a search, alpha is this number times the total variance of the
 # columns. It is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
-# Factor of the weak L2 penalty on W and the intercepts, if the losses of all rows are added up.
+# Factor of the weak L2 penalty on W and the intercepts, in an objective that adds up the losses of
+# all rows.
 _WEAK = 0.1
-# The rows are split into this number of folds; the search evaluates only as many as it needs.
+# Number of folds into which the rows are split. The search evaluates only as many folds as it
+# needs.
 _N_FOLDS = 5
 # Seed of the split into folds. It does not depend on `random_state`, so that the penalties of
 # different seeds, and of models with more or fewer hidden units, can be compared.
@@ -52,9 +54,9 @@ _FOLD_SEED = 0
 # Smallest and largest number of outputs that `search_convex_penalty` fits. If y has more outputs,
 # it uses a random sample of the outputs, to save time.
 _LEAST_OUTPUTS, _MOST_OUTPUTS = 8, 32
-# The search evaluates folds until the folds have about this number of validation rows in total,
-# which is enough for a reliable choice: _CONVEX_ROWS for models without hidden units, and
-# _HIDDEN_ROWS for models with hidden units.
+# Number of validation rows that is enough for a reliable choice: _CONVEX_ROWS for models without
+# hidden units, and _HIDDEN_ROWS for models with hidden units. The search evaluates folds until they
+# have about this number of validation rows in total.
 _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
 # Limits of the search on large data. If y has more than _CONVEX_ENTRIES entries, the penalty is
 # searched on a random sample of the columns of y, with at least _LEAST_SAMPLED columns. If an
@@ -78,9 +80,9 @@ def partial_scale(X: Any, weight: np.ndarray) -> float:
     """Return the scale of the columns in the first call of `partial_fit`.
 
     The scale is the root mean square of the entries of X, without columns of zeros, but at least
-    `_LEAST_SCALE` and at most 1. Sparse columns, such as words, have a small scale and large
-    coefficients. A penalty and a step size for standardised columns would keep these coefficients
-    near 0.
+    `_LEAST_SCALE` and at most 1. Sparse columns, such as words, have a small scale and therefore
+    need large coefficients. The penalty and the step size for standardised columns would keep these
+    coefficients near 0.
     """
     scale = np.sqrt(mean_square(X, weight) / max(1, n_used_columns(X)))
     return float(np.clip(scale, _LEAST_SCALE, 1.0)) if scale > 0 else 1.0
@@ -96,9 +98,9 @@ def choose_solver(
     """Return the solver of a fit, and choose one if `solver` is "auto".
 
     "auto" chooses Adam for learning rules other than maximum likelihood, for `partial_fit`, and for
-    exact inference with an `early_stopping` that needs epochs. Otherwise it chooses L-BFGS if
-    inference is exact, and averaged gradient descent if inference is approximate. A ValueError is
-    raised if the user chose L-BFGS and it cannot be used.
+    exact inference if `early_stopping` asks for a rule that needs epochs. Otherwise it chooses
+    L-BFGS if inference is exact, and averaged gradient descent if inference is approximate. A
+    ValueError is raised if the user chose L-BFGS and it cannot be used.
     """
     automatic = is_auto(solver)
     chosen = LBFGS() if automatic else resolve_solver(solver)
@@ -131,7 +133,7 @@ class PenaltySettings(NamedTuple):
     """Settings of an estimator that the search for its penalty needs."""
 
     alpha_hidden: float | str
-    # True for visible units that are classes of an output, of which one is on: a bool, or (V,)
+    # True for visible units that stand for the classes of an output: a bool, or an array (V,)
     exclusive: bool | np.ndarray
     max_iter: int | None  # maximum number of iterations of a fit
     n_jobs: int | None
@@ -155,9 +157,9 @@ def make_penalty(
     rows are copies, `origin` (N,) holds the index of the original row of each row.
     """
     count = count_rows_of(origin, len(visible))
-    # `every_intercept` is True in a search for alpha. Only the ratios of the weights may then have
-    # an effect, so n_rows does not depend on the weights. Otherwise a row of weight 2 counts as two
-    # rows, so n_rows is the sum of the weights.
+    # In a search for alpha, `every_intercept` is True, and only the ratios of the weights may have
+    # an effect, so n_rows does not depend on the weights. In a fit with a given alpha, a row of
+    # weight 2 counts as two rows, so n_rows is the sum of the weights.
     n_rows = count if every_intercept else float(weight.sum())
     weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
@@ -209,8 +211,8 @@ def search_penalty(
         objective=settings.likelihood.conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
-        # `with_hidden` is False for stochastic training. There `max_iter` is a number of epochs,
-        # so it does not limit the L-BFGS iterations of the search.
+        # `with_hidden` is False for stochastic training, in which `max_iter` is a number of epochs.
+        # So `max_iter` must not limit the L-BFGS iterations of the search.
         max_iter=settings.max_iter if with_hidden else None,
         n_jobs=settings.n_jobs,
         live=LiveLine(settings.verbose),
@@ -269,10 +271,10 @@ def search_convex_penalty(
 ) -> tuple[float, list[PathPoint]]:
     """Find alpha for stochastic training: the best penalty of the model without hidden units.
 
-    Without hidden units the model is a logistic regression per output, with a common penalty. A
-    sample of the outputs determines this penalty as well as hundreds of outputs do, so the search
-    uses a sample to save time. The result is at least 1 / n_rows, because hidden units need some
-    penalty even if the regressions need none.
+    Without hidden units the model is a logistic regression per output, with a common penalty. The
+    search uses a sample of the outputs to save time, because a sample determines this penalty about
+    as well as hundreds of outputs. The result is at least 1 / n_rows, because hidden units need
+    some penalty even if the regressions need none.
     """
     n_rows, n_visible = batch.visible.shape
     affordable = CONVEX_PATH_ENTRIES // max(1, n_rows * batch.X.shape[1])
@@ -322,7 +324,7 @@ def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
 
 
 class _Effort(NamedTuple):
-    """Limits of a stage of the search. One stage is without hidden units, the other with them."""
+    """Limits of a stage of the search: there is a stage without and a stage with hidden units."""
 
     first: int  # maximum number of iterations of the first fit on a fold
     later: int  # maximum number of iterations of later fits, which start from the previous fit
@@ -350,7 +352,7 @@ class PathResult:
     """Result of a search by `PenaltyPath`."""
 
     alpha: float
-    model: Any  # start of the fit on all rows; has no hidden units if hidden units do not help
+    model: Any  # start of the fit on all rows, without hidden units if they do not help
     points: list[PathPoint] = field(default_factory=list)  # tried penalties, in order
 
 
@@ -448,15 +450,16 @@ class _Search:
     def best_penalty(self, models, start, limits):
         """Multiply the penalty by `_STEP` while the score improves; then divide it in the same way.
 
-        Smaller scores are better; ties go to the penalty that was tried first. Return the best
-        trial and a penalty. This penalty is the minimum of a parabola through the scores of the
-        best trial and of its two neighbours.
+        Smaller scores are better, and the penalty that was tried first wins a tie. Return the best
+        trial, and a penalty: the minimum of a parabola through the scores of the best trial and of
+        its two neighbours.
         """
         effort = self.effort
         trials = {0: self._try(models, start, effort.first)}
         at = 0
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
-            # Try no smaller penalties if a larger penalty was better than the first penalty.
+            # If a larger penalty was better than the first penalty, there is no need to try smaller
+            # ones.
             if direction < 0 and at > 0:
                 break
             for _ in range(n_steps):
@@ -552,8 +555,8 @@ def _without_hidden(model):
 def _with_hidden(convex, model):
     """Return the model `convex` with the hidden units of `model` added.
 
-    The visible intercepts are lowered by half of the weights of the hidden units. This compensates
-    for the effect of hidden units that are on with probability 1/2.
+    At first each hidden unit is on with probability 1/2. To compensate for the mean effect of these
+    units, half of their weights is subtracted from the visible intercepts.
     """
     p = model.params
     return model._replace(

@@ -1,4 +1,4 @@
-"""DecodedClassifier: predict the labels of any classifier by another decoding rule."""
+"""DecodedClassifier: choose labels from the probabilities of any classifier by a decoding rule."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ from skcrbm.utils.validation import check_sample_weight, count_rows
 class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier with predictions that optimise a given metric.
 
-    `fit` fits the given classifier without changes. `predict` chooses labels from its probabilities
-    by the rule `decode`, instead of predicting all labels with a probability above 1/2. For a 1-D y
-    `predict` returns the predictions of the classifier.
+    `fit` fits the given classifier as it is. `predict` chooses labels from its probabilities by the
+    rule `decode`, for example the label set with the largest expected F1, instead of all labels
+    with a probability above 1/2. For a 1-D y `predict` returns the predictions of the classifier.
 
     Parameters
     ----------
@@ -75,11 +75,12 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         - "threshold" (`Threshold`): the labels with a probability of at least a threshold that is
           best for a metric; `fit` finds the threshold by cross-validation;
         - "marginal": the labels with a probability of at least 0.5;
-        - "label_set": the most probable of the label sets seen in fit. The rule uses the joint
-          distribution if the estimator itself has this rule, and otherwise assumes that labels are
-          independent given x;
+        - "label_set": the most probable of the label sets seen in fit. If the estimator has a
+          parameter `decode` that accepts this rule, its joint distribution is used; otherwise
+          labels are treated as independent given x;
         - "map", "marginal_map", "hinge": the best of all label vectors under the joint
-          distribution; the estimator itself must have this rule, as `CRBMClassifier` has.
+          distribution. The estimator must have a parameter `decode` that accepts the rule, as in
+          `CRBMClassifier`.
 
         A row with neither true nor predicted labels scores 0, as in scikit-learn's `f1_score`,
         unless the rule has another `zero_division`. If every training row had a label
@@ -95,8 +96,9 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
     estimator_ : classifier
         Classifier fitted on all rows.
     allow_empty_ : bool
-        True if a row may be predicted to have no label, as in `CRBMClassifier`. If it is False, a
-        prediction can still be empty if all labels have probability 0, or if all samples are empty.
+        True if `predict` may return rows without a positive label, as in `CRBMClassifier`. Even if
+        it is False, a prediction is empty if all labels have probability 0, or if all samples are
+        empty.
     label_sets_ : ndarray (n_sets, n_outputs)
         Distinct complete label vectors of a 2-D y in `fit`, for ``decode="label_set"``.
     thresholds_ : ndarray (n_outputs,)
@@ -117,12 +119,12 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
     -----
     Known labels, `y_known`, are passed to the estimator's `predict_proba`, `sample` or `predict`.
     `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier` support them, also as the last step of a
-    `Pipeline` or in `GridSearchCV`. With any other estimator `y_known` raises an error, because
-    that estimator would predict the other labels without using the known labels.
+    `Pipeline` or in `GridSearchCV`. If another estimator gets `y_known`, an error is raised,
+    because it would predict the other labels without using the known labels.
 
-    The estimator gets y with its missing labels (NaN); the search for thresholds leaves them out.
-    With metadata routing, `fit` passes to the estimator the metadata that it requests. Without
-    metadata routing, it passes `sample_weight` and all other keyword arguments.
+    The estimator gets y with its missing labels (NaN); the search for thresholds ignores them. If
+    metadata routing is enabled, `fit` passes on the metadata that the estimator requests, otherwise
+    `sample_weight` and all other keyword arguments.
 
     Examples
     --------
@@ -272,8 +274,9 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         model = final_model(estimator)[0]
         if hasattr(model, "satisfies"):
             raise ValueError(
-                f"{type(model).__name__} chooses labels by its own parameter decode, because other "
-                f"rules of decoding may violate its rules: use it without {type(self).__name__}"
+                f"{type(model).__name__} chooses labels by its own parameter decode, because "
+                "other decoding rules may violate its rules between labels: use it without "
+                f"{type(self).__name__}"
             )
         if isinstance(rule, ExpectedMetric) and rule.n_samples and not hasattr(model, "sample"):
             raise ValueError(
@@ -286,9 +289,9 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             rules = [DECODERS.get(name)() for name in DECODERS]
             possible = [r.name for r in rules if r.takes_marginals or _decodes_by(model, r)]
             raise ValueError(
-                f"decode={rule.name!r} needs an estimator with a joint distribution that has this "
-                f"rule itself; {type(model).__name__} does not. For this estimator decode can "
-                f"be {', '.join(map(repr, possible))}"
+                f"decode={rule.name!r} needs an estimator with a joint distribution whose own "
+                f"parameter decode accepts this rule; {type(model).__name__} is not such an "
+                f"estimator. For this estimator decode can be {', '.join(map(repr, possible))}"
             )
         return rule
 
@@ -382,8 +385,8 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
             proba = np.asarray(self.estimator_.predict_proba(X))
-            # For a single class the result must be one column of ones, but OneVsRestClassifier
-            # returns two columns.
+            # If y has a single class, the result must be one column of ones, but
+            # OneVsRestClassifier returns two columns.
             return np.ones((len(proba), 1)) if len(self._targets.classes) == 1 else proba
         known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
         return self._proba(X, known)
@@ -393,8 +396,8 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """Return the logarithms of `predict_proba`.
 
         Estimators of this package compute the logarithms from log-odds, so that they are finite
-        even if a probability is rounded to 0. For a 2-D y, other estimators return -inf for a
-        probability of 0, and so do all estimators for known labels.
+        even if a probability is rounded to 0. The result is -inf for a probability of 0 that
+        another estimator predicts for a label of a 2-D y, and for labels that are known to be 0.
 
         Parameters
         ----------

@@ -29,9 +29,9 @@ _N_FOLDS = 4
 def with_flip_rates(
     estimator: Any, rule: NoisyLikelihood, rows: Rows, rng, partial: bool
 ) -> NoisyLikelihood:
-    """Return the rule with flip rates (V, 2), which are estimated if the rule only names them.
+    """Return the rule with flip rates (V, 2), after estimating the rates if necessary.
 
-    `partial` is True in `partial_fit`, where a ValueError is raised if they must be estimated.
+    `partial` is True in `partial_fit`, which cannot estimate rates and raises a ValueError.
     """
     if not rule.is_estimated:
         noise = rule.noise(rows.visible.shape[1])
@@ -62,7 +62,7 @@ def _estimated_noise(estimator, rule, rows, rng):
     for _ in range(rule.max_iter):
         on, _ = search.held_out(noise)
         rates = _mean_flips(on, rule.flip_rates, rows)
-        # A step twice as long as the step of EM leads to the same fixed point in fewer iterations.
+        # Twice the step of EM leads to the same fixed point in fewer iterations.
         rates = np.clip(2 * rates - noise.rates, LEAST_RATE, MOST_RATE)
         change = np.abs(rates - noise.rates).max()
         noise = LabelNoise(rates)
@@ -72,14 +72,14 @@ def _estimated_noise(estimator, rule, rows, rng):
 
 
 class _RateSearch:
-    """Fits copies of an estimator with given flip rates, on all rows and on folds."""
+    """Fit copies of an estimator with given flip rates, on all rows and on folds."""
 
     def __init__(self, estimator, rows, rng):
         self.kind, self.rows = type(estimator), rows
         self.multilabel = estimator._targets.multilabel
         seed = rng.randint(np.iinfo(np.int32).max)
         changes = {
-            "class_weight": None,  # the row weights include the class weights already
+            "class_weight": None,  # the row weights already include the class weights
             "decode": "marginal",
             "warm_start": False,
             "random_state": seed,
@@ -94,8 +94,8 @@ class _RateSearch:
     def held_out(self, noise):
         """Return probabilities (N, V) that true labels are on, and the log-likelihood of all rows.
 
-        The probabilities of a row are given x and the observed labels of the row. Both results are
-        predicted by a model that was not fitted on the row.
+        The probabilities of a row are conditional on x and on the observed labels of the row. Both
+        results come from a model that was not fitted on the row.
         """
         rows, first = self.rows, self.rows.first
         params = {**self.params, "learning": NoisyLikelihood(noise.rates)}
@@ -148,7 +148,7 @@ class _RateSearch:
 
 
 def _true_labels(model, X, visible):
-    """Return for held-out rows the results of `_RateSearch.held_out` as columns (n, V + 1)."""
+    """Return the results of `_RateSearch.held_out` for held-out rows, as an array (n, V + 1)."""
     noise = LabelNoise(model.flip_rates_)
     posterior = model._posterior(X)
     energy = noise.observe(posterior.energy, visible)

@@ -83,8 +83,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
     def _best(self, piece):
         """Return the most probable states (T,) of all nodes in a part of a batch.
 
-        Graphs that are narrow enough for variable elimination get the exact answer, and so do
-        forests by max-product.
+        The answer is exact for forests (by max-product), and for graphs that are narrow enough for
+        variable elimination.
         """
         k = self._model.most_states
         exact = np.full(len(piece), self._method().name == "exact")
@@ -126,7 +126,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         X, y_known
             As in `predict`.
         k : int
-            Number of label vectors. Small graphs may have fewer of them; all are then returned.
+            Number of label vectors. If a small graph has fewer label vectors, all are returned.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
 
     @available_if(has_probabilities)
     def check_convergence(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
-        """Return whether the inference of `predict_proba` converges, a bool for each graph.
+        """Return True for each graph for which the inference of `predict_proba` converges.
 
         If inference does not converge for a graph with cycles, the probabilities of this graph may
         be far off. Methods such as ``SumProduct(damping=0.5, max_iter=500)`` converge more often.
@@ -286,7 +286,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
 
     @available_if(has_probabilities)
     def score_samples(self, X: Iterable, y: Iterable) -> np.ndarray:
-        """Return the log-likelihood (n_graphs,) of labels, as exact as the method `inference`.
+        """Return the log-likelihood (n_graphs,) of labels, computed by the method `inference`.
 
         Parameters
         ----------
@@ -387,7 +387,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
             return list(ordered_map(answer, range(len(batch)), self.n_jobs))
 
     def _by_nodes(self, batch, answer, shape):
-        """Split the batch into pieces, call ``answer(piece)``, and concatenate the results.
+        """Split the batch into parts, call ``answer(piece)`` for each, and concatenate the results.
 
         The result has the shape (T, *shape), with an entry for each of the T nodes of all graphs.
         """

@@ -69,11 +69,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     or ``(nodes, edges, edge_features)``. `grid_graph` makes the graph of an image.
 
     If a `Graph` has `node_types`, each type of nodes has its own classes and coefficients, and each
-    pair of types its own weights of edges: `intercept_`, `pair_intercept_` and the probabilities
-    have an entry for each class of each type, and a node can only have a class of its type.
+    pair of types has its own weights of edges. `intercept_`, `pair_intercept_` and the
+    probabilities then have an entry for each class of each type, and a node can only have a class
+    of its type.
 
-    `cliques` of a `Graph` are sets of three or more nodes: F gets the entry of a table of weights
-    for the classes of each clique. All cliques of the same size share a table.
+    If a `Graph` has `cliques`, which are sets of three or more nodes, each clique adds a weight to
+    F: the entry of a table for the classes of its nodes. All cliques of the same size share a
+    table.
 
     If all graphs are trees or forests, "sum_product" is exact, and so are all likelihoods,
     probabilities and best labels. For graphs with cycles it is approximate.
@@ -83,10 +85,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     alpha : float or "auto", default="auto"
         Strength of the penalty: the objective is the mean loss of a graph plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
-        `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a
-        randomly held-out fifth of the graphs; with fewer than five graphs it is 0.01. With a rule
-        that samples labels, the comparison uses the pseudo-likelihood, or the likelihood by
-        `inference` if labels are missing.
+        `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a random
+        fifth of the graphs that is held out; if there are fewer than five graphs, it is 0.01. If
+        the learning rule samples labels, the comparison uses the pseudo-likelihood, or the
+        likelihood by `inference` if labels are missing.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
@@ -113,12 +115,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     n_latent_states : int, default=1
         Number of latent states of each class, which are not observed. The model gives a weight to
         each latent state of a node and to each pair of latent states of neighbours, and sums over
-        the latent states of the labels. So a class may have several parts that look different or
-        have different neighbours. It needs ``learning="mle"``. Training starts at random weights,
-        and may end at a local optimum.
+        the latent states of the labels. So a class may contain several kinds of nodes that look
+        different or have different neighbours, such as the wheels and the windows of a car. Latent
+        states need ``learning="mle"``. Training starts at random weights, and may end at a local
+        optimum.
     directed : bool, default=False
-        If True, the first and the second node of an edge play different parts, and the matrices of
-        pairs may be asymmetric. If False, they are symmetric.
+        If True, the first and the second node of an edge have different roles, so the matrices of
+        pairs may be asymmetric. If False, these matrices are symmetric.
     solver : str or object, default="auto"
         Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
         samples labels, else "lbfgs". "cutting_planes" solves the same problem as "frank_wolfe".
@@ -133,7 +136,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     features : {"observed", "all"}, default="observed"
         Coefficients that are learned for sparse nodes and dicts. "observed" learns a coefficient
         for a feature and a class only if both occur together in training; "all" learns the
-        coefficients of all features for all classes. With latent states, all are learned.
+        coefficients of all features for all classes. With latent states, all coefficients are
+        always learned.
     decode : {"map", "marginal"}, default="map"
         "map" predicts the most probable labels of the whole graph, exactly for forests, for narrow
         graphs and with ``inference="exact"``, otherwise by max-product with local search. With
@@ -142,7 +146,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         number of correct labels.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
-        variables of the previous fit by "frank_wolfe", if its labels were the same.
+        variables of the previous fit, if that fit was by "frank_wolfe" to the same labels.
     n_jobs : int, default=None
         Number of threads, which share the graphs. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -278,7 +282,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             are None or NaN. None in place of a list means that all labels of a graph are missing.
         sample_weight : array-like of shape (n_graphs,), default=None
             Non-negative weights; a graph of weight k counts as k copies of the graph.
-            If ``alpha="auto"``, only the ratios of the weights count in the search for alpha.
+            If ``alpha="auto"``, the search for alpha depends only on the ratios of the weights.
 
         Returns
         -------
@@ -432,8 +436,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     def _first_model(self, graphs, rng, partial) -> GraphModel:
         """Return the model from which a first fit starts.
 
-        All parameters are 0, except that the coefficients of latent states are small random
-        numbers: equal latent states would stay equal.
+        All parameters are 0, except for the coefficients of latent states. These are small random
+        numbers, because equal latent states would stay equal in training.
         """
         latent = self.n_latent_states
         k = len(self.classes_) * latent

@@ -58,8 +58,8 @@ from skcrbm.utils.validation import NothingToLearnError, check_sample_weight
 
 # Number of images in a mini-batch of a stochastic solver, if its batch size is automatic.
 _BATCH_IMAGES = 4
-# Learning rate of Adam, if it is automatic. The rate is larger than in other models, because few
-# weights are shared by very many pixels.
+# Learning rate of Adam, if it is automatic. The rate is larger than in other models, because all
+# pixels share a few weights.
 _ADAM_RATE = 0.03
 
 
@@ -78,7 +78,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         Side of the window of X around a pixel, an odd number of pixels.
     pair_window : int, default=3
         Side of the window of neighbours whose classes a pixel depends on, an odd number of pixels:
-        3 stands for the eight nearest neighbours. With 1 the pixels are independent.
+        3 means the eight nearest neighbours, and 1 means that the pixels are independent given X.
     n_hidden : int, default=0
         Number of hidden variables at each pixel. They learn shapes such as strokes, and make the
         fit many times slower.
@@ -87,7 +87,8 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a pixel plus ``alpha / 2 |w|^2``, where w are
         all parameters except `intercept_`. "auto" is 1 / (number of labelled pixels in images of
-        positive weight), whatever the scale of the weights; in `partial_fit` it is 0.00001.
+        positive weight), so that the scale of the weights has no effect; in `partial_fit` it is
+        0.00001.
     solver : str or object, default="lbfgs"
         Solver. "lbfgs" reads all images in each iteration. A stochastic solver takes steps on
         mini-batches of images: "adam", "sgd", "asgd", or an object such as
@@ -118,8 +119,9 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     intercept_ : ndarray (n_classes - 1 + n_hidden,)
         Intercepts of these log-odds.
     pair_coef_ : ndarray (n_neighbours / 2, n_classes - 1, n_classes - 1)
-        Couplings of the classes of neighbours, for half of the directions: to the right, then row
-        by row below. The other directions have the same couplings, transposed.
+        Couplings of the classes of neighbours, for half of the directions: first to the neighbours
+        on the right, then to the rows below. The opposite directions have the same couplings,
+        transposed.
     hidden_coef_ : ndarray (n_hidden, n_classes - 1, window, window)
         Couplings of the hidden variables and the classes in a window.
     alpha_ : float
@@ -136,7 +138,8 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
     Notes
     -----
-    Outside of an image, each channel of X counts as its mean, and neighbours favour no class.
+    Beyond the border of an image, each channel of X has its mean value, and there are no
+    neighbours.
 
     References
     ----------
@@ -542,6 +545,6 @@ def _like(X, images):
     if isinstance(X, np.ndarray) and X.ndim > 1:
         return np.stack(images)
     found = np.empty(len(images), object)
-    for i, image in enumerate(images):  # `found[:] = images` would stack images of equal size
+    for i, image in enumerate(images):  # because `found[:] = images` stacks images of equal size
         found[i] = image
     return found

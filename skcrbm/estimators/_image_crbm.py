@@ -68,7 +68,7 @@ from skcrbm.utils.options import Integer, check_parameters, is_auto
 # alpha on a few thousand images.
 _PLAIN_ALPHA = 0.003
 # With at most this number of images, each step reads all images; otherwise it reads a mini-batch.
-# The number is smaller than in `CRBMClassifier`, because training on all images at once makes only
+# The number is smaller than in `CRBMClassifier`: if each step reads all images, training makes only
 # `max_iter` steps, which is 20 by default.
 _FULL_BATCH_ROWS = 50
 # Advice that the warning about the scale of X gives.
@@ -81,16 +81,16 @@ _UNCONVERGED = (
 
 
 class ImageCRBM(RBMClassifier):
-    """Conditional RBM that predicts binary images, for denoising, filling in and segmentation.
+    """Conditional RBM that predicts binary images, for denoising, inpainting and segmentation.
 
-    Small images get dense weights: the model is `CRBMClassifier` with an output for each pixel;
-    pixels depend on each other through the hidden units. By default inference is belief
+    Small images get a model with dense weights: a `CRBMClassifier` with an output for each pixel,
+    in which pixels depend on each other through the hidden units. By default inference is belief
     propagation, and training is averaged gradient descent for a fixed number of epochs. X and y are
     arrays of shape (n_samples, height, width), or 2-D arrays with the pixels of an image in each
     row. Predictions have the shape that y had in `fit`.
 
-    Images of more than 1024 pixels, or of different sizes, get the local model `GridCRF`, whose
-    weights are shared by all positions; see the parameter `structure`.
+    Images with more than 1024 pixels, or of different sizes, get the local model `GridCRF`, in
+    which all positions share the same weights; see the parameter `structure`.
 
     X contains 0 and 1 or grey values, and its images may differ in size from the images in y. If X
     is 2-D, it may be sparse. y contains 0 and 1, and NaN for missing pixels. All prediction methods
@@ -111,15 +111,16 @@ class ImageCRBM(RBMClassifier):
         ``AveragedSGD(batch_size=50)``: "asgd", "adam" or "sgd". By default a batch contains all
         images if there are at most 50, else 20 images.
     structure : {"auto", "dense", "local"} or GridCRF, default="auto"
-        "dense" joins each pixel of X and each hidden unit with each pixel of y. "local" stands for
-        ``GridCRF()``, in which a pixel depends on the pixels around it, alike at all positions; a
-        configured `GridCRF` may be given instead. "auto" is "local" if the images in y have more
-        than 1024 pixels and the size of the images in X, or if they differ in size. With the local
-        model, only `n_jobs`, `random_state`, `verbose` and `warm_start` of the other parameters are
-        used, or only `warm_start` if a `GridCRF` is given. y may then hold any classes if
-        `structure` is not "auto", and the methods are `fit`, `partial_fit` (by Adam, unless a
-        `GridCRF` is given), `predict`, `predict_proba`, `predict_log_proba` and `score`. If
-        `partial_fit` or `warm_start` continues training, "auto" keeps the fitted structure.
+        "dense" connects each pixel of y with each pixel of X and with each hidden unit. "local"
+        stands for ``GridCRF()``, in which a pixel depends on the pixels around it, with the same
+        weights at all positions; a configured `GridCRF` may be given instead. "auto" is "local" if
+        images differ in size, or if the images in y have more than 1024 pixels and the same size as
+        the images in X. The local model ignores all other parameters except `n_jobs`,
+        `random_state`, `verbose` and `warm_start`, or except `warm_start` if a `GridCRF` is given.
+        Its methods are `fit`, `partial_fit` (by Adam, unless a `GridCRF` is given), `predict`,
+        `predict_proba`, `predict_log_proba` and `score`. Its y may hold any classes, unless
+        `structure` is "auto". If `partial_fit` or `warm_start` continues training, "auto" keeps the
+        structure of the fitted model.
     max_iter : int, default=20
         Number of epochs. With tens of thousands of images fewer epochs are enough.
     alpha : float or "auto", default="auto"
@@ -146,7 +147,8 @@ class ImageCRBM(RBMClassifier):
         Parameters, as in `CRBMClassifier`, with the pixels of an image row by row as the outputs.
         The other attributes of `CRBMClassifier` exist as well.
     n_features_in_ : int
-        Number of pixels of each image in X. Like all attributes above, it needs dense weights.
+        Number of pixels of each image in X. This attribute, and all attributes above, exist only
+        for dense weights.
     local_ : GridCRF or None
         Fitted local model, or None with dense weights.
 
@@ -163,7 +165,7 @@ class ImageCRBM(RBMClassifier):
     1 / max(n_samples, 40). `partial_fit` does not know the number of images and uses no penalty on
     these weights.
 
-    `sample`, `decision_function` and `predict_topk` return images as well.
+    The results of `sample`, `decision_function` and `predict_topk` have the shape of images, too.
     `predict_pairwise_proba` returns matrices with a row and a column for each pixel. If y is 1-D
     (classes of images), the model behaves like `CRBMClassifier`.
 
@@ -310,7 +312,7 @@ class ImageCRBM(RBMClassifier):
 
         Notes
         -----
-        A call in which no image of positive weight has an observed pixel does nothing.
+        A call does nothing if no image of positive weight has an observed pixel.
         """
         if self.__sklearn_is_fitted__():  # scikit-learn validates parameters in the first call only
             self._validate_params()
@@ -375,7 +377,7 @@ class ImageCRBM(RBMClassifier):
         alpha = float(alpha)
         alpha_hidden = 0.0 if partial else 1 / max(n_rows, MIN_SEARCH_ROWS)
         if columns is None and not resume:
-            # The warning does not advise to scale columns as usual, because this fails for a 3-D X.
+            # Replace the usual advice to scale the columns, which is impossible for a 3-D X.
             name = type(self).__name__
             warn_of_scales(rows.X, rows.weight, name, partial, _REMEDY_OF_SCALES)
         training = Plan(
@@ -419,13 +421,13 @@ class ImageCRBM(RBMClassifier):
             for image in y:
                 if image is not None:
                     binary_images(image, "y")
-            if classes is None:  # the first images of a stream may have 0 or 1 only
+            if classes is None:  # the first images of a stream may contain only 0 or only 1
                 classes = [0, 1]
         local = local_model(self.structure, self, partial)
         fitted = getattr(self, "local_", None)
         if fitted is None or not (partial or self.warm_start):
             forget(self, self._state)
-        else:  # use the current settings; the fitted model stays as it was if this fit fails
+        else:  # use the current settings in a copy, so that a failed fit does not change the model
             settings = local.get_params(deep=False)
             if not partial:
                 settings["warm_start"] = True
@@ -509,8 +511,8 @@ default=None
         Returns
         -------
         ndarray of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Predicted 0/1 pixels (also if y was boolean), in the shape that y had in `fit`. With the
-            local model an object array of images, if X is a list.
+            Predicted 0/1 pixels (also if y was boolean), in the shape that y had in `fit`. If X is
+            a list and the model is local, the result is an object array of images.
         """
         local = self._fitted_local()
         if local is not None:
@@ -563,7 +565,7 @@ default=None
         return copy.copy(local).set_params(n_jobs=self.n_jobs)
 
     def _of_second_class(self, images):
-        """Return the probability of the second of two classes; more classes stay unchanged."""
+        """Return the probability of the second of two classes; return more classes unchanged."""
         if len(self.classes_) > 2:
             return images
         if images.dtype == object:

@@ -9,9 +9,9 @@ from sklearn.base import clone
 
 from skcrbm.estimators._grid_crf import GridCRF
 
-# With structure="auto", images of y with more pixels than this number (32 x 32) get the local
-# model. Dense weights join each pixel of X and each hidden unit with each pixel of y, so that their
-# number grows with the square of the number of pixels.
+# If structure="auto" and the images of y have more pixels than this number (32 x 32), the model is
+# local. The number of dense weights grows with the square of the number of pixels, because each
+# pixel of y has a weight for each pixel of X.
 _MOST_DENSE_PIXELS = 1024
 
 

@@ -145,7 +145,7 @@ class LabelVectors(NamedTuple):
         return everything and narrow and self._n_vectors > 2**AUTO_ALL_LABEL_SETS
 
     def _best_of_all(self, k, candidates):
-        """Return the k best of all vectors (N, k, L) and their log-weights (N, k).
+        """Return the k best of all label vectors (N, k, L), and their log-weights (N, k).
 
         If there are fewer than k possible vectors, the other log-weights are -inf.
         """
@@ -169,7 +169,8 @@ class LabelVectors(NamedTuple):
         """Return the probabilities P(y_i = 1, y_k = 1) of pairs of labels, (N, L, L)."""
         posterior = self.posterior
         n_labels = posterior.energy.n_visible
-        # An energy whose statistics are the pairs of labels needs only a single run of inference.
+        # If the statistics of an energy include the pairs of labels, a single run of inference is
+        # enough.
         if posterior.energy.statistic_shapes == ((n_labels, n_labels),):
             return posterior.infer(returns="pairwise", pairwise="per_example").pairwise
         marginals = expit(posterior.log_odds())

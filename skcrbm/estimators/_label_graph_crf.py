@@ -57,15 +57,15 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 
 _N_FOLDS = 5
-# The search for alpha and for the tree evaluates folds until about this many rows were held out.
+# Number of held-out rows after which the search for alpha and for the tree evaluates no more folds.
 _SEARCH_ROWS = 3000
-# Penalty of the tables with alpha_pairs="auto", if the losses of all rows are added up.
+# Penalty of the tables for alpha_pairs="auto", in an objective that adds up the losses of all rows.
 _WEAK = 0.3
 # Without a search for alpha="auto", alpha is this number times the total variance of the columns.
 _FEW_ROWS_ALPHA = 3e-3
 # graph="auto" joins all pairs of outputs if exact inference visits at most this number of joint
-# states, summed over rows; else it is a tree. The first number is for 0/1 labels, for which a state
-# takes about a nanosecond. The second is for classes, for which a state takes ten times as long.
+# states in total over all rows; otherwise it is a tree. The first number is for 0/1 labels, which
+# take about a nanosecond per state; the second is for classes, which take ten times as long.
 _BINARY_STATES, _CATEGORICAL_STATES = 2.0**27, 2.0**23
 _RULES = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", "map")
 _RULES_OF_CLASSES = ("marginal", "map")
@@ -107,30 +107,30 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         Edges between the outputs:
 
         - "full": all pairs;
-        - "tree": the spanning tree with the most information. The information of a pair is
+        - "tree": the spanning tree with the largest sum of dependences. The dependence of a pair is
           measured on held-out rows: how much the classes of the two outputs depend on each other
-          beyond their dependence on x. With fewer than 40 rows it is the mutual information of the
-          classes [2]_;
+          beyond their dependence on x. If there are fewer than 40 rows, it is the mutual
+          information of the classes [2]_;
         - an array or list of pairs of outputs: indices, or names of the columns if y is a data
           frame whose columns have strings as names. An empty list makes the outputs independent;
-        - "auto": "full" up to 14 labels, or up to 4096 vectors of classes, otherwise "tree". The
-          limit is lower for many rows, so that a fit takes minutes at most.
+        - "auto": "full" for up to 14 labels, or up to 4096 vectors of classes, otherwise "tree". If
+          there are many rows, the limit is lower, so that a fit takes minutes at most.
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean over rows of the loss, which is summed over outputs,
         plus ``alpha / 2 |coef|^2``. A number applies to the coefficients of the given columns of X.
-        "auto" finds the penalty of independent outputs by cross-validation, for columns that are
-        scaled internally as in `CRBMClassifier`, and pulls all intercepts weakly to the frequencies
-        of the classes. With fewer than 40 rows it is 0.003 times the total variance of the scaled
-        columns.
+        "auto" scales the columns internally, as in `CRBMClassifier`, finds the best penalty of
+        independent outputs by cross-validation, and also pulls all intercepts weakly towards the
+        frequencies of the classes. If there are fewer than 40 rows, "auto" is 0.003 times the total
+        variance of the scaled columns.
     alpha_pairs : float or "auto", default="auto"
         L2 penalty of the entries of the tables. "auto" is ``0.3 / max(n, 40)``, with n the sum of
         the weights of the rows.
     learning : {"auto", "mle", "pseudo_likelihood"}, default="auto"
         Objective: "mle", maximum likelihood with the probabilities of `inference`, or
         "pseudo_likelihood", the sum of the log-probabilities of each output given x and all
-        neighbours, which needs no inference and complete labels. "auto" is
-        "pseudo_likelihood" if `inference` is "auto", exact inference is expensive for the number of
-        rows and y is complete, otherwise "mle".
+        neighbours, which needs no inference and complete labels. "auto" is "pseudo_likelihood" if
+        `inference` is "auto", y is complete, and exact inference would take too long for the number
+        of rows; otherwise it is "mle".
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
@@ -171,7 +171,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     label_names_ : ndarray of str (n_outputs,)
         Names of the outputs if y is a data frame, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
-        Distinct complete rows of y; if the columns of y hold classes, as indices of classes.
+        Distinct complete rows of y. If columns hold classes, the entries are indices of classes.
     allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
@@ -190,7 +190,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     See Also
     --------
     CRBMClassifier : Joins the labels by hidden units instead of pairs.
-    GraphCRF : For rows that are graphs, whose nodes have the same classes.
+    GraphCRF : Conditional random field for data in which each sample is a graph of nodes.
 
     Notes
     -----
@@ -589,7 +589,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 def _tree(batch, n_classes, held_out):
     """Return the edges of the tree with the largest sum of the `dependence` of its pairs.
 
-    With held-out rows this is the dependence that single predictions from x leave, else all of it.
+    Dependence is measured beyond predictions from x, if there are held-out rows with predictions.
     """
     graph = OutputGraph(n_classes, np.empty((0, 2)))
     if held_out is not None:

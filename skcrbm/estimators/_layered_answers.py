@@ -1,4 +1,4 @@
-"""Answers of layered models beside the outputs: states of all nodes, and missing features."""
+"""Methods of layered models that find states of all nodes and fill in missing features."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from skcrbm.inference.layered.truncated import TruncatedInference
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Number of iterations of max-product in `map_states`. Far fewer suffice for messages to pass
-# through all layers.
+# Number of iterations of max-product in `map_states`, many more than messages need to pass through
+# all layers.
 _MAP_ITERATIONS = 50
 
 
 class LayeredAnswers(StructuredClassifier):
-    """Runs inference on the rows of X for a fitted layered model."""
+    """Base class of fitted layered models: run inference on the rows of X."""
 
     n_inference_iter_: int
     n_jobs: int | None
@@ -40,7 +40,7 @@ class LayeredAnswers(StructuredClassifier):
         shared = network(model)
 
         def chunk(rows):
-            # Overflow leads to NaN in the result, for which `_output_scores` raises an error.
+            # An overflow gives NaN in the result, and `_output_scores` then raises an error.
             with np.errstate(over="ignore", invalid="ignore"):
                 return read(shared.run(LayeredInput(*model.encode(X[rows])), **options))
 

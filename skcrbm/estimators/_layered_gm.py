@@ -88,21 +88,23 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         Shape (height, width) or (height, width, channels) of the images in the rows of X, in C
         order; local and convolutional layers need it. None means that rows are plain vectors.
     clamping : {"soft", "hard"} or HardClamping, default="soft"
-        How features set the input nodes. "soft": a feature is the mean of a binary node; it may be
-        any real number if it is never missing. "hard": a node is in state 1 if its feature is at
-        least 0.5, else in state 0. ``HardClamping(thresholds=...)`` sets other or more thresholds.
+        How features determine the states of the input nodes. "soft": a feature is the mean of a
+        binary node, but it may be any real number if it is never missing. "hard": a node is in
+        state 1 if its feature is at least 0.5, else in state 0. ``HardClamping(thresholds=...)``
+        sets other or several thresholds.
     inference : {"tree_reweighted", "sum_product", "mean_field"} or TruncatedInference, \
             default="tree_reweighted"
-        Inference method of training and prediction. A name stands for 5 iterations, with
-        messages in the sequential schedule; ``TruncatedInference(method, schedule, n_iter)`` sets
-        both.
+        Inference method of training and prediction. A name stands for 5 iterations with the
+        sequential schedule; ``TruncatedInference(method, schedule, n_iter)`` sets the schedule and
+        the number of iterations.
     learning : str or object, default="backprop"
         Learning rule: "backprop", `Backpropagation`, computes gradients by backpropagation through
         the iterations; "analytic", `AnalyticGradient`, uses a difference of moments and usually
         gives a worse model. Both rules have an option `label_smoothing`.
     solver : str or object, default="adam"
-        Solver, by name or as an object from `skcrbm.learning`: "adam" or "sgd". The solvers' own
-        "auto" settings are: a batch of all rows up to 200 rows, else of 20 rows, and no averaging.
+        Solver, by name or as an object from `skcrbm.learning`: "adam" or "sgd". If options of the
+        solver are "auto", a batch has all rows if there are at most 200, else 20 rows, and iterates
+        are not averaged.
     max_iter : int, default=200
         Maximum number of epochs.
     alpha : float, default=0.0
@@ -114,7 +116,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         True stands for ``EarlyStopping(validation_fraction=0.2, n_iter_no_change=5)``: hold out 20%
         of the rows, find the epoch with the lowest validation loss, and fit again on all rows.
         False stands for ``LossPlateau(n_iter_no_change=5)``: stop when the training loss no longer
-        falls. "auto" is True from 1000 rows on.
+        falls. "auto" is True if there are at least 1000 rows.
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Weights of the classes, as in `CRBMClassifier`.
     warm_start : bool, default=False
@@ -156,10 +158,10 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     Notes
     -----
     With soft clamping, a feature that is NaN in some training row becomes a binary node with a
-    unary score. Its observed values must lie in [0, 1]; in new rows they may exceed this interval
-    by 0.5, because rows scaled by the range of other rows often do. If the feature is missing in a
-    row, inference computes a belief for its node, see `impute`. A feature may be missing in a later
-    call of `partial_fit` if its values were in [0, 1] in all earlier calls.
+    unary score. Its observed values must lie in [0, 1]. In new rows they may lie outside by up to
+    0.5, because new rows that are scaled by the range of the training rows often do. If the feature
+    is missing in a row, inference computes a belief for its node, see `impute`. A feature may be
+    missing in a later call of `partial_fit` if its values were in [0, 1] in all earlier calls.
 
     References
     ----------
@@ -323,7 +325,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
 
         Notes
         -----
-        A call in which no row of positive weight has an observed label does nothing.
+        A call does nothing if no row of positive weight has an observed label.
 
         The automatic learning rate depends on the number of rows of the first call. If the calls
         get few rows each, set it with ``solver=Adam(learning_rate=...)``.
@@ -401,7 +403,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         resolve_truncated(self.inference).check_depth(len(layers))
 
     def _new_structure(self, X, visible):
-        """Return the structure and the input encoding, for a fit without an earlier model."""
+        """Return the structure and the input encoding of a new model."""
         code = InputCode.from_training(X, clamping_cuts(self.clamping))
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
@@ -420,7 +422,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         if self._hyperstructure() != self._fitted_structure:
             raise ValueError(
                 "layers, input_shape or clamping differ from the earlier fit, so training "
-                "cannot continue; set warm_start=False, or keep them"
+                "cannot continue; set warm_start=False, or keep these parameters"
             )
 
     def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:

@@ -36,8 +36,7 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.labels import label_sets_of, require_observed, signs_of, visible_of
 from skcrbm.utils.options import Integer, is_auto, option_name
 
-# If training ends at `max_iter`, a warning is given only if the relative duality gap is larger than
-# this.
+# Largest relative duality gap for which a fit that ends at `max_iter` does not warn.
 _SMALL_GAP = 1e-2
 
 
@@ -46,14 +45,14 @@ class LMBMClassifier(PairwiseClassifier):
 
     The model gives each label vector y in {-1, +1}^L the score
     ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``, with a weight s_ik for each pair of
-    labels [1]_. The margin of label i in row n, given the true values of the other labels, is
+    labels [1]_. The margin of label i in row n is computed from the true values y of all labels:
     ``m_in = y_i (a_i . x + b_i + sum_{k != i} s_ik y_k)``, and training minimises
 
         ``1/2 sum_i (|a_i|^2 + b_i^2) + eta/2 sum_{i<k} s_ik^2 + C sum_in [gamma - m_in]_+``
 
     by dual coordinate descent. The problem is convex and training needs no inference. It takes
-    about as long as a separate linear SVM for each label, to which the model is equal if eta is
-    infinite.
+    about as long as a separate linear SVM for each label. If eta is infinite, the model is equal to
+    these SVMs.
 
     With `cliques`, sets of more than two labels have weights as well: clique C_j adds
     ``w_j prod_{k in C_j} y_k`` to the score, the corresponding term to the margins of its labels,
@@ -61,9 +60,10 @@ class LMBMClassifier(PairwiseClassifier):
 
     `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
     2-D indicator matrix of 0/1, with NaN for missing labels. A missing label has no margin, and
-    does not contribute to the margins of the other labels. y may also be 1-D. Two classes are a
-    single label. More classes are one-hot labels, of which `predict` switches exactly one on; their
-    pair weights are 0, because each one-hot label is determined by the others.
+    does not contribute to the margins of the other labels. y may also be 1-D. Two classes are
+    encoded as a single label. More classes are encoded as one-hot labels, and `predict` switches
+    exactly one of them on; their pair weights are 0, because the other labels determine each
+    one-hot label.
 
     A new value of `inference`, `n_jobs` or `decode` (except "threshold") takes effect at the next
     prediction.
@@ -71,25 +71,25 @@ class LMBMClassifier(PairwiseClassifier):
     Parameters
     ----------
     C : float or "auto", default="auto"
-        Weight of the margin loss of each label of each row; U in [1]_. A number applies to the
-        given columns of X: scale them first, for example with `StandardScaler`. "auto" scales the
-        columns internally, so that the units of X do not matter: columns with two values to 0/1,
-        and other columns to a standard deviation of 1/2. If fewer than a tenth of the entries of X
-        differ from 0, as in texts, the columns keep their zeros and are divided by a common scale,
-        so that the weights of TF-IDF keep their effect. `visible_coef_` still applies to the given
-        columns. "auto" then searches C in steps of sqrt(10) around 3 / v, where v is the sum of the
-        variances of the scaled columns (see Notes), for weights with mean 1, so that the scale of
-        `sample_weight` does not matter either. `C_` is the C for the given weights.
+        Weight of the margin loss of each label of each row, called U in [1]_. A number applies to
+        the given columns of X: scale them first, for example with `StandardScaler`. "auto" scales
+        the columns internally, so that the units of X do not matter: columns with two values to
+        0/1, and other columns to a standard deviation of 1/2. If fewer than a tenth of the entries
+        of X differ from 0, as in texts, the columns keep their zeros and are divided by a common
+        scale, so that the weights of TF-IDF keep their effect. `visible_coef_` still applies to the
+        given columns. "auto" then searches C in steps of sqrt(10) around 3 / v, where v is the sum
+        of the variances of the scaled columns (see Notes), for weights with mean 1, so that the
+        scale of `sample_weight` does not matter either. `C_` is the C for the given weights.
     margin : float, default=1.0
-        Margin gamma. There is no need to search it: the weights for a margin of k and C are k times
-        the weights for a margin of 1 and C / k.
+        Margin gamma. There is no need to search for the best margin: the margin k with the loss
+        weight C gives k times the weights of the margin 1 with the loss weight C / k.
     pairwise_penalty : float or "auto", default="auto"
-        Penalty eta of the pair weights: 1 gives the LMBM of [1]_, larger values its LMBMr. If
-        labels depend strongly on each other, a model with a small eta explains the labels by each
-        other instead of by the inputs; the effect depends on eta / (C N) for N rows. ``np.inf``
-        gives a linear SVM for each label. "auto" tries eta = 10 C N, 3 C N, C N, .3 C N and .1 C N
-        as long as the score improves, and uses infinity if pairs do not improve the score by more
-        than its standard error; see Notes.
+        Penalty eta of the pair weights: 1 gives the LMBM of [1]_, and larger values give its LMBMr.
+        If labels depend strongly on each other and eta is too small, the model explains the labels
+        by each other instead of by the inputs. This depends on eta / (C N), where N is the number
+        of rows. ``np.inf`` gives a linear SVM for each label. "auto" tries eta = 10 C N, 3 C N, C
+        N, .3 C N and .1 C N in this order as long as the score improves. If pairs do not improve
+        the score by more than its standard error, eta is infinite; see Notes.
     cliques : int, sequence of sets of labels or None, default=None
         Cliques of more than two labels that get a weight, in addition to all pairs. An int k from 2
         to 6 means all sets of up to k labels; time and memory grow with the number of such sets,
@@ -115,8 +115,8 @@ class LMBMClassifier(PairwiseClassifier):
         Rule by which `predict` chooses the labels:
 
         - "map": the labels with the highest score;
-        - "hinge": the labels with the smallest sum of hinge losses of their margins, as in [1]_; if
-          several label vectors have the same loss, the vector with the highest score;
+        - "hinge": the labels with the smallest sum of hinge losses of their margins, as in [1]_. If
+          several label vectors have the same loss, the score decides;
         - "marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", or a configured
           object such as ``Threshold("f1_macro")``: rules on the probabilities of the Boltzmann
           machine, as in `CRBMClassifier`. These rules do not search.
@@ -163,12 +163,12 @@ class LMBMClassifier(PairwiseClassifier):
     clique_coef_ : ndarray (n_cliques,)
         Weights w of the cliques in `cliques_`.
     loss_threshold_ : float
-        Threshold T of Remark 4.2 of [1]_. For each label, add up the absolute weights of its pairs
-        and cliques; T is the margin minus the largest of these sums, but at least 0. If
-        ``decode="hinge"`` predicts other labels than the true labels of a row, the sum of the hinge
-        losses of the true labels is at least T.
-        The probability of an error is therefore at most the mean of these sums over the
-        distribution of the rows, divided by T. A larger T gives a better bound; 0 gives no bound.
+        Threshold T of Remark 4.2 of [1]_, for a bound on the error rate. For each label, add up the
+        absolute weights of its pairs and cliques; T is the margin minus the largest of these sums,
+        but at least 0. If ``decode="hinge"`` predicts wrong labels for a row, the hinge losses of
+        the true labels of this row add up to at least T. The probability of a wrong prediction is
+        therefore at most the mean total hinge loss of a row, divided by T. A larger T gives a
+        better bound; 0 gives no bound.
     classes_ : ndarray (n_outputs,) or (n_classes,)
         Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
@@ -191,11 +191,11 @@ class LMBMClassifier(PairwiseClassifier):
     The search for "auto" values minimises ``log(Hamming loss) - log(Jaccard index)`` of predictions
     for held-out rows, with errors weighted by `class_weight`. The predictions are the labels with
     the highest score or, if `decode` is not "map", with the smallest hinge loss. The rows are split
-    into 5 folds, stratified by labels. The search uses as many folds as are needed for about 3000
-    held-out rows, and at least one. It chooses C first, without pairs or with the given
-    `pairwise_penalty`, and then tries decreasing values of eta. It stops at the first value for
-    which branch and bound cannot prove within 1000 nodes per row that all labels are optimal, so
-    that prediction stays fast. With fewer than 50 rows there is no search: C = 3 / v and
+    into 5 folds, stratified by labels. The search evaluates as many folds as are needed for about
+    3000 held-out rows, and at least one fold. It chooses C first, without pairs or with the given
+    `pairwise_penalty`, and then tries decreasing values of eta. So that prediction stays fast, it
+    stops at the first eta for which branch and bound needs more than 1000 nodes for a row to prove
+    that the labels are optimal. If there are fewer than 50 rows, there is no search: C = 3 / v and
     eta = 3 C N.
 
     `predict` warns (`ConvergenceWarning`) if branch and bound reached its `node_limit` on some
@@ -297,8 +297,9 @@ class LMBMClassifier(PairwiseClassifier):
             0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
             Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
-            If ``C="auto"`` searches C, on 50 rows and more, only the ratios of the weights count. A
-            matrix holds weights of single labels of a 2-D y; see the page on missing labels.
+            If ``C="auto"`` and there are at least 50 rows, so that C is searched, only the ratios
+            of the weights matter. A matrix holds weights of single labels of a 2-D y; see the page
+            on missing labels.
 
         Returns
         -------
@@ -345,7 +346,7 @@ class LMBMClassifier(PairwiseClassifier):
         problem = LargeMarginProblem(inputs, signs, limit, self.margin, chosen.penalty, cliques)
         if dual is None or dual.shape != signs.shape:
             dual = chosen.dual
-        else:  # the dual variables of the earlier fit are scaled, because they grow with C
+        else:  # scale the dual variables of the earlier fit, because they grow with C
             dual = dual * (chosen.C / mean_weight / self.C_ if columns is not None else 1.0)
 
         def attributes(fitted):

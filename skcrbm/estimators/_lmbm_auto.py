@@ -1,4 +1,4 @@
-"""Choose C and pairwise_penalty of LMBMClassifier automatically, and read its cliques."""
+"""Choose C and pairwise_penalty of LMBMClassifier, and validate its parameter cliques."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import linear_fields
 
-# Maximum number of labels in a clique, because the weight of a clique becomes a table of a factor
-# graph. A larger clique raises a ValueError.
+# Maximum number of labels in a clique, which is the maximum number of variables in a table of a
+# factor graph. A larger clique raises a ValueError.
 MAX_ORDER = MAX_TABLE_VARIABLES
-# With fewer labelled rows than this, C and eta (`pairwise_penalty`) are not searched.
+# Least number of labelled rows for a search of C and eta (`pairwise_penalty`).
 _FEW_ROWS = 50
 # Without a search, C is _C divided by the total variance of the columns, and eta is _RATIO times C
 # times the sum of the row weights. A search for C starts one step below this value of C.
 _C, _RATIO = 3.0, 3.0
-# The rows are split into _N_FOLDS folds. The search evaluates folds until these have about
-# _FOLD_ROWS rows in total.
+# The rows are split into _N_FOLDS folds. The search evaluates as many folds as are needed for about
+# _FOLD_ROWS held-out rows.
 _N_FOLDS, _FOLD_ROWS = 5, 3000
 # The search tries C = center * _STEP**k for integers k in the range _LIMITS. It starts with
 # k = _START, one step below the centre, because smaller values of C are usually better.
 _STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
 # Values of eta / (C N), where N is the sum of the row weights. The search tries the values in
-# order, until a value gives worse labels or a label search that reaches its limit.
+# order. It stops when a value gives worse labels, or when a label search reaches its node limit.
 _RATIOS = (10.0, 3.0, 1.0, 0.3, 0.1)
 # Tolerance and maximum number of passes of the fits on folds. They are coarse, because the choice
 # of C and eta needs no precise optimum.
 _TOL, _MAX_ITER = 1e-2, 50
-# A label search may visit this number of nodes for each validation row; a value of eta that needs
-# more nodes is rejected. The limit is a 50th of the default in prediction, so that chosen models
-# predict quickly and with a proof of optimality.
+# Number of nodes that a label search may visit for each validation row. A value of eta that needs
+# more nodes is rejected. The limit is a 50th of the default limit in prediction, so that the chosen
+# model predicts quickly and with a proof of optimality.
 _NODES = 1000
 
 
@@ -128,10 +128,10 @@ def label_energy(
 def weights_of_search(estimator, visible, weight, origin) -> tuple[np.ndarray, float]:
     """Return the row weights, and the mean by which they were divided.
 
-    If C is searched, the weights are divided by their mean and rounded to single precision. So
-    multiplying all weights by a constant gives exactly the same fit. If C is given, or there are
-    too few rows for a search, the weights are returned unchanged, with a mean of 1. A row of
-    weight 2 then counts as two copies of a row.
+    If C is searched, the weights are divided by their mean and rounded to single precision, so that
+    weights multiplied by a constant give exactly the same fit. If C is given, or there are too few
+    rows for a search, the weights are returned unchanged, together with the number 1, so that a row
+    of weight 2 counts as two copies of the row.
     """
     if not is_auto(estimator.C) or _has_few_rows(visible[first_copies(origin)]):
         return weight, 1.0
@@ -163,8 +163,8 @@ def choose_penalties(estimator, rows: Rows, factors, columns, cliques, rng) -> C
     X, visible, weight, origin = rows
     one_hot = estimator._targets.one_hot
     C, penalty = estimator.C, estimator.pairwise_penalty
-    # Pairs get no weights if y is one-hot: each label is determined by the other labels, and the
-    # weights would learn only this fact.
+    # If y is one-hot, pairs get no weights. The weights would only learn that exactly one label is
+    # on.
     if one_hot or (visible.shape[1] == 1 and is_auto(penalty)):
         penalty = np.inf
     find_C, find_penalty = columns is not None, is_auto(penalty)
@@ -218,9 +218,9 @@ class PenaltySearch:
     """Search for C and eta by cross-validation of the predicted labels.
 
     The best values minimise ``log(Hamming loss) - log(Jaccard index)`` of the test rows. A change
-    of C often improves one of these scores and harms the other. On the logarithmic scale, a change
-    of 1 % in either score counts the same. Each fit starts from the dual variables of the previous
-    fit on the same fold.
+    of C often improves one of the two and harms the other. Because of the logarithms, a change of 1
+    % counts the same in both. Each fit starts from the dual variables of the previous fit on the
+    same fold.
     """
 
     X: np.ndarray | sparse.csr_matrix  # (N, D)
@@ -331,8 +331,8 @@ class PenaltySearch:
         """
         errors = []
         for k, (train, test) in enumerate(self.folds):
-            # The dual variables of test rows get a limit of 0, so these rows have no effect on the
-            # fit. This saves a copy of X (but not with cliques).
+            # Set the limits of the dual variables of test rows to 0, so that these rows have no
+            # effect on the fit. This saves a copy of the training rows of X (but not with cliques).
             limit = C * self.weight[:, None] * self.factors
             limit[test] = 0.0
             problem = LargeMarginProblem(
@@ -368,7 +368,7 @@ class PenaltySearch:
         return errors
 
     def _predict(self, fitted, X):
-        """Return predicted labels (n, L), and whether all labels are proven to be optimal."""
+        """Return predicted labels (n, L), and True if all labels are proven to be optimal."""
         fields = linear_fields(X, fitted.coef, fitted.intercept)
         if self.rule == "one_hot":
             return np.arange(fields.shape[1]) == fields.argmax(axis=1)[:, None], True

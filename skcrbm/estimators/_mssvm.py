@@ -75,14 +75,15 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
 from skcrbm.utils.options import Integer, is_auto, option_name
 
-# Options of message passing if `inference` is a name. Messages are damped, because they would
-# otherwise oscillate. Damped messages need more iterations, so `max_iter` is given, too.
+# Options of message passing if `inference` is a name. Damping keeps the messages from oscillating.
+# Damped messages need more iterations, so `max_iter` is set, too.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
 # For alpha="auto" and solvers other than "asgd", the penalty is this number times the total
 # variance of the columns.
 _RELATIVE_ALPHA = 2e-3
 # For alpha="auto" and the solver "asgd", the penalty is this multiple of the best penalty of
-# logistic regressions. With the multiple 1 a model of images of digits overfits after a few epochs.
+# logistic regressions. If the multiple is 1, a model of images of digits overfits after a few
+# epochs.
 _HIDDEN_FACTOR = 3.0
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",
@@ -102,7 +103,7 @@ class MSSVMCRBM(RBMClassifier):
 
     by stochastic subgradients ([3]_, section 4.2), where D is the number of wrong outputs. The
     method `inference` finds the maximising v. Training needs no log-partition function. The scores
-    are meant for the choice of labels; they are not log-probabilities.
+    serve to find the best labels; they are not log-probabilities.
 
     y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, or a 1-D array of classes,
     for which the maximum is always exact. Missing labels do not count in D, and each training step
@@ -119,10 +120,10 @@ class MSSVMCRBM(RBMClassifier):
         Method that finds the best outputs in training and in prediction: "mixed_product",
         "max_product", "icm", "exact", or a configured object such as
         ``MixedProduct(max_iter=30)``. The papers use mixed-product for the MSSVM and max-product
-        for the LSSVM. If given by name, these two use a damping of 0.5 and up to 50 iterations,
-        because undamped messages oscillate when the couplings grow; an object keeps its own
-        options. Without damping an iteration of mixed-product is about 50 times faster; damping
-        does not slow down an iteration of max-product.
+        for the LSSVM. If these two methods are given by name, they use a damping of 0.5 and up to
+        50 iterations, because undamped messages oscillate when the couplings grow; an object keeps
+        its own options. Without damping, an iteration of mixed-product is about 50 times faster,
+        and an iteration of max-product takes the same time.
 
         A list such as ``["mixed_product", "sum_product"]`` also sets the method for probabilities:
         each query goes to the first method in the list that can answer it. By default
@@ -133,13 +134,13 @@ class MSSVMCRBM(RBMClassifier):
         "auto" predicts the outputs with the highest score, as in training: this is "marginal_map"
         if `hidden` is "marginal", else "map". "marginal", "label_set", "expected_jaccard",
         "expected_f1" and "threshold" are the rules of `CRBMClassifier`. They use the probabilities
-        of `predict_proba`, for which the model was not trained; the thresholds of "threshold"
-        correct for this.
+        of `predict_proba`, for which the model was not trained, so they may predict too many or too
+        few labels; only "threshold" corrects for this by fitted thresholds.
     solver : str or object, default="auto"
         Solver, by name or as an object from `skcrbm.learning`: "asgd", "adam" or "sgd". "auto" is
         "asgd" if there are more than 10 outputs and more than 10 hidden units, as for images, and
-        "adam" in all other cases and in `partial_fit`. The solvers' own "auto" settings are: a
-        batch of all rows up to 200 rows, else of 20 rows, and ``average=True``.
+        "adam" in all other cases and in `partial_fit`. If options of the solver are "auto", a batch
+        has all rows if there are at most 200, else 20 rows, and ``average`` is True.
     max_iter : int, default=200
         Maximum number of epochs.
     alpha : float or "auto", default="auto"
@@ -155,9 +156,10 @@ class MSSVMCRBM(RBMClassifier):
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``.
     early_stopping : bool, "auto" or object, default="auto"
         Stopping rule, as in `CRBMClassifier`; the validation score is minus the share of wrong
-        outputs. "auto" holds out validation rows from 1000 rows on ("asgd": from 200 rows on).
-        With "asgd" and ``alpha="auto"``, logistic regressions without hidden units are scored on
-        the same validation rows, and kept if no epoch is as good (`n_hidden_` is then 0).
+        outputs. "auto" holds out validation rows if there are at least 1000 rows (at least 200 rows
+        with "asgd"). With "asgd" and ``alpha="auto"``, logistic regressions without hidden units
+        are scored on the same validation rows, and kept if no epoch is as good (`n_hidden_` is then
+        0).
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Weights of the classes, as in `CRBMClassifier`.
     warm_start : bool, default=False
@@ -199,8 +201,8 @@ class MSSVMCRBM(RBMClassifier):
         Penalty of the fit, which applies to the scaled columns if `alpha` is "auto". If the
         logistic regressions were kept, their penalty was a third of this number.
     alpha_path_ : dict of ndarray
-        Record of the search for the penalty, as in `CRBMClassifier`. The arrays are empty without a
-        search.
+        Record of the search for the penalty, as in `CRBMClassifier`. The arrays are empty if there
+        was no search.
     n_hidden_ : int
         Number of hidden units of the fitted model: `n_hidden`, or 0 if the logistic regressions
         were kept.
@@ -387,7 +389,7 @@ class MSSVMCRBM(RBMClassifier):
 
         Notes
         -----
-        A call in which no row of positive weight has an observed label does nothing.
+        A call does nothing if no row of positive weight has an observed label.
 
         The automatic learning rate depends on the number of rows of the first call. If the calls
         get few rows each, set it with ``solver=Adam(learning_rate=...)``.
@@ -444,7 +446,8 @@ class MSSVMCRBM(RBMClassifier):
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
         source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
 
-        # Choose the penalty, and for many outputs the regressions that training has to improve on.
+        # Choose the penalty and, if there are many outputs, fit the logistic regressions that are
+        # kept unless training improves on them.
         alpha: Any = self.alpha
         if is_auto(self.alpha):
             alpha = getattr(self, "alpha_", PLAIN_ALPHA)
@@ -517,8 +520,9 @@ class MSSVMCRBM(RBMClassifier):
         """Return the solver of a fit, and choose one if `solver` is "auto"."""
         if not is_auto(self.solver):
             return resolve_solver(self.solver, STOCHASTIC_SOLVERS)
-        # With few outputs or hidden units the couplings must grow large, which takes many steps of
-        # gradient descent but few adaptive steps of Adam. `partial_fit` uses Adam as a safe choice.
+        # If there are few outputs or hidden units, the couplings must grow large, which takes many
+        # steps of gradient descent but few adaptive steps of Adam. `partial_fit` always uses Adam,
+        # which works in both cases.
         n_units = min(self._targets.n_visible, self.n_hidden)
         return Adam() if partial or n_units <= AUTO_EXACT_UNITS else AveragedSGD()
 
@@ -540,7 +544,7 @@ class MSSVMCRBM(RBMClassifier):
         return {"hidden": self.hidden_, "state_methods": {query: self._prediction_method}}
 
     def _label_scores(self, posterior):
-        """Return by how much the score changes if an output is switched on, for each output.
+        """Return the change of the score if an output is switched on, for each output.
 
         The other outputs have their predicted values. The change is inf or -inf for known labels.
         """

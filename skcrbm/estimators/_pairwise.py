@@ -69,7 +69,7 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):
-        """Return `coef_` or `intercept_`, by which other libraries recognise a linear model.
+        """Return `coef_` or `intercept_`, which other libraries expect of a linear model.
 
         An AttributeError is raised if the model is not fitted or has weights of pairs.
         """
@@ -77,9 +77,9 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
             raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
         if np.any(self.pairwise_coef_) or np.any(getattr(self, "clique_coef_", 0)):
             raise AttributeError(
-                f"this {type(self).__name__} has weights of pairs of labels, so that it is not "
-                f"linear in X and has no {name}; visible_{name} holds the part that is linear, "
-                "pairwise_coef_ the weights of the pairs"
+                f"this {type(self).__name__} has weights of pairs of labels, so it is not a "
+                f"linear model and has no {name}; use visible_{name} for the linear part and "
+                "pairwise_coef_ for the weights of the pairs"
             )
         return getattr(self, f"visible_{name}")
 
@@ -118,8 +118,8 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
     def _search_method(self) -> InferenceMethod:
         """Return the first method in `inference` that can find the best labels.
 
-        If the list `inference` contains only methods for marginals, this is branch and bound. A
-        ValueError is raised if a method can find neither labels nor marginals.
+        If the list `inference` contains only methods for marginals, the result is branch and bound.
+        A ValueError is raised if a method can find neither labels nor marginals.
         """
         given = self.inference if isinstance(self.inference, list) else [self.inference]
         methods = [resolve_method(m, valid_names=lambda: [*self._searches]) for m in given]
@@ -197,8 +197,8 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         rule = resolve_decoder(self.decode)
         if not rule.certified:
             raise ValueError(
-                f"predict_with_gap needs decode='hinge' or 'map'; decode={self.decode!r} predicts "
-                "from probabilities, for which there is no gap"
+                f"predict_with_gap needs decode='hinge' or 'map'; decode={self.decode!r} does "
+                "not search for the labels with the best objective, so there is no gap"
             )
         with one_blas_thread():
             posterior = self._posterior(X, y_known)

@@ -1,7 +1,7 @@
 """Base class of `CRBMClassifier`, `MSSVMCRBM` and `ImageCRBM`, which predict by a conditional RBM.
 
-Each of the three classifiers has its own `fit`. The steps that all fits share are the last methods
-of the class and the functions after the class.
+Each of the three classifiers has its own `fit`. All of these call the same steps, which are the
+last methods of the class and the functions after the class.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from skcrbm.utils.output_units import OutputUnits
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
-# If the mean absolute error of a marginal is larger than this after `fit`, a warning says that
-# belief propagation is unreliable.
+# Mean absolute error of a marginal above which `fit` warns that belief propagation is unreliable.
 _TRUSTED_ERROR = 0.1
 # If the batch size is automatic, each step reads all rows if there are at most _FULL_BATCH_ROWS
 # rows, and otherwise a mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
 # early_stopping="auto" holds out validation rows if there are at least this many training rows. The
-# second number is for solvers that average their iterates. Fewer validation rows then suffice,
-# because the validation scores of averaged iterates are smooth.
+# second number is for solvers that average their iterates. It is smaller, because the validation
+# scores of averaged iterates vary less from epoch to epoch, so that fewer validation rows are
+# enough.
 _EARLY_STOPPING_ROWS, _AVERAGED_STOPPING_ROWS = 1000, 200
 # Names of the decoding rules for a y whose columns hold classes.
 _RULES_OF_CLASSES = ("marginal", "marginal_map", "map")
@@ -104,7 +104,7 @@ class RBMClassifier(
         *("_progress", "_rng", "_n_hidden"),
     )
 
-    _takes_columns_of_classes = False  # else each column of y may hold the classes of an output
+    _takes_columns_of_classes = False  # True if the columns of y may hold the classes of outputs
 
     def __sklearn_is_fitted__(self):
         # `classes_` is not used here, because it exists even if the first fit failed.
@@ -132,12 +132,12 @@ class RBMClassifier(
 
     @property
     def _exclusive(self) -> bool | np.ndarray:
-        """True for units that are classes of an output, of which one is on: a bool, or (V,)."""
+        """True for units that stand for the classes of an output: a bool, or an array (V,)."""
         return self._targets.one_hot if self._units is None else self._units.exclusive
 
     @property
     def _n_output_bits(self) -> int:
-        """Number of bits that count all label vectors, or vectors of classes."""
+        """Binary logarithm of the number of label vectors or class vectors, rounded up."""
         units = self._units
         return self._targets.n_visible if units is None else math.ceil(units.log2_vectors)
 
@@ -156,7 +156,7 @@ class RBMClassifier(
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):
-        """Return `coef_` or `intercept_`, by which other libraries recognise a linear model.
+        """Return `coef_` or `intercept_`, which other libraries expect of a linear model.
 
         Raise an AttributeError if the model has hidden units, so that `hasattr` returns False.
         """
@@ -200,7 +200,8 @@ class RBMClassifier(
         """Return further arguments of the `Posterior`; subclasses override this."""
         if self._units is None:
             return {}
-        # Neither search is followed by flips of single units, which could leave the possible states
+        # Flips of single units must not follow these searches, because they could leave the
+        # possible states
         large = self._n_output_bits > AUTO_EXACT_UNITS and self.n_hidden_ > AUTO_EXACT_UNITS
         options = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
         best = resolve_method("max_product").with_options(**options) if large else Exact()
@@ -322,10 +323,10 @@ class RBMClassifier(
 
     def _fold_settings(self, rows: Rows):
         """Return X, y and the hyperparameters to change, for fits on folds of the rows."""
-        changes = {"class_weight": None}  # the row weights include the class weights already
+        changes = {"class_weight": None}  # the row weights already include the class weights
         X = rows.X
         if self._columns is not None:
-            # alpha_ and n_hidden_ were found for scaled columns, so the folds get scaled columns.
+            # alpha_ and n_hidden_ apply to scaled columns, so the folds get scaled columns.
             changes = {**changes, "alpha": self.alpha_, "n_hidden": self.n_hidden_}
             X = in_faster_storage(X)
             X = self._columns.for_rows(X).transform(X)

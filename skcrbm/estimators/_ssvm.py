@@ -49,8 +49,8 @@ class SSVMClassifier(PairwiseClassifier):
 
     by cutting planes with one slack variable for all rows [2]_: each iteration finds the maximum
     for every row, by the method `inference`, and solves a small quadratic program. If the method is
-    not exact, the maximum is over a part of the label vectors ("icm") or over a larger set
-    ("linear_program", which includes labels with the value 1/2) [1]_.
+    not exact, the maximum is over a subset of the label vectors ("icm"), or over a larger set
+    ("linear_program", in which labels may also have the value 1/2) [1]_.
 
     `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
     2-D indicator matrix of 0/1, or 1-D. For two classes the model is a linear SVM. For more classes
@@ -92,8 +92,8 @@ class SSVMClassifier(PairwiseClassifier):
     n_jobs : int, default=None
         Number of threads, which share the rows. Results do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed of the restarts of ``ICM(n_restarts=...)`` in `fit`, if that object has no seed.
-        Nothing else is random.
+        Seed of the restarts of ``ICM(n_restarts=...)`` in `fit`, if the object has no seed of its
+        own. No other step is random.
     verbose : bool or int, default=False
         1 prints a live line with the gap; 2 prints a line for each iteration.
 
@@ -123,7 +123,7 @@ class SSVMClassifier(PairwiseClassifier):
 
     Notes
     -----
-    `decision_function` and `predict_proba` are as in `LMBMClassifier`.
+    `decision_function` and `predict_proba` return the same quantities as in `LMBMClassifier`.
 
     References
     ----------

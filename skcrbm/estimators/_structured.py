@@ -73,13 +73,13 @@ _NO_MARGINALS = (
 _SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
 # The search for alpha="auto" holds out the share _HELD_OUT of the sequences or graphs. If there are
 # fewer than _LEAST_ROWS sequences or graphs, there is no search. If there are more than _MOST_ROWS,
-# the search uses a random sample of this size, because the best penalty on the sum of all losses
-# hardly depends on the number of sequences or graphs.
+# the search uses a random sample of this size, because the best penalty, for an objective that adds
+# up all losses, hardly depends on their number.
 _HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
 # In the search for alpha="auto", block-coordinate Frank-Wolfe makes at most _PATH_PASSES passes for
 # each penalty, and stops earlier if the relative duality gap is at most _PATH_TOL. If the relative
-# gap is above _PATH_LIMIT at the end, the penalty counts as too weak, because the final fit would
-# not converge either.
+# gap is still above _PATH_LIMIT then, the penalty is rejected as too weak, because the final fit
+# would not converge either.
 _PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 
@@ -144,8 +144,8 @@ def has_probabilities(estimator: Any) -> bool:
     """
     if getattr(estimator, "_hinge", option_name(estimator.learning) == "max_margin"):
         raise AttributeError(
-            f"{type(estimator).__name__} gives no probabilities after learning='max_margin', whose "
-            "scores are meant for the choice of labels only; use learning='mle'"
+            f"{type(estimator).__name__} gives no probabilities after learning='max_margin', "
+            "whose scores only serve to find the best labels; use learning='mle'"
         )
     return True
 
@@ -153,8 +153,8 @@ def has_probabilities(estimator: Any) -> bool:
 def decodes_marginals(estimator: Any) -> bool:
     """Return True if `predict` chooses each label by its own probability.
 
-    A ValueError is raised if so and the model was trained for a large margin, because such a model
-    has no probabilities.
+    In this case a ValueError is raised if the model was trained for a large margin, because it has
+    no probabilities.
     """
     if estimator.decode == "marginal" and estimator._hinge:
         raise ValueError(_NO_MARGINALS)
@@ -264,11 +264,11 @@ def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False
 def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     """Choose alpha by the loss of held-out sequences or graphs, or return a fixed value."""
     observed = np.add.reduceat(batch.path != MISSING, batch.start[:-1])
-    labelled = np.flatnonzero(observed)  # rows without labels have no loss
+    labelled = np.flatnonzero(observed)  # sequences or graphs without labels have no loss
     if partial or len(labelled) < _LEAST_ROWS:
         return _PLAIN_ALPHA
     some = batch if len(labelled) == len(batch) else batch.take(labelled)
-    # The penalties of the search suit weights with a mean of 1.
+    # Scale the weights to a mean of 1, for which the penalties of the search were chosen.
     mean = batch.weight.mean()
     if mean != 1:
         some = replace(some, weight=some.weight / mean, _pieces={})
@@ -413,9 +413,10 @@ def _warn_of_gap(fitted, max_iter, unit, solver):
     warn_of_early_end(fitted, unit, units, max_iter, state, advice)
     if fitted.proven < 1:
         warn_user(
-            f"The duality gap is not certified: for {1 - fitted.proven:.0%} of the graphs "
-            "max-product has not proven that its labels violate the margin most. objective_ and "
-            "duality_gap_ use the labels found. inference='exact' is exact if a graph is narrow.",
+            f"The duality gap is not a proven bound: for {1 - fitted.proven:.0%} of the graphs, "
+            "max-product has not proven that its labels violate the margin most. objective_ "
+            "and duality_gap_ use the labels that it found. If the graphs are narrow enough, "
+            "inference='exact' gives a proven bound.",
             ConvergenceWarning,
         )
 

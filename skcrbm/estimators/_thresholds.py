@@ -29,9 +29,9 @@ def update_thresholds(
     """Set `thresholds_` at the end of a fit with ``decode="threshold"``, unless y is 1-D.
 
     `fold_settings` returns the arguments X, `visible` and `changes` of
-    `cross_validated_thresholds`. `interrupted` is True if the user interrupted the fit before. In
-    this case, or if the user interrupts the cross-validation, all thresholds are 0.5 and a warning
-    is given, because the model is trained and can predict.
+    `cross_validated_thresholds`. `interrupted` is True if the user has interrupted the fit. In this
+    case, or if the user interrupts the cross-validation, all thresholds are 0.5 and a warning is
+    given; no error is raised, because the model is trained and can predict.
     """
     if not estimator._targets.multilabel:
         return
@@ -89,7 +89,7 @@ def cross_validated_thresholds(
     # The constructor is used instead of `clone`, so that the copy has no callbacks.
     given = estimator.get_params(deep=False)
     fresh = kind(**{**given, **{name: v for name, v in changes.items() if name in given}})
-    # Warnings that the fit on all rows has given already are not repeated.
+    # Do not repeat warnings that the fit on all rows has already given.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", SCALES)

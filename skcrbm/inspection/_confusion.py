@@ -10,7 +10,7 @@ from skcrbm.utils.labels import indicator_by_name, indicator_with_nan, label_nam
 
 
 class LabelConfusionDisplay(SharesDisplay):
-    """Plot of which labels a classifier finds, and which labels it predicts in their place.
+    """Plot of the labels that a classifier finds, and of the labels predicted in their place.
 
     Create it with `from_predictions` or `from_estimator`. Cell (i, k) refers to the rows of data
     that truly have label i. On the diagonal it is the share of these rows for which label i is
@@ -90,8 +90,8 @@ class LabelConfusionDisplay(SharesDisplay):
         Parameters
         ----------
         y_true : array-like of shape (n_samples, n_labels)
-            True labels 0 or 1, NaN if missing. A cell counts rows in which both of its labels are
-            observed.
+            True labels 0 or 1, NaN if missing. A cell counts only the rows in which both labels of
+            the cell are observed.
         y_pred : array-like of shape (n_samples, n_labels)
             Predicted labels 0 or 1.
         label_names : sequence of str, default=None

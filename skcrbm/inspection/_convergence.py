@@ -53,7 +53,7 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **line_kw):
-        """Draw the share of rows with converged inference in each epoch of a fitted estimator.
+        """Draw the share of rows whose inference converged, for each epoch of a fit.
 
         Parameters
         ----------

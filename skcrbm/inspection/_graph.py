@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 
-# A drawing of more variables than this is a tangle.
+# Largest number of variables. Drawings of larger graphs are not readable.
 _MOST_VARIABLES = 300
 # Number of steps of the layout.
 _LAYOUT_STEPS = 300
@@ -32,8 +32,9 @@ class GraphDisplay:
         Names of the variables; None uses their indices.
     positions : array-like (n_variables, 2), dict or None, default=None
         Places of the variables, for example from a layout function of networkx, which returns a
-        dict from nodes (indices or labels) to places. None computes places by forces: edges pull,
-        and all pairs of variables push.
+        dict from nodes (indices or labels) to places. None computes places by a simulation of
+        forces: edges pull their variables together, and all pairs of variables push each other
+        away.
     n_variables : int, default=None
         Number of variables; needed only if neither `marginals` nor `labels` is given.
 
@@ -257,7 +258,7 @@ def _edges_of(energy) -> np.ndarray:
 
 
 def _layout(edges, n):
-    """Return places (n, 2) by forces (Fruchterman and Reingold), which start on a circle."""
+    """Return places (n, 2) by the force-directed layout of Fruchterman and Reingold."""
     turn = 2 * np.pi * np.arange(n) / max(n, 1)
     places = np.column_stack([np.cos(turn), np.sin(turn)])
     distance = 1.5 / np.sqrt(max(n, 1))

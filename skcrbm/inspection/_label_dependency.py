@@ -76,9 +76,9 @@ class LabelDependencyDisplay:
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Rows over which the weights of a conditional RBM are averaged, with the other labels at
             their predicted values. The time is proportional to n_samples L^2, and a few hundred
-            rows are enough. None uses the weights at x = 0 with all other labels 0, which are
-            representative if features are centred and labels are rare. For an LMBMClassifier the
-            weights do not depend on x.
+            rows are enough. If X is None, the weights are computed at x = 0 with all other labels
+            0, which is representative if features are centred and labels are rare. For an
+            LMBMClassifier the weights do not depend on x.
         label_names : sequence of L str, default=None
             Names of the labels. None uses the attribute `label_names_` of the estimator, the
             classes of a 1-D y, or the indices of the labels.
@@ -165,7 +165,7 @@ class LabelDependencyDisplay:
         ax.tick_params(length=0)
         self.colorbar_ = None
         if colorbar:
-            # With this fraction of the width, the bar is as high as the square matrix.
+            # This fraction of the width makes the bar as high as the square matrix.
             self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, fraction=0.046, pad=0.04)
             self.colorbar_.set_label("pairwise weight")
         self.ax_, self.figure_ = ax, ax.figure
@@ -173,10 +173,10 @@ class LabelDependencyDisplay:
 
 
 def _through_hidden_units(estimator, X):
-    """Return the pairwise dependencies (L, L) of labels that the hidden units of an RBM cause.
+    """Return the pairwise dependences (L, L) of labels that the hidden units of an RBM cause.
 
-    They are averaged over the rows of X, with the other labels at their predicted values. If X is
-    None, they are computed at x = 0 with all other labels 0.
+    The dependences are averaged over the rows of X, with the other labels at their predicted
+    values. If X is None, they are computed at x = 0 with all other labels 0.
     """
     if not estimator._targets.multilabel:
         raise ValueError(

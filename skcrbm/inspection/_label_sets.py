@@ -1,4 +1,4 @@
-"""Plot which labels occur together (CooccurrenceDisplay), and label sets (LabelSetsDisplay)."""
+"""Plot labels that occur together (CooccurrenceDisplay) and label sets (LabelSetsDisplay)."""
 
 import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
@@ -10,7 +10,7 @@ from skcrbm.utils.validation import check_count
 
 
 class SharesDisplay:
-    """Base class of pictures of a matrix of shares, one row and one column for each label."""
+    """Base class of plots of a matrix of shares, with a row and a column for each label."""
 
     _label = ""  # text beside the colour bar
     _axes: dict[str, str] = {}  # further settings of the axes
@@ -85,12 +85,13 @@ class CooccurrenceDisplay(SharesDisplay):
 
     @classmethod
     def from_labels(cls, y, *, label_names=None, ax=None, **image_kw):
-        """Draw the shares with which the labels of a matrix occur together.
+        """Draw the shares with which labels occur together, given a matrix of labels.
 
         Parameters
         ----------
         y : array-like of shape (n_samples, n_labels)
-            Labels 0 or 1, NaN if missing. A pair counts in rows in which both labels are observed.
+            Labels 0 or 1, NaN if missing. For each pair of labels, only the rows in which both
+            labels are observed count.
         label_names : sequence of str, default=None
             Names of the labels; None uses the columns of a data frame, or else label indices.
         ax : matplotlib Axes, default=None
@@ -115,8 +116,8 @@ class CooccurrenceDisplay(SharesDisplay):
 class LabelSetsDisplay:
     """Bar chart of the most probable label sets of a row.
 
-    Create it with `from_estimator`. The bars are probabilities of whole label sets, and show
-    whether the model hesitates between two sets or is unsure about every label.
+    Create it with `from_estimator`. The bars are probabilities of whole label sets. They show, for
+    example, whether a model is undecided between two sets only, or uncertain about every label.
 
     Parameters
     ----------

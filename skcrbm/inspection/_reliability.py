@@ -1,4 +1,4 @@
-"""ReliabilityDisplay: plot predicted probabilities against the share of events."""
+"""ReliabilityDisplay: plot the share of true labels against predicted probabilities."""
 
 import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
@@ -10,10 +10,10 @@ from skcrbm.utils.validation import check_count
 
 
 class ReliabilityDisplay:
-    """Reliability diagram: predicted probabilities of events against the share of true events.
+    """Reliability diagram: the share of true labels for each predicted probability.
 
-    Create it with `from_estimator` or `from_predictions`. The curve of reliable probabilities
-    lies on the diagonal: of the labels with probability 0.8, 80% are on.
+    Create it with `from_estimator` or `from_predictions`. If probabilities are reliable, the curve
+    lies on the diagonal: for example, 80% of the labels with a predicted probability of 0.8 are on.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class ReliabilityDisplay:
     names : list of str
         Name of each curve.
     event : str, default="a label"
-        Name of the event whose probability is drawn, which is written at the axes.
+        Name of the event whose probability is drawn, for the labels of the axes.
 
     Attributes
     ----------
@@ -83,7 +83,8 @@ class ReliabilityDisplay:
         n_bins : int, default=10
             Number of bins.
         strategy : {"quantile", "uniform"}, default="quantile"
-            "quantile" makes bins of about as many entries each, "uniform" bins of equal width.
+            "quantile" makes bins with about equal numbers of entries, "uniform" makes bins of equal
+            width.
         ax : matplotlib Axes, default=None
             Axes to draw on; None makes new axes.
 
@@ -232,7 +233,9 @@ def _label_columns(labels, names):
         elif str(label) in names:
             columns.append(names.index(str(label)))
         else:
-            raise ValueError(f"labels holds {label!r}, which is no label; labels are {names[:10]}")
+            raise ValueError(
+                f"labels holds {label!r}, which is not a label; labels are {names[:10]}"
+            )
     return columns
 
 

@@ -10,8 +10,8 @@ from skcrbm.utils.classifiers import final_model
 class TrainingCurveDisplay:
     """Plot of the loss and the validation score of each epoch of a fit.
 
-    Create it with `from_estimator`. A loss that still falls at the end asks for more epochs; a
-    validation score that falls while the loss falls shows overfitting.
+    Create it with `from_estimator`. If the loss still falls at the end, more epochs may help. If
+    the validation score falls while the loss falls, the model overfits.
 
     Parameters
     ----------

@@ -5,9 +5,9 @@ y_n of the positions the log-weight
 
 ``first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t] + sum_t transition[y_(t-1), y_t]``.
 
-Two further terms are optional: products of x_t with coefficients of the pair (y_(t-1), y_t), and
-weights of each three neighbouring classes (then the chain has order 2). Sequences of different
-lengths are stored one after the other, without padding.
+Two further terms are optional: products of x_t with coefficients of the pair (y_(t-1), y_t), and a
+weight for each triple of neighbouring classes, which makes the chain a chain of order 2. Sequences
+of different lengths are stored one after the other, without padding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ChainParams(NamedTuple):
 
 
 class DenseColumns(NamedTuple):
-    """Layout that stores a coefficient for each feature and each output, as a matrix (D, K)."""
+    """Matrix (D, K) of coefficients: one for each feature and each output."""
 
     n_features: int
     n_outputs: int
@@ -58,7 +58,7 @@ class DenseColumns(NamedTuple):
 
 
 class PackedColumns(NamedTuple):
-    """Layout for sparse features, which stores coefficients only for chosen outputs of a column.
+    """Coefficients of sparse features, stored only for chosen pairs of a column and an output.
 
     `packed` determines for which outputs each column of X has a coefficient (see
     `kernels/chains.py`).
@@ -81,7 +81,7 @@ class PackedColumns(NamedTuple):
 
     @classmethod
     def observed(cls, X: Any, outputs: np.ndarray, n_outputs: int) -> PackedColumns:
-        """Return the layout that has a coefficient for each column and output that occur together.
+        """Return the layout with a coefficient for each column and output that occur in one row.
 
         `X` is a CSR matrix (T, D), and `outputs` (T,) holds the output of each row. The nonzero
         columns of a row occur together with the row's output, or with all outputs if the row's
@@ -121,7 +121,7 @@ class PackedColumns(NamedTuple):
 
 
 def _packed(first, labels, n_outputs):
-    """Return a `Packed`, in which a column with coefficients of many outputs has a dense row."""
+    """Return a `Packed`; a column with coefficients for many outputs is stored as a dense row."""
     many = np.diff(first) > max(2, n_outputs // 4)
     dense = np.where(many, np.cumsum(many) - 1, -1).astype(np.int32)
     return Packed(first, labels, dense)
@@ -139,10 +139,12 @@ AnyChains = ChainEnergies | SecondOrderEnergies
 
 
 class ChainModel(NamedTuple):
-    """Parameters of a chain, and how they are applied to rows of features.
+    """A chain model, which turns rows of features into log-weights.
 
-    `forbidden` has three arrays, for pairs (K, K), first states (K,) and last states (K,). An entry
-    is added to the log-weight and is -inf if the pair or state is forbidden, else 0.
+    It also turns gradients of log-weights into gradients of parameters.
+
+    `forbidden` has three arrays that are added to the log-weights: for pairs (K, K), first states
+    (K,) and last states (K,). An entry is -inf if the pair or state is forbidden, else 0.
     """
 
     params: ChainParams
@@ -185,8 +187,9 @@ class ChainModel(NamedTuple):
         scores = np.repeat(single[:, None, :], k, axis=1)
         inner = inner_positions(start)
         scores[inner] += pairs if len(pairs) == 1 else pairs[inner]
-        # The state of a first position is a pair whose first class is 0, although no class precedes
-        # the position. So subtract the weight of the triple (0, first class, second class).
+        # No class precedes the first position, so its state is a pair with the arbitrary first
+        # class 0. The next state then adds a weight of the triple (0, first class, second class),
+        # which is subtracted here.
         scores[_second_positions(start)] -= self.params.triple[0]
         begin = np.full((k, k), -np.inf)
         begin[0] = first
@@ -214,7 +217,7 @@ class ChainModel(NamedTuple):
             pairs = self.pair_columns.products(X, p.pair_coef)
             pairs = pairs.reshape(-1, *transition.shape)
             pairs += transition
-            if len(pairs) == 1:  # because kernels apply a single matrix to all positions
+            if len(pairs) == 1:  # kernels apply a single matrix to all positions
                 pairs = np.repeat(pairs, 2, axis=0)
         return ChainEnergies(
             start, scores, pairs, p.first + self.forbidden[1], p.last + self.forbidden[2]

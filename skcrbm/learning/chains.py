@@ -90,7 +90,7 @@ class ChainLikelihood(StructuredObjective):
 
 
 class ChainPseudoLikelihood(StructuredObjective):
-    """Negative sum of log p(label | x, labels of the neighbouring positions), over positions."""
+    """Negative sum over positions of log p(label | x, labels of the neighbouring positions)."""
 
     needs_complete = True
 

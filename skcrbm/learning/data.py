@@ -31,8 +31,8 @@ from skcrbm.utils.limits import (
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.warnings import warn_user
 
-# Number of random-number counters that are reserved for each visit of a batch. A visit needs far
-# fewer counters, so no two visits share random numbers.
+# Number of random-number counters that each visit of a batch reserves. A visit needs far fewer
+# counters, so that no two visits use the same random numbers.
 _DRAWS_PER_STEP = 2**20
 _CONSEQUENCE = "training continues without early stopping"
 # Standard deviation of the initial weights. The weights are random, because hidden units with equal
@@ -41,17 +41,17 @@ _SMALL = 0.01
 # The share of rows in which a label is on is clipped to [_LEAST_SHARE, 1 - _LEAST_SHARE], so that
 # the log-odds are finite for a label that is never or always on.
 _LEAST_SHARE = 0.005
-# Factor of the learning rate of the weights W if the solver is Adam. With the same rate as for the
-# other parameters, the hidden units would stay unused.
+# Factor of the learning rate of the weights W if the solver is Adam. If W had the same rate as the
+# other parameters, the model would not learn to use its hidden units.
 _ADAM_WEIGHTS_RATE = 5.0
-# Mean change of the log-odds in the first step of a stream.
+# Mean change of the log-odds in the first step of `partial_fit`.
 _FIRST_CHANGE = 3.0
 
 
 # ---------------------------------------------------------------------------------------- batches
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, because batches are keys of a cache
+@dataclass(frozen=True, eq=False)  # equality by identity, because batches are keys of a cache
 class Batch:
     """Rows of training data."""
 
@@ -59,7 +59,7 @@ class Batch:
     visible: np.ndarray  # (N, V), 0/1 outputs; an output that is not observed is NaN
     weight: np.ndarray  # (N,), positive weights of the rows
     index: np.ndarray  # (N,), position of each row in the training set
-    # (N,), index of the original row of which each row is a copy; None without copies (see `Rows`)
+    # (N,), index of the original row if rows are copies of others (see `Rows`); else None
     origin: np.ndarray | None = None
 
     def rows(self, index: np.ndarray | slice) -> Batch:
@@ -102,10 +102,10 @@ class Clock(NamedTuple):
     epoch: int
     # Number of batches visited before this batch. Refits and warm starts continue the count.
     step: int
-    key: Any = None  # uint64 key of the fit; None if the rule draws no random numbers
+    key: Any = None  # uint64 key of the random numbers of the fit; None if the rule draws none
 
     def draw(self, number: int) -> int:
-        """Return the counter of the random numbers of draw `number` of this batch.
+        """Return the counter that starts the random numbers of draw `number` of this batch.
 
         No other batch uses the same counter.
         """
@@ -120,7 +120,7 @@ class Source(ABC):
 
     @property
     def n_indices(self) -> int:
-        """Length of an array with one entry per training row; `Batch.index` points to entries."""
+        """Length of an array with one entry per training row, which `Batch.index` points to."""
         return self.n_rows
 
     @abstractmethod
@@ -144,11 +144,11 @@ class ArraySource(Source):
     """Rows of arrays, visited in random order (in the given order if one batch has all rows).
 
     Only the rows of the current batch are copied, so that the arrays may be larger than the memory
-    (`numpy.memmap`). `positions` selects the rows to visit; None selects all rows. `index` gives
-    `Batch.index` of each row; by default this is the position of the row. If the rows are a part of
-    a larger training set, `n_indices` must be the number of rows of the whole set. If some rows are
-    copies of others, `origin` holds the index of the original row for each row. All copies of a row
-    are held out together.
+    (`numpy.memmap`). `positions` selects the rows to visit; None selects all rows. `index` holds
+    the entry of `Batch.index` for each row, by default the position of the row. If the rows are a
+    part of a larger training set, `n_indices` must be the number of rows of the whole set. If some
+    rows are copies of others, `origin` holds the index of the original row for each row. All copies
+    of a row are held out together.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class ArraySource(Source):
         return self._arrays if self._positions is None else self._arrays.rows(self._positions)
 
     def _rows(self, numbers):
-        """Return a batch of the rows whose indices among the rows to visit are `numbers`."""
+        """Return a batch of rows; `numbers` are their indices among the rows to visit."""
         return self._arrays.rows(numbers if self._positions is None else self._positions[numbers])
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:
@@ -257,7 +257,7 @@ class History:
 
 
 class _ScaledColumns:
-    """Convert parameters of a conditional RBM between rows x and rows z with scaled columns."""
+    """Convert parameters of a conditional RBM between the given columns x and scaled columns z."""
 
     def __init__(self, columns):
         self.columns = columns
@@ -283,10 +283,10 @@ class _ScaledColumns:
 class RowSpace:
     """Express the rows of Z (N, D) by coordinates in the space that the rows span.
 
-    With an L2 penalty the optimal coefficients are in this space. So a fit to the coordinates `X`
-    (N, rank) gives the same model, but needs at most N instead of D parameters per unit. The
-    coordinates belong to an orthonormal basis of the space. A pivoted Cholesky factor of ZZ' gives
-    the coordinates, so the basis itself is never computed.
+    If the penalty is L2, the optimal coefficients lie in this space. Therefore a fit to the
+    coordinates `X` (N, rank) gives the same model as a fit to Z, with at most N instead of D
+    parameters per unit. The coordinates refer to an orthonormal basis, which is never computed: a
+    pivoted Cholesky factor of ZZ' gives the coordinates directly.
     """
 
     def __init__(self, Z):
@@ -333,7 +333,7 @@ class RowSpace:
 
 
 class Design:
-    """Make training rows from the X of the user, and convert models between the two inputs.
+    """Make training rows from the X of the user, and convert models between the two kinds of rows.
 
     `columns` scales the columns of X; if `columns` is None, they are not scaled. If `double` is
     True, X is converted to float64. If `rotate` is True and there are more columns than rows, X is
@@ -384,8 +384,8 @@ def _cast(params, dtype):
         cast = type(params)(*(np.asarray(p).astype(dtype, copy=False) for p in params))
     if not all(np.isfinite(p).all() for p in cast):
         raise ValueError(
-            f"X has columns so small that their coefficients are too large for {dtype}; scale the "
-            "columns of X"
+            f"X has columns with such small values that their coefficients overflow {dtype}; "
+            "scale the columns of X"
         )
     return cast
 
@@ -417,15 +417,16 @@ def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
 
 
 def crbm_first_rates(X: Any, weight: np.ndarray) -> CRBMParams | tuple[()]:
-    """Return rates of the first steps in a stream of rows, for the coefficients of the columns.
+    """Return the learning rates of the first steps of `partial_fit`, for coefficients of columns.
 
     If all rows of positive weight are 0, the result is the empty tuple, because such rows do not
     tell the scale of the columns.
 
-    A step of Adam changes each coefficient by at most about its rate, so that the log-odds of a row
-    change by its rate times the sum of the absolute values of the row. The mean change of the first
-    step is `_FIRST_CHANGE` for sparse columns, whatever their scale and number are. It is a third
-    of this for dense columns, because every step moves all of their coefficients.
+    A step of Adam changes each coefficient by about its rate at most, so the log-odds of a row
+    change by at most the rate times the sum of the row's absolute values. The rates are chosen such
+    that this change is `_FIRST_CHANGE` on average for sparse columns, whatever their scale and
+    number. For dense columns it is a third of this number, because every step moves all
+    coefficients of dense columns.
     """
     lengths = np.asarray(np.abs(X).sum(axis=1), np.float64).ravel()
     length = float(weight @ lengths / weight.sum())
@@ -459,8 +460,8 @@ def crbm_params(
     on, observed = observed_weight(visible, weight)
     share = np.divide(on, observed, out=np.full(n_visible, 0.5), where=observed > 0)
     share = np.clip(share, _LEAST_SHARE, 1 - _LEAST_SHARE)
-    # The hidden units have the mean 0.5 at first, so subtract their mean effect from the
-    # intercepts.
+    # At first each hidden unit has the mean 0.5, so subtract the mean effect of the hidden units
+    # from the intercepts.
     intercept = np.log(share) - np.log1p(-share) - 0.5 * weights.sum(axis=1)
     return CRBMParams(
         weights.astype(dtype),
@@ -480,13 +481,14 @@ def smoothed_log_odds(
     """Return the log-odds (V,) of the share of rows with each label on, in float64.
 
     The shares are smoothed: for each label, half a row with the label on and half a row with the
-    label off are added. `exclusive`, a bool or an array (V,), is True for units that are classes of
-    an output, of which one is on; the logarithms of their shares are returned instead of log-odds.
-    `n_rows` is the number of rows if some of the given rows are copies; None means that there are
-    no copies.
+    label off are added. `exclusive`, a bool or an array (V,), is True for units that stand for the
+    classes of an output, so that exactly one of them is on. For these units the logarithms of the
+    shares are returned instead of log-odds. `n_rows` is the number of rows if some of the given
+    rows are copies; None means that there are no copies.
     """
     # Scale the weights so that their sum is the number of rows, or MIN_SEARCH_ROWS if there are
-    # fewer rows. For few rows, repeating a row then has the same effect as a larger weight.
+    # fewer rows. With this lower limit, repeating a row of a tiny data set has the same effect as
+    # doubling its weight.
     n_rows = len(weight) if n_rows is None else n_rows
     weight = weight * (max(n_rows, MIN_SEARCH_ROWS) / weight.sum())
     on, observed = observed_weight(visible, weight)
@@ -507,8 +509,8 @@ def layered_params(structure, input_mean: np.ndarray, rng, dtype) -> LayeredPara
 
     The unary scores of an input node are the log-odds of each state relative to state 0. They are
     computed from `input_mean` (D (l - 1),), which holds the share of rows with each state except
-    state 0. Only the rows in which the node is observed count. D is the number of input nodes and l
-    the number of their states.
+    state 0. Rows in which the node is missing do not count. D is the number of input nodes, and l
+    is the number of states of each input node.
     """
     weights = []
     for connection in structure.connections:

@@ -44,7 +44,7 @@ INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that training needs except random numbers; no option is "auto" any more."""
+    """Everything that training needs except random numbers; every "auto" is resolved."""
 
     # The field `model` holds the initial parameters, which apply to the transformed
     # inputs `design.X`.
@@ -59,15 +59,15 @@ class Plan:
     # Only stochastic solvers use the following fields:
     stopping: LossPlateau = field(default_factory=LossPlateau)
     batch_size: int = 1
-    average: bool = False  # True keeps the average of the iterates instead of the last iterate
-    # Named tuple like `model.params`, with one float per array: its relative learning rate.
+    average: bool = False  # True: keep the average of the iterates instead of the last iterate
+    # Relative learning rate of each parameter array: a named tuple of floats like `model.params`.
     rate_factors: Any = None
     first_rates: Any = ()  # rates of the first steps of Adam, one per array; see `AdamSteps`
-    stratify: bool = False  # True holds out the same share of each class (1-D y)
+    stratify: bool = False  # True: hold out the same share of each class (1-D y)
     mean_square: float = 0.0  # mean squared length of a row of X, for the step size of "asgd"
     max_speedup: int = 50  # limit of the factor by which Adam's automatic step size is raised
-    # Fits a simpler model to a batch of rows. If rows are held out, this model is kept unless an
-    # epoch has at least its validation score. None: there is no simpler model.
+    # Function that fits a simpler model to a batch of rows, or None. If rows are held out, the
+    # simpler model is kept unless some epoch has at least the same validation score.
     fallback: Callable[[Batch], Any] | None = None
 
     @property
@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def n_epochs(self) -> int | None:
-        """Largest number of epochs; None if a refit follows, whose length is not known yet."""
+        """Largest number of epochs; None if a refit with an unknown number of epochs follows."""
         refits = isinstance(self.stopping, EarlyStopping) and self.stopping.refit
         return None if self.holds_out and refits else self.max_iter
 
@@ -98,7 +98,9 @@ class Progress(NamedTuple):
 
     n_epochs: int = 0  # number of epochs that led to the kept parameters
     n_steps: int = 0  # number of batches visited so far, including batches after the kept epoch
-    optimizer: Optimizer | None = None  # None if its state does not match the kept parameters
+    optimizer: Optimizer | None = (
+        None  # None if the state of the optimizer does not belong to the kept parameters
+    )
     optimizer_key: tuple = ()
     objective_key: tuple = ()
     state: Any = None  # state of the objective
@@ -138,9 +140,9 @@ class Fitted(NamedTuple):
 
 
 def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
-    """Return the curves of an estimator, with the entries `new` of a further epoch appended.
+    """Return the curves of an estimator with the entries `new` of the next epoch appended.
 
-    If `set_params` has changed the learning rule, the estimator may not have a curve yet.
+    An estimator may lack a curve, if `set_params` has changed its learning rule.
     """
     return {name: getattr(estimator, name, []) + curve for name, curve in new.items()}
 
@@ -200,7 +202,7 @@ def fit_one_epoch(
     elif progress.optimizer_key == plan.optimizer_key:
         # Copy the optimizer, so that a failed epoch does not change `progress`.
         optimizer = copy.deepcopy(progress.optimizer)
-    else:  # an earlier fit has found coefficients, which long first steps would lose
+    else:  # long first steps would destroy the coefficients that an earlier fit has found
         plan = replace(plan, first_rates=())
     if isinstance(optimizer, AdamSteps):
         optimizer.lower_rates(plan.first_rates)
@@ -280,11 +282,12 @@ class _EpochsRun:
         n_epochs = history.best.number + 1 - self.progress.n_epochs
         say(plan.verbose, f"Best epoch {n_epochs}; fitting again on all rows")
         try:
-            # The number of epochs is known, so a plateau of the loss must not end this run.
+            # The best number of epochs is known, so this run must not stop early at a plateau of
+            # the loss.
             refitted, new_optimizer = self.train(plan.rows, n_epochs, patience=False)
         except (
             KeyboardInterrupt
-        ):  # interrupted in the first epoch of the second run: keep the result of the first run
+        ):  # the second run was interrupted in its first epoch: keep the result of the first run
             warn_user(INTERRUPTED)
             return self.fitted(history, None, scores)
         # Prefer the complete first run to a second run that was cut short.
@@ -308,8 +311,8 @@ class _EpochsRun:
         """Train from the parameters of the plan; return the `History` and the optimizer."""
         plan = self.plan
         optimizer = optimizer or self._new_optimizer(plan.rows.n_rows)
-        # Contrastive rules report a difference of phases as their loss. The difference does not
-        # measure progress, so the difference must not end the training.
+        # Contrastive rules report the difference of two phases as their loss. This difference does
+        # not measure progress, so it must not end the training.
         patience = patience and (validate is not None or plan.objective.is_loss)
         first = self.progress.n_epochs
         line = LiveLine(plan.verbose, "Epoch", max_iter, first)
@@ -457,8 +460,8 @@ def _result(plan, history, scores, progress, before):
 def warn_of_convergence(share: float, method, consequence: str, *remedies: str) -> None:
     """Warn if inference converged for less than 90% of the rows.
 
-    `consequence` says how the result may suffer. `remedies` are pieces of advice that the warning
-    gives after its advice on the options of the method.
+    `consequence` says how the result may suffer. `remedies` are further pieces of advice, which
+    follow the advice on the options of the method.
     """
     if share < 0.9:
         advice = [part for part in (convergence_advice(method), *remedies) if part]

@@ -5,8 +5,8 @@ classes y is
 
 ``sum_i (coef x_i + intercept)[y_i] + sum_(i, j) (pair_intercept + pair_coef z_ij)[y_i, y_j]``.
 
-All graphs of a part of a batch are one factor graph of several components, so that inference runs
-once for all of them.
+Batches are split into parts. Inference runs once for all graphs of a part, as if they were a single
+factor graph with several components.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from skcrbm.utils.graphs import Cliques, GraphArrays, min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
 MISSING = -1  # class of a node whose label is not observed
-# Largest number of entries of the tables and scores of one part of a batch, about a megabyte. A
-# larger graph is a part of its own.
+# Largest number of entries in the tables and scores of one part of a batch, about a megabyte. A
+# graph with more entries gets a part of its own.
 _PART_ENTRIES = 2**17
 # A graph with cycles is narrow if variable elimination makes no table of more than _NARROW entries,
-# else wide. To save time, a part of a batch with a cycle and more than _MOST_NODES nodes is called
+# else wide. To save time, a part of a batch with a cycle and more than _MOST_NODES nodes counts as
 # wide without a check.
 _NARROW, _MOST_NODES = 2**16, 5000
 
@@ -106,7 +106,7 @@ class GraphBatch:
         """
         if n_entries not in self._pieces:
             size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
-            for scopes, first in self.arrays.cliques:  # in units of the table of an edge
+            for scopes, first in self.arrays.cliques:  # counted in units of the table of an edge
                 entries = float(n_entries) ** (scopes.shape[1] / 2 - 1)
                 size = size + np.ceil(np.diff(first) * entries).astype(np.int64)
             order = np.argsort(self.weight, kind="stable")
@@ -131,7 +131,7 @@ def _ranges(start, numbers):
 
 
 class GraphModel(NamedTuple):
-    """Parameters of a model of graphs, and how they are applied to features."""
+    """A model of graphs, which turns features of nodes and edges into log-weights."""
 
     params: GraphParams
     columns: Columns
@@ -167,7 +167,7 @@ class GraphModel(NamedTuple):
         return self.columns.products(X, self.params.coef) + self.params.intercept
 
     def pairs(self, Z: np.ndarray) -> np.ndarray:
-        """Return for each edge the log-weights (M, K, K) of the classes of its two nodes."""
+        """Return the log-weights (M, K, K) of the pairs of classes at each edge."""
         p = self.params
         if not Z.shape[1]:
             return np.repeat(p.pair_intercept[None], len(Z), axis=0)
@@ -202,10 +202,10 @@ class GraphModel(NamedTuple):
 
 
 class Posed(NamedTuple):
-    """Distribution of the node states in several graphs, given known classes.
+    """Arguments of `infer` for the node states in several graphs given known classes.
 
-    If nodes have types, the variables of `energy` are restricted to the classes of their type.
-    `energy` and `clamp` are arguments of `infer`. The methods convert the results of `infer`.
+    If nodes have types, each variable of `energy` has only the classes of its node's type. The
+    methods convert the results of `infer`, so that all nodes have the same states again.
     """
 
     energy: CategoricalGraphEnergy
@@ -292,7 +292,9 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
         i, j = np.triu_indices(scopes.shape[1], 1)
         pairs = np.stack([scopes[:, i].ravel(), scopes[:, j].ravel()], axis=1)
         edges = np.concatenate([edges, pairs])
-    i, j = edges.T.astype(np.int32)  # old SciPy searches no graph with 64-bit indices
+    i, j = edges.T.astype(
+        np.int32
+    )  # old versions of SciPy cannot search graphs with 64-bit indices
     joined = csr_array((np.ones(len(edges)), (i, j)), shape=(n, n))
     if len(edges) + connected_components(joined, directed=False)[0] == n:
         return "forest"
@@ -350,7 +352,8 @@ class GraphLikelihood(StructuredObjective):
     def expected(self, posed, piece, free=True):
         """Return log Z, expected states, pairs and cliques, and True if inference converged.
 
-        `free` is False if labels are clamped. Free and clamped inference keep separate messages.
+        `free` is False if labels are clamped. The messages of free and of clamped inference are
+        stored separately.
         """
         last = self._last.setdefault(piece, {})
         found = infer(
@@ -392,8 +395,8 @@ class GraphPseudoLikelihood(StructuredObjective):
         tables = model.pairs(a.Z)
         i, j = a.edges.T
         edge = np.arange(len(tables))
-        # Add to the scores of each node, for each of its edges, the row or column of the table
-        # that belongs to the label of the neighbour.
+        # For each edge of a node, add to the node's scores the row or column of the table that
+        # belongs to the label of the neighbour.
         to_first, to_second = (_incidence(nodes, len(scores)) for nodes in (i, j))
         scores = scores + to_first @ tables[edge, :, path[j]] + to_second @ tables[edge, path[i]]
         if model.first is not None:

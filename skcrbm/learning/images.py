@@ -21,8 +21,8 @@ from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.parallel import ordered_map
 
 MISSING = -1  # class of a pixel whose label is not observed
-# A batch is split into parts whose images take at most this number of places in a `Sheet` (without
-# margins), which bounds the memory of inference. A larger image is a part of its own.
+# A batch is split into parts, to bound the memory of inference. The images of a part take at most
+# this number of places in a `Sheet` (without margins). A larger image gets a part of its own.
 _PART_PLACES = 2**15
 # Standard deviation of the initial weights of hidden variables. These weights are random, because
 # hidden variables with equal weights would stay equal.
@@ -46,7 +46,7 @@ class ImageBatch:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weight (n,) of each image times the number of its observed pixels."""
+        """Weight (n,) of each image in the loss: its weight times its number of observed pixels."""
         observed = np.add.reduceat(self.path != MISSING, self.start[:-1])
         return self.image_weight * observed
 
@@ -68,9 +68,9 @@ class ImageBatch:
         return ImageBatch(arrays, self.path[pixels], self.image_weight[numbers], pixels)
 
     def parts(self) -> list[ImageBatch]:
-        """Split the batch into parts, to bound the memory; a part has images of similar width.
+        """Split the batch into parts of images with similar widths, to bound the memory.
 
-        Every image of a part takes as many columns as the widest image of the part. So tall and
+        Every image of a part takes as many columns as the widest image of the part, so narrow and
         wide images go to different parts. The parts do not depend on the number of threads.
         """
         if "parts" not in self._parts:
@@ -118,7 +118,7 @@ def image_params(structure: ImageStructure, rng: np.random.RandomState):
 def image_fields(model: ImageModel, part: ImageBatch) -> np.ndarray:
     """Return the fields (P, T) of the P visible and hidden variables of each pixel in a part.
 
-    The fields depend on the windows of X, and not on the classes of neighbouring pixels.
+    The fields depend on X only, and not on the classes of neighbouring pixels.
     """
     sheet, planes = part.prepared(model.structure.margin)
     return Network(model._replace(n_iter=0), sheet).run(planes).log_odds[:, sheet.place]

@@ -1,9 +1,9 @@
 """Maximum likelihood of labels that may be wrong.
 
-The probability of observed labels is ``sum_v p(v | x) prod_i q_i(observed_i | v_i)``, in which the
-flip rates q_i say how often label i is wrong. Given the observed labels, the factor q_i only adds a
-field to true label i. So the positive phase runs inference with these fields, instead of inference
-with clamped labels.
+The probability of observed labels is ``sum_v p(v | x) prod_i q_i(observed_i | v_i)``, where q_i is
+given by the flip rates of label i, which say how often the label is wrong. Given the observed
+labels, the factor q_i only adds a field to the true label i. Therefore the positive phase does not
+clamp the labels, but runs inference with these additional fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skcrbm.utils.validation import as_real
 
 # Names of the ways to estimate flip rates, as values of `NoisyLikelihood.flip_rates`.
 ESTIMATED = ("symmetric", "per_label", "per_value")
-# Smallest and largest flip rate. With a rate of 1/2 a label would say nothing.
+# Smallest and largest flip rate. A label with a rate of 1/2 would carry no information.
 LEAST_RATE, MOST_RATE = 1e-4, 0.45
 FIRST_RATE = 0.1  # flip rate of every label before the rates are estimated
 
@@ -34,7 +34,7 @@ class LabelNoise(NamedTuple):
     rates: np.ndarray  # (V, 2): P(observed 1 | true 0) and P(observed 0 | true 1)
 
     def fields(self, visible: np.ndarray) -> np.ndarray:
-        """Return log q(observed | 1) - log q(observed | 0) of labels (N, V); 0 if missing."""
+        """Return log q(observed | 1) - log q(observed | 0) of labels (N, V), 0 if missing."""
         off, on = self.rates.T
         fields = np.where(visible == 1, np.log1p(-on) - np.log(off), np.log(on) - np.log1p(-off))
         return np.where(np.isnan(visible), 0.0, fields)
@@ -58,7 +58,7 @@ class LabelNoise(NamedTuple):
         return found.log_partition + self.log_weight_of_off(visible)
 
     def observed_log_odds(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the log-odds of observed labels (N, V), for the log-odds of the true labels."""
+        """Convert log-odds of true labels to log-odds of observed labels (N, V)."""
         off, on = self.rates.T
         return np.logaddexp(np.log(off), np.log1p(-on) + log_odds) - np.logaddexp(
             np.log1p(-off), np.log(on) + log_odds
@@ -95,9 +95,9 @@ class NoisyLikelihood(Likelihood):
 
     Each observed label differs from the true label with a probability, its flip rate. The fit
     maximises the likelihood of the observed labels, in which the true labels are summed out:
-    ``sum_v p(v | x) prod_i q_i(observed_i | v_i)``. The fitted model predicts the true labels. The
-    other labels of a row help to see which label is wrong, so that wrong labels harm a joint model
-    less. Missing labels are summed out, as in `Likelihood`.
+    ``sum_v p(v | x) prod_i q_i(observed_i | v_i)``. The fitted model predicts the true labels. A
+    joint model can recognise a wrong label by the other labels of its row, so that wrong labels do
+    less harm. Missing labels are summed out, as in `Likelihood`.
 
     Parameters
     ----------
@@ -105,9 +105,9 @@ class NoisyLikelihood(Likelihood):
         Flip rates, above 0 and below 1/2. A number is the rate of all labels, and an array
         (n_outputs,) holds a rate for each label. An array (n_outputs, 2) holds two rates for each
         label: the probability that a 0 is observed as 1, and the probability that a 1 is observed
-        as 0. A name means that `fit` estimates the rates: "symmetric" a common rate, "per_label" a
-        rate for each label, and "per_value" two rates for each label. `CRBMClassifier` has the
-        rates of the fit as `flip_rates_` (n_outputs, 2).
+        as 0. If `flip_rates` is a name, `fit` estimates the rates: "symmetric" means a single rate
+        for all labels, "per_label" a rate for each label, and "per_value" two rates for each label.
+        `CRBMClassifier` has the rates of the fit as `flip_rates_` (n_outputs, 2).
     max_iter : int, default=5
         Maximum number of iterations of the EM algorithm for "per_label" and "per_value".
     tol : float, default=0.01
@@ -117,15 +117,17 @@ class NoisyLikelihood(Likelihood):
     -----
     To estimate rates, `fit` first finds a common rate for all labels: the rate with the largest
     likelihood of held-out labels, among values from 0.01 to 0.4 and the optimum of a parabola
-    through the best three. Then the EM algorithm repeats two steps. It fits models with the present
-    rates, and it sets each rate to the mean probability that an observed label is wrong, given x
-    and the other observed labels of the row. The probabilities of a row are predicted by a model
-    that was not fitted on the row, because a model that has seen a wrong label believes it. Each
-    rate that is tried, and each iteration, takes about as long as two to four fits.
+    through the best three. For "per_label" and "per_value" the EM algorithm then repeats two steps:
+    it fits models with the current rates, and it sets each rate to the mean probability that an
+    observed label is wrong, given x and the other observed labels of the row. The probabilities of
+    a row come from a model that was not fitted to the row, because a model tends to reproduce the
+    wrong labels that it was fitted to. Each rate that is tried, and each iteration, takes about as
+    long as two to four fits.
 
     Rates are estimated from the shape of p(y | x), which is a strong assumption: a model that fits
     badly may explain its errors as wrong labels. The more flexible "per_value" needs many rows. If
-    you know the rates, for example from labels that were checked, give them.
+    you know the rates, for example because some labels were checked by hand, pass them as
+    `flip_rates`.
 
     `learning` of `CRBMClassifier` takes this rule. It needs a 2-D y, or a y of two classes. With
     `partial_fit`, `flip_rates` must be numbers.

@@ -32,21 +32,20 @@ from skcrbm.utils.parallel import one_blas_thread
 # there is a single minimum, and few more iterations reach it. With hidden units the share is
 # `_SHARE`: there are many minima, and further iterations do not improve the score on held-out rows.
 _WINDOW = 10
-# On large data an iteration is expensive, and the shares are `_LARGE_CONVEX_SHARE` and
-# `_LARGE_SHARE`: on 13,000 rows with 983 labels, the iterations that they save change the
-# log-likelihood of new rows by a thousandth.
+# For large data an iteration is expensive, so the shares are larger, `_LARGE_CONVEX_SHARE` and
+# `_LARGE_SHARE`: on 13,000 rows with 983 labels, the iterations that this saves would have changed
+# the log-likelihood of new rows by a thousandth only.
 _SHARE, _CONVEX_SHARE = 5e-4, 1e-8
 _LARGE_SHARE, _LARGE_CONVEX_SHARE = 5e-3, 1e-4
 
-# Estimated curvature of the objective along a parameter if all other parameters adapt, divided by
-# its curvature if they are fixed, for the weights W, the intercepts and the hidden units. The share
-# of W is small, because the intercepts can undo the effect of W on the marginals. The values were
-# chosen such that L-BFGS needs few iterations on Scene, Emotions, Birds and Medical; a change by a
-# factor of two hardly matters.
+# Ratios of two curvatures of the objective along a parameter: the curvature if all other parameters
+# adapt to it, divided by the curvature if they are fixed. The three estimates are for the weights
+# W, the intercepts and the hidden units. The ratio of W is small, because the intercepts can undo
+# the effect of W on the marginals. The values were chosen such that L-BFGS needs few iterations on
+# Scene, Emotions, Birds and Medical; a change by a factor of two hardly matters.
 _WEIGHTS, _INTERCEPT, _HIDDEN = 0.02, 0.25, 0.09
 _HIDDEN_COEF = 0.02
-# Number added to the variance of each label, because the variance of a label that is always on or
-# always off is 0.
+# Number added to the variance of each label, so that it is not 0 if a label is always on or off.
 _LEAST = 1e-3
 
 # Number of pairs (step, change of the gradient) from which the inverse Hessian is approximated.
@@ -75,9 +74,9 @@ def descend(
     The last iteration is the first at which the objective has converged: `_WINDOW` iterations have
     lowered it by no more than `tol`, or by no more than `share` times its value.
 
-    The points lie on a grid, so that rounding errors, which differ between processors, have no
-    effect. Without a grid, the differences would grow from iteration to iteration if the objective
-    has many minima.
+    All points are rounded to a grid, so that rounding errors, which differ between processors, have
+    no effect. Without the grid these differences would grow from iteration to iteration, and could
+    lead to another minimum.
     """
     # Ignore overflow on purpose: the objective becomes inf, and the line search rejects the step.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
@@ -190,9 +189,8 @@ class RowsObjective:
 class Minimizer:
     """Minimiser of a smooth function (Nocedal and Wright 2006, algorithm 7.5).
 
-    SciPy's L-BFGS would find the same iterates in principle. But with some ten thousand variables
-    the overhead of SciPy exceeds the cost of an evaluation, and SciPy cannot pause between
-    iterations.
+    SciPy's L-BFGS would find the same iterates in principle. But its overhead exceeds the cost of
+    an evaluation if there are some ten thousand variables, and it cannot pause between iterations.
 
     ``evaluate(x)`` returns the value, the gradient (a new array) and other information. The results
     at the current point `x` (n,) are stored in `value`, `gradient` and `info`. The array `x` is
@@ -223,8 +221,9 @@ class Minimizer:
         if found is None:
             if not self._pairs:
                 return False
-            # Try again along the negative gradient. First evaluate the current point again, because
-            # messages of an approximate objective have converged further since its evaluation.
+            # Try again along the negative gradient. First evaluate the current point again: if the
+            # objective is approximate, its messages have converged further since the point was
+            # evaluated.
             self._pairs.clear()
             self.value, self.gradient, self.info = self.evaluate(self.x)
             return self.iterate()
@@ -429,7 +428,7 @@ class CenteredCoordinates:
 
 
 def _scales(curvature):
-    """Return the square root of the curvature, or 1 for curvature 0 (as for a constant column)."""
+    """Return the square root of the curvature; 1 if it is 0 (for example of a constant column)."""
     return np.sqrt(np.where(curvature > 0, curvature, 1.0))
 
 

@@ -109,7 +109,7 @@ def run_epochs(
     except KeyboardInterrupt:
         if history.best is None:
             raise
-        # Make the optimizer do all postponed updates, see `LateRows`.
+        # Let the optimizer make all postponed updates, see `LateRows`.
         optimizer.keep(model.params)
         history.reason = "interrupted"
     return history
@@ -129,9 +129,8 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
             step, history.state = objective.step(model, batch, clock, history.state)
         except MagnitudeError as error:
             raise _divergence(clock.epoch) from error
-        # Divide the weighted sums over rows by the mean weight of a batch of this length. If they
-        # were divided by the actual weight, heavy and light rows would count the same in batches of
-        # a single row.
+        # Divide the weighted sums over rows by the mean weight of a batch of this length. Dividing
+        # by the actual weight of the batch would cancel the weights in batches of a single row.
         total = len(batch) * mean_weight
         gradient = _mean_gradient(step.gradient, total, model.params, optimizer, penalty)
         value = step.loss
@@ -143,8 +142,8 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
         if step.effective_share is not None:
             shares.append(step.effective_share)
         model = model._replace(params=optimizer.update(model.params, gradient))
-        # Stop if the squares of the changed parameters overflow, because energies would overflow
-        # next.
+        # Stop if the squares of the changed parameters overflow, because the energies would
+        # overflow soon.
         moved = (g.of(p) if isinstance(g, RowSparse) else p for g, p in zip(gradient, model.params))
         if not np.isfinite(loss) or not all(map(_in_bounds, moved)):
             raise _divergence(clock.epoch)

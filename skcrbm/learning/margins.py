@@ -16,12 +16,12 @@ from skcrbm.learning.objectives import Contrast, share_of_errors
 from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row
 from skcrbm.utils.options import Registry
 
-#: Query of `infer` that finds the best visible state, for each treatment of the hidden units.
+#: Query of `infer` that finds the best visible state, if hidden units are summed out or maximised.
 QUERIES = {"marginal": "marginal_map", "max": "map"}
 
 
 def state_query(method: InferenceMethod, preferred: str) -> str:
-    """Return a query for the best state that `method` can answer; `preferred`, if possible.
+    """Return the query `preferred` if `method` can answer it, else another query for a best state.
 
     Raises
     ------
@@ -45,8 +45,8 @@ def state_methods() -> Sequence[str]:
 class BestState(Phase):
     """Base class of the phases that search for a best visible state.
 
-    If `hidden` is "marginal", hidden units are summed out. If `hidden` is "max", hidden units take
-    their best values.
+    If `hidden` is "marginal", hidden units are summed out. If it is "max", they take their best
+    values.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BestState(Phase):
     def search(self, energy, epoch: int, clamp=None) -> tuple[np.ndarray, np.ndarray]:
         """Return the best visible states found (N, V) and whether inference converged (N,)."""
         method = self.inference.at_epoch(epoch)
-        if energy.categorical:  # always enumerate, because there are only a few classes
+        if energy.categorical:  # enumerate, because a single output has only a few classes
             method = resolve_method("exact")
         query = state_query(method, QUERIES[self.hidden])
         result = infer(energy, method, returns=query, clamp=clamp, n_jobs=self.n_jobs)
@@ -95,7 +95,8 @@ class LossAugmented(BestState):
         `log_weight` of the moments includes D.
         """
         energy = one_model_per_row(energy, len(batch))
-        # A wrong class changes two units, so each of the two counts one half.
+        # A wrong class differs from the right class in two units, so each of these units counts one
+        # half.
         unit = 0.5 if energy.categorical else 1.0
         shift = unit * np.nan_to_num(1 - 2 * batch.visible)  # missing labels (NaN) get the shift 0
         first, *others = energy.fields
@@ -117,7 +118,7 @@ class MarginalHiddenMargin(Contrast):
     Missing outputs do not count in D and take their best values in y.
     """
 
-    #: Treatment of the hidden units, as in `RBMEnergy.log_weight`.
+    #: "marginal" sums hidden units out, "max" maximises over them, as in `RBMEnergy.log_weight`.
     hidden: ClassVar[str] = "marginal"
     #: Query of `infer` that finds the maximiser.
     query: ClassVar[str] = QUERIES["marginal"]

@@ -24,8 +24,8 @@ from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 class Step(NamedTuple):
     """Gradient and loss of a batch, as weighted sums over its rows."""
 
-    # Named tuple like `model.params`, of arrays or `RowSparse`, which the training loop changes in
-    # place.
+    # Gradient, a named tuple like `model.params` with arrays or `RowSparse` objects, which the
+    # training loop may change in place.
     gradient: Any
     loss: float
     n_converged: int  # number of rows whose inference converged
@@ -70,10 +70,10 @@ class Objective(ABC):
     keeps_chains: bool = False
     #: Key of the objective: a later fit with an equal key may continue from the state.
     state_key: Any = None
-    #: `LabelNoise` of the observed labels, or None if they are the true labels.
+    #: `LabelNoise` of the observed labels, or None if all observed labels are taken to be true.
     noise: Any = None
-    #: L-BFGS stops when ten iterations lower the objective by no more than this share of its value;
-    #: None chooses the share by the number of hidden units.
+    #: L-BFGS stops when ten iterations lower the objective by no more than this share of its value.
+    #: If it is None, the share depends on the number of hidden units.
     share: float | None = None
 
     def coordinates(self, model, batch: Batch, penalty) -> Any:
@@ -90,10 +90,10 @@ class Objective(ABC):
     def rows_read(self, model, batch: Batch):
         """Return the rows of each parameter array that a step on the batch reads.
 
-        The result has an entry for each array: the indices of the rows, or None for all rows. A
-        result of None stands for all rows of all arrays. Objectives with `RowSparse` gradients
-        override this method, so that the optimizer can postpone the update of rows that are not
-        read.
+        The result has an entry for each array: the indices of the rows, or None for all rows. If
+        the result itself is None, the step reads all rows of all arrays. Objectives with
+        `RowSparse` gradients override this method, so that the optimizer can postpone the update of
+        rows that are not read.
         """
         return None
 
@@ -172,7 +172,7 @@ class Contrast(Objective):
 
     @staticmethod
     def _where_violated(violated, positive, negative):
-        """Return `negative` with the moments of `positive` in all rows without a violation."""
+        """Return `negative`, but with the moments of `positive` in rows without a violation."""
         if positive.statistics is not None or negative.statistics is not None:
             raise TypeError("only_violations=True needs phases that give one state per row")
         unary = np.where(violated[:, None], negative.unary, positive.unary)
@@ -208,8 +208,8 @@ class DensityContrast(Contrast):
         complete = np.flatnonzero(~np.isnan(batch.visible).any(axis=1))
         if len(complete) == 0:
             raise ValueError(
-                "early_stopping needs rows without NaN to validate a model of this size, and the "
-                "validation part has no such row"
+                "early_stopping needs rows without NaN to validate a model of this size, but "
+                "each held-out row contains NaN; set early_stopping=False"
             )
         rows = batch.rows(complete)
         log_odds = unchecked(one_model_per_row(energy, len(rows)).visible_log_odds)(rows.visible)
@@ -228,10 +228,10 @@ def _statistics(energy, moments, weight):
 
 
 def _unary_difference(positive, negative, weight):
-    """Return the unary moments of the negative phase minus the positive phase, times row weights.
+    """Return the unary moments, negative minus positive phase, times the row weights.
 
-    The result has one row per row of the batch or, if all rows share a single model, a single row:
-    the sum over the batch.
+    The result has one row per row of the batch. If all rows share a single model, it has a single
+    row, the sum over the batch.
     """
     dtype = negative.unary.dtype
     if len(positive.unary) == len(negative.unary) == len(weight):
@@ -282,7 +282,8 @@ def row_scores(
 
     The joint loss is ``-log p(observed outputs)``. The marginal loss is minus the sum of the
     marginal log-probabilities of the observed outputs. For a categorical output, both losses are
-    equal. In a group of units of which one is on, only this unit counts.
+    equal. If exactly one unit of a group is on, because the group encodes an output with classes,
+    only this unit counts.
     """
     energy = model.energy(batch.X)
     free = infer(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)

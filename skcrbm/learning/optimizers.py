@@ -19,18 +19,18 @@ from skcrbm.utils.row_sparse import RowSparse
 # Number of array entries that Adam updates at once. A block of this size fits into the cache of the
 # processor.
 _BLOCK = 2**17
-# Number of steps after which an old gradient no longer changes a parameter, because its factor
-# (beta1 / sqrt(beta2))^400 is only 1e-18.
+# Number of steps after which an old gradient no longer moves a parameter: its factor is then (beta1
+# / sqrt(beta2))^400, which is only 1e-18.
 _LONGEST = 400
 # Number of steps after which Adam's bias correction is 1 up to rounding, because beta2^40000 is
 # only 1e-17.
 _SETTLED = 40000
-# Number of steps after which first rates of Adam begin to decline, see `AdamSteps`.
+# Number of steps after which the first rates of Adam begin to decline, see `AdamSteps`.
 _FIRST_STEPS = 10
 
 
 class PolynomialAverage:
-    """Average that forgets early iterates: iterate t has a weight of about ``t^power``.
+    """Average of iterates that forgets early iterates: iterate t has a weight of about ``t^power``.
 
     Each iterate updates the average by ``mean += (power + 1) / (t + power) (iterate - mean)``
     (Shamir and Zhang 2013, section 4). Power 0 gives the plain average. `mean` is the average, and
@@ -158,9 +158,10 @@ class GradientSteps(Optimizer):
 class AdamSteps(Optimizer):
     """Adam (Kingma and Ba 2015) with its usual constants.
 
-    `first_rates` has a rate per parameter array, which declines as the inverse root of the number
-    of steps until it meets the learning rate of the array. The empty tuple stands for no first
-    rates. They apply to dense gradients only. Later batches may lower them, see `lower_rates`.
+    `first_rates` has an initial rate per parameter array. The rate declines as the inverse square
+    root of the number of steps until it reaches the learning rate of the array. If the tuple is
+    empty, the learning rates apply from the first step on. First rates apply to dense gradients
+    only, and later batches may lower them, see `lower_rates`.
     """
 
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
@@ -175,14 +176,14 @@ class AdamSteps(Optimizer):
         self.late = {}
 
     def lower_rates(self, first_rates):
-        """Lower the first rates to the first rates of another batch, for example of longer rows."""
+        """Lower the first rates to those rates of another batch that are smaller."""
         if len(self.first_rates) and len(first_rates):
             first_rates = type(first_rates)(*map(min, self.first_rates, first_rates))
         self.first_rates = first_rates if len(first_rates) else self.first_rates
 
     @property
     def takes_rows(self):
-        """True if gradients may be `RowSparse`; False with an average, which needs all rows."""
+        """True if gradients may be `RowSparse`; False if the iterates are averaged."""
         return self.average is None
 
     def ready(self, params, rows_read):
@@ -272,7 +273,7 @@ class AdamSteps(Optimizer):
 
 
 def _with_rows(array, n_new, value):
-    """Return the array with `n_new` further rows of a value."""
+    """Return the array with `n_new` rows appended, which are filled with `value`."""
     return np.concatenate([array, np.zeros((n_new, *array.shape[1:]), array.dtype) + value])
 
 
@@ -287,7 +288,7 @@ def _blocks(p):
 
 
 def step_length(n_steps, beta1, beta2):
-    """Return Adam's bias correction at step `n_steps`, by which the learning rate is multiplied."""
+    """Return Adam's bias correction at step `n_steps`, a factor of the learning rate."""
     return np.sqrt(1 - beta2**n_steps) / (1 - beta1**n_steps)
 
 
@@ -334,8 +335,8 @@ class LateRows:
         returned array.
         """
         if params is not self._own:
-            # The caller has replaced the parameters. First finish the postponed updates of
-            # `moments`, which the replacement did not change.
+            # The caller has replaced the parameters, but not `moments`. First make the postponed
+            # updates of `moments`.
             self.release(params, moments, n_steps)
             self._own = params.copy()
         self._bring_up(moments, n_steps, rows)

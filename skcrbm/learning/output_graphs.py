@@ -33,8 +33,8 @@ from skcrbm.utils.parallel import linear_fields, row_chunks
 MISSING = -1  # code of an output that is not observed
 # Largest number of log-weights in a part of a batch (4 MB). Batches with more are split.
 _PART_ENTRIES = 2**19
-# Number added to the variance of each class, because the variance of a class is 0 if the class
-# occurs in all rows or in no row.
+# Number added to the variance of each class, so that it is not 0 if the class occurs in all rows or
+# in no row.
 _LEAST = 1e-3
 # Factor of the weak L2 penalty on intercepts if the losses of all rows are added up.
 _WEAK = 0.1
@@ -101,7 +101,7 @@ class OutputBatch:
 
 
 class OutputModel(NamedTuple):
-    """Parameters of a model of outputs, and the graph to which the parameters belong."""
+    """Pairwise model of several outputs: its parameters and its graph."""
 
     params: OutputParams
     graph: OutputGraph
@@ -132,7 +132,7 @@ class OutputModel(NamedTuple):
 
 
 class CentredOutputs:
-    """Linear conversion between parameters and a vector with which L-BFGS needs few iterations.
+    """Linear conversion from parameters to a vector that L-BFGS optimises in fewer iterations.
 
     As in `CenteredCoordinates`, columns of X and states are centred at their means, which changes
     the intercepts. Each entry of the vector is a parameter times the square root of the curvature
@@ -164,8 +164,8 @@ class CentredOutputs:
             ),
             shape=(graph.n_states, graph.n_entries),
         )
-        # If the indicators of the states are centred at their means, the intercepts change by
-        # `shift` (U, P) times the entries of the tables.
+        # Centring the indicators of the states at their means changes the intercepts by `shift` (U,
+        # P) times the entries of the tables.
         two = graph.n_classes[graph.output[graph.scored]] == 2
         base = shift[np.maximum(graph.scored - 1, 0)].multiply(two[:, None])
         self.shift = csr_matrix(shift[graph.scored] - base)
@@ -291,7 +291,7 @@ class OutputPseudoLikelihood(_OutputObjective):
 
 
 def _pair_counts(graph, one_hot, weighted):
-    """Return for each entry of the tables the weighted number (P,) of rows with its two states."""
+    """Return the weighted number (P,) of rows in which the two states of a table entry occur."""
     if not graph.n_entries:
         return np.zeros(0)
     return (weighted.T @ one_hot)[graph.rows, graph.columns]
@@ -306,7 +306,7 @@ def _log_chances(graph, scores):
         logs[:, 1::2] = np.minimum(gap, 0.0) - rest
         logs[:, ::2] = np.minimum(-gap, 0.0) - rest
         return logs
-    # The classes are the first axis, because NumPy reduces a short last axis slowly.
+    # Put the classes on the first axis, because NumPy is slow at reductions over a short last axis.
     most = int(graph.n_classes.max(initial=1))
     wide = np.full((most, len(scores), len(graph.n_classes)), -np.inf)
     place = np.arange(graph.n_states) - graph.first[:-1][graph.output]
@@ -317,7 +317,7 @@ def _log_chances(graph, scores):
 
 
 class OutputPenalty(NamedTuple):
-    """Make L2 penalties that pull intercepts weakly towards the frequencies of the classes."""
+    """Make L2 penalties that weakly pull the intercepts towards the class frequencies."""
 
     pull: np.ndarray  # (U,) factors of the intercepts
     centre: np.ndarray  # (U,) intercepts with the smoothed frequencies of the classes
@@ -368,8 +368,8 @@ def first_model(graph: OutputGraph, batch: OutputBatch) -> OutputModel:
 
 # ------------------------------------------------------------------- the penalty and the tree
 
-# The search starts at the penalty _START times the total variance of the columns. A step multiplies
-# or divides the penalty by _STEP. There are at most _MOST_STEPS steps up, and as many down.
+# The search starts at a penalty of _START times the total variance of the columns. Each step
+# multiplies or divides the penalty by _STEP, with at most _MOST_STEPS steps in each direction.
 _STEP, _START, _MOST_STEPS = np.sqrt(10.0), 1e-3, 12
 # A fit on a fold stops after _PATH_ITERATIONS iterations, or earlier, when ten iterations have
 # lowered the objective by at most _PATH_SHARE times its value.
@@ -462,7 +462,7 @@ class IndependentSearch:
 
 
 def dependence(batch: OutputBatch, graph: OutputGraph, chances: np.ndarray) -> np.ndarray:
-    """Return the dependence (L, L) of each pair of outputs, beyond predictions of single outputs.
+    """Return the dependence (L, L) between outputs that independent predictions leave unexplained.
 
     `chances` (N, C) are the predicted probabilities of all states of each output. The dependence is
     ``sum O log(O / E)`` over the pairs of classes, where O is the weighted number of rows with the

@@ -26,7 +26,7 @@ from skcrbm.inference.random_numbers import uniforms
 
 # Results that a phase requests from `infer`: the moments, and log Z for the loss.
 MOMENTS = ("marginals", "statistics", "log_partition")
-#: Smallest effective share of weighted states (see `Sampled`). If the share is smaller,
+#: Smallest effective share of weighted states that `Sampled` accepts. If the share is smaller,
 #: `tempered_weights` makes the weights more equal.
 LEAST_SHARE = 0.1
 # Number of bisections with which `tempered_weights` finds the power. The error of the power is then
@@ -39,9 +39,9 @@ class Moments(NamedTuple):
 
     # Means (M, n_variables) of the variables. M is N, or 1 if all rows share a single model.
     unary: np.ndarray
-    # Sufficient statistics of the couplings, as weighted sums over the rows. None if the variables
-    # of each row are independent with means `unary`, for example if a phase gives one fixed state
-    # per row.
+    # Sufficient statistics of the couplings, as weighted sums over the rows. None if they follow
+    # from `unary`, because the variables of a row are independent, or the phase gives one fixed
+    # state per row.
     statistics: tuple | None
     # Contribution (M,) to the loss, in float64: log Z, or the log-weight of a state.
     log_weight: np.ndarray
@@ -109,7 +109,7 @@ def weighted_total(unary, weight):
 
 
 def moments_of_all(energy, visible, total, weight=None):
-    """Return the `Moments` of a model that all rows share, averaged over states (S, V).
+    """Return the `Moments`, averaged over states (S, V), of a model that all rows share.
 
     `weight` (S,) holds the weights of the states, which add up to 1; by default all states have the
     same weight. `total` is the sum of the weights of the rows. The result has a single row.
@@ -350,10 +350,10 @@ class LocalSearch(Phase):
     """Negative phase of CD-PercLoss: the best visible state that a stochastic search finds.
 
     The search starts at the outputs that a logistic regression would predict: the most probable
-    outputs given their fields alone. Each of `n_steps` sweeps draws the hidden units given the
-    outputs, and then sets the outputs to their most probable values given the hidden units. The
-    outputs are not drawn, because with many outputs a search with drawn outputs would find no
-    better state than the labels of the row.
+    outputs given their fields without the hidden units. Each of `n_steps` sweeps draws the hidden
+    units given the outputs, and then sets the outputs to their most probable values given the
+    hidden units. The outputs are not drawn at random: if there are many outputs, such a search
+    would find no better state than the labels of the row.
 
     The visible variables of the energy must be one of its `sampling_blocks`.
     """

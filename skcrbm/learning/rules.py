@@ -46,7 +46,7 @@ class LearningRule(Options):
     #: True if the training of a conditional model, chain or graph needs complete outputs, without
     #: missing labels.
     needs_complete: ClassVar[bool] = False
-    #: True if the training of a graph may have missing labels although `needs_complete` is True.
+    #: True if graphs may have missing labels in training, even if `needs_complete` is True.
     completes_graphs: ClassVar[bool] = False
     #: True if the training of a conditional model or graph draws random numbers. Such a rule cannot
     #: train a conditional model with a single categorical output.
@@ -122,9 +122,9 @@ class LearningRule(Options):
         if self.needs_complete:
             require_complete(
                 visible,
-                f"learning={self.name!r} needs complete labels, and equal weights of the labels of "
-                "a row, because other weights leave labels out of copies of the row; 'mle' does "
-                "not",
+                f"learning={self.name!r} needs complete labels, and equal weights of all labels "
+                "in a row (different weights are represented by copies of the row with missing "
+                "labels); learning='mle' does not",
             )
         if n_classes is not None and (self.draws or self.needs_binary):
             raise ValueError(
@@ -196,8 +196,9 @@ class PseudoLikelihood(LearningRule):
     """Pseudo-likelihood of chains and graphs (``learning="pseudo_likelihood"``).
 
     The loss is minus the sum of the log-probabilities of each label given its neighbours [1]_. It
-    costs less than the likelihood. But the learned weights trust the neighbours too much, because
-    prediction does not know the neighbours. Every label must be observed.
+    is faster to compute than the likelihood. But the learned weights rely too much on the
+    neighbours, because their labels are known in training and unknown in prediction. Every label
+    must be observed.
 
     References
     ----------
@@ -306,8 +307,8 @@ class PersistentContrastiveDivergence(_Contrastive):
     """Persistent contrastive divergence, PCD-k (Tieleman 2008), selected by ``learning="pcd"``.
 
     The rule is similar to `ContrastiveDivergence`, but each chain continues from its state at the
-    end of the previous step. A conditional model has a different distribution for each row. So it
-    needs one chain per training row, which begins at the labels of the row. The chains of a density
+    end of the previous step. A conditional model has a different distribution for each row, so it
+    keeps one chain per training row, which begins at the labels of the row. The chains of a density
     are shared by all rows and begin at random states.
 
     Parameters
@@ -390,7 +391,8 @@ LEARNING_RULES = Registry(
         "analytic": "skcrbm.learning.truncated:AnalyticGradient",
     },
 )
-# Names of the rules for each kind of model, so that rules of other kinds need not be imported.
+# Names of the rules for each kind of model. The names are listed here, so that only the rules in
+# use must be imported.
 _NAMES: dict[str, tuple[str, ...]] = {
     "conditional": ("mle", "noisy_mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),

@@ -31,7 +31,8 @@ from skcrbm.learning.graphs import (
 from skcrbm.learning.phases import tempered_weights
 from skcrbm.learning.structured import Residuals, StructuredObjective
 
-# Number of the draw of missing labels in a step; Gibbs chains use fewer draws.
+# Argument of `Clock.draw` for the random numbers that complete missing labels in a step. Gibbs
+# chains use smaller arguments.
 _COMPLETION = 2**19
 
 
@@ -114,7 +115,7 @@ class SamplerStates(GraphSampler):
         return Drawn(np.hstack(parts), np.stack(weights, axis=1))
 
     def _drawn(self, model, piece, clock):
-        """Return states (S, T), and if weighted their scores minus log-probabilities, else None."""
+        """Return states (S, T), and their scores minus log-probabilities (None if not weighted)."""
         energy, sampler = self._energy(model, piece)
         seed = np.random.SeedSequence([int(clock.key), clock.step, int(piece.index[0])])
         found = infer(
@@ -147,10 +148,11 @@ class SamplerStates(GraphSampler):
 class GraphContrast(StructuredObjective):
     """Objective whose gradient compares states that a sampler draws with the observed labels.
 
-    In graphs with missing labels, the labels are replaced by the probabilities of states given the
-    observed labels, by the method `inference`. Chains then begin at states drawn from the
-    probabilities of each node. The reported loss is the mean score of the drawn states minus the
-    score of the labels, which does not measure progress. `inference` computes the validation score.
+    In a graph with missing labels, the method `inference` computes the probabilities of the states
+    given the observed labels, and these probabilities replace the labels. Chains then begin at
+    states drawn from the probabilities of each node. The reported loss is the mean score of the
+    drawn states minus the score of the labels, which does not measure progress. `inference`
+    computes the validation score.
     """
 
     draws = True
@@ -173,7 +175,7 @@ class GraphContrast(StructuredObjective):
 
     @property
     def for_search(self):
-        """The pseudo-likelihood: the search for alpha needs a loss, and this loss is cheap."""
+        """The pseudo-likelihood: a loss by which the search for alpha compares models."""
         return GraphPseudoLikelihood(self.trained, self.n_jobs)
 
     def start(self, n_rows):

@@ -68,9 +68,9 @@ class PMPLearning(_SampledRule):
 
     The moments of the model are estimated from samples. A sample is the state with the highest
     score (approximately) after random noise has been added to the fields. Training makes the
-    moments of the samples equal to the moments of the data. So the trained parameters describe the
-    distribution of the sampler, which is not the Gibbs distribution with the same parameters. The
-    reported loss is a difference of log-weights, which does not measure progress.
+    moments of the samples equal to the moments of the data. The trained parameters therefore fit
+    the distribution of the sampler, which differs from the Gibbs distribution with the same
+    parameters. The reported loss is a difference of log-weights, which does not measure progress.
 
     Parameters
     ----------
@@ -78,8 +78,9 @@ class PMPLearning(_SampledRule):
         Method that draws the samples. A density takes any method that can return "samples" and has
         an option `random_state`, for example ``PerturbAndMAP("mplp")``, or
         ``PerturbAndMaxProduct(persistence=0.9)``, which keeps perturbations from step to step.
-        `GraphCRF` takes a method that draws anew in each step. Other conditional models take only
-        ``PerturbAndMaxProduct(max_iter=...)`` or the name, which stands for ``max_iter=50`` there.
+        `GraphCRF` takes a method that draws independent samples in each step. Other conditional
+        models take only ``PerturbAndMaxProduct(max_iter=...)`` or the name, which stands for
+        ``max_iter=50`` in these models.
     n_samples : int or None, default=None
         Number of samples of a density in each step; None stands for 100. In `GraphCRF` it is the
         number of samples of each graph; None stands for 10. Another conditional model draws one
@@ -160,8 +161,9 @@ class BPChainLearning(_SampledRule):
     """Learning from states drawn by chained belief propagation [1]_ (``learning="bp_chain"``).
 
     Each variable of a state is drawn from its belief given the variables drawn before. On a graph
-    with loops these states are biased, and parameters that are learned from them describe the chain
-    and not the Gibbs distribution. "weighted_bp_chain" is ``BPChainLearning(weighted=True)``.
+    with loops these states are biased, so that the learned parameters fit the distribution of the
+    drawn states and not the Gibbs distribution. "weighted_bp_chain" is
+    ``BPChainLearning(weighted=True)``.
 
     Parameters
     ----------
@@ -174,7 +176,8 @@ class BPChainLearning(_SampledRule):
         True uses importance weights: the unnormalised probability of a state under the model,
         divided by the probability with which the sampler drew the state. The estimated moments are
         then consistent for any sampler. If the effective sample size is below ``n_samples / 10``,
-        the weights are raised to the largest power at which the size reaches this number.
+        the weights are raised to the largest power (below 1) at which the effective sample size
+        reaches this number.
 
     References
     ----------
@@ -225,7 +228,9 @@ def weighted_bp_chain() -> BPChainLearning:
 
 
 class BPLearning(LearningRule):
-    """Learning from variables drawn independently from their marginals (``learning="bp"``).
+    """Learning from states whose variables are drawn independently (``learning="bp"``).
+
+    Each variable is drawn from its approximate marginal.
 
     This baseline of [1]_ is biased, because its states ignore the dependence between variables.
 

@@ -12,19 +12,20 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.learning.optimizers import AdamSteps, GradientSteps, Optimizer, PolynomialAverage
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
-# Automatic step sizes of Adam and of gradient descent. The first is the usual step size of Adam.
-# With the second, gradient descent learns about as fast as Adam.
+# Automatic step sizes of Adam and of gradient descent. The first number is the usual step size of
+# Adam. With the second number, gradient descent learns about as fast as Adam.
 _ADAM_RATE, _SGD_RATE = 0.001, 0.05
 # The automatic step size of averaged gradient descent is this number divided by (1 + the mean
-# squared length of a row of X). A logistic regression with full gradients and momentum 0.9 begins
-# to diverge only with steps seven times as large.
+# squared length of a row of X). It is cautious: a logistic regression with full gradients and
+# momentum 0.9 begins to diverge only at seven times this step size.
 _AVERAGED_RATE = 2.0
 # If an epoch has fewer steps than this number, Adam's automatic step size is multiplied by this
 # number divided by the number of steps, so that parameters move about as far in each epoch.
 # `Plan.max_speedup` limits the factor.
 _STEPS_PER_EPOCH = 60
 # Values of `n_iter_no_change="auto"`, the number of epochs without an improvement after which
-# training stops: the first with averaged gradient descent, the second with other solvers.
+# training stops. The first number is for averaged gradient descent, the second for all other
+# solvers.
 _AVERAGED_PATIENCE, _PATIENCE = 10, 25
 _AUTO = StrOptions({"auto"})
 
@@ -68,7 +69,7 @@ class LBFGS(Solver):
 class StochasticSolver(Solver):
     """Base class of the solvers that make a step for each mini-batch."""
 
-    #: True for averaged gradient descent, with which "auto" stands for other values of options.
+    #: True for averaged gradient descent, for which several options have another "auto" value.
     averaged: ClassVar[bool] = False
 
     learning_rate: float | Literal["auto"]
@@ -129,15 +130,15 @@ class Adam(StochasticSolver):
     Parameters
     ----------
     learning_rate : float or "auto", default="auto"
-        Step size. "auto" is 0.001 if an epoch has at least 60 steps. With fewer steps the number
-        is multiplied by ``60 / steps``, but at most by 50 (by 20 in `IsingModel` and
+        Step size. "auto" is 0.001 if an epoch has at least 60 steps. If an epoch has fewer steps,
+        "auto" is larger by the factor ``60 / steps``, but at most by 50 (by 20 in `IsingModel` and
         `MarkovRandomField` with a rule other than "mle").
     batch_size : int or "auto", default="auto"
         Number of rows per step. The documentation of each estimator gives the value of "auto".
     average : bool or "auto", default="auto"
         Keep a running average of the iterates, in which late iterates have larger weights, instead
-        of the last iterate. "auto" averages if the steps of the learning rule do not become small:
-        in `MSSVMCRBM`, and in densities with a rule other than "mle".
+        of the last iterate. "auto" averages if the steps of the learning rule do not become smaller
+        near the optimum: in `MSSVMCRBM`, and in densities with a rule other than "mle".
 
     Examples
     --------
@@ -224,7 +225,7 @@ class AveragedSGD(StochasticSolver):
     ----------
     learning_rate : float or "auto", default="auto"
         Step size. "auto" is 2 / (1 + the mean squared length of a row of X). If the estimator
-        standardises the columns of X, the length is measured afterwards.
+        standardises the columns of X, this is the length of the standardised rows.
     momentum : float in [0, 1), default=0.9
         Share of the previous step that is added to the next step.
     batch_size : int or "auto", default="auto"
@@ -255,8 +256,8 @@ class AveragedSGD(StochasticSolver):
         self.batch_size = batch_size
 
     def _automatic_step_size(self, scale: StepScale) -> float:
-        # The first argument of `max` is four times the curvature of a logistic regression, so the
-        # curvature of the penalty is multiplied by four, too.
+        # The curvature of a logistic regression is a quarter of the first argument of `max`, so the
+        # curvature of the penalty is multiplied by four.
         return _AVERAGED_RATE / max(1 + scale.mean_square, 4 * scale.curvature)
 
 

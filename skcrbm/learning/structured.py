@@ -1,4 +1,4 @@
-"""Define the parts of training that chains, graphs and other structures have in common.
+"""Define the sources, objectives and penalty search that training of chains and graphs shares.
 
 A row of training data is a whole sequence or graph. `fit` (`learning/fit.py`) uses the objectives
 like all other objectives: L-BFGS takes all rows at once, and stochastic solvers take mini-batches.
@@ -20,10 +20,10 @@ from skcrbm.learning.penalties import L2, ElasticNet
 from skcrbm.utils.fitting import is_better
 from skcrbm.utils.parallel import ordered_map
 
-# alpha="auto" tries penalties in this order, the strongest first. The numbers are factors of the
-# penalty in an objective with the sum of the losses of all rows; alpha is the factor divided by the
-# total weight of the rows. The search stops after _PATIENCE successive penalties that do not
-# improve the best score.
+# alpha="auto" tries penalties in this order, the strongest first. The numbers multiply the penalty
+# in an objective that adds up the losses of all rows, so alpha is the number divided by the total
+# weight of the rows. The search stops after _PATIENCE successive penalties that do not improve the
+# best score.
 _TOTALS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 _PATIENCE = 2
 # A fit for one of the penalties in _TOTALS stops when ten iterations lower the objective by no more
@@ -47,8 +47,8 @@ class Residuals(NamedTuple):
 class StructureSource(Source):
     """Source of mini-batches of sequences or graphs, in random order.
 
-    `batch` contains all sequences or graphs, for example as a `SequenceBatch`. If a single
-    mini-batch is large enough for all of them, it is `batch` itself, in its own order.
+    `batch` contains all sequences or graphs, for example as a `SequenceBatch`. If all of them fit
+    into a single mini-batch, the source yields `batch` itself, without shuffling.
     """
 
     def __init__(self, batch: Any):
@@ -78,8 +78,8 @@ class StructureSource(Source):
 class TrainedCoordinates:
     """Convert the trained parameters of a model to one vector for L-BFGS, and back.
 
-    `trained` has one entry per array of ``model.params``. If the entry is False, the array is not
-    trained and keeps its initial value.
+    `trained` has one entry per array of ``model.params``. If the entry is False, the array keeps
+    its initial value.
     """
 
     def __init__(self, model: Any, trained: tuple[bool, ...]):
@@ -199,8 +199,8 @@ def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -
     """Return the number in `_TOTALS`, a factor of the penalty, with the best held-out score.
 
     ``train(total)`` returns a model for a penalty factor, and ``score(model)`` its score. The
-    strongest penalty is tried first, so that each fit can start from the fit before. The search
-    ends when several weaker penalties in a row are no better (see `_PATIENCE`).
+    strongest penalty is tried first, and each fit starts from the previous fit. The search ends
+    when several weaker penalties in succession do not improve the score (see `_PATIENCE`).
     """
     best, best_score, worse = _TOTALS[0], -np.inf, 0
     for total in _TOTALS:

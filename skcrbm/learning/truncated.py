@@ -1,4 +1,4 @@
-"""Learning rules of layered models and graphs that run a fixed number of inference iterations."""
+"""Learning rules that run a fixed number of inference iterations, for layered models and graphs."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class AnalyticGradient(Backpropagation):
 
     The gradient is computed as the moments given the inputs minus the moments given the inputs and
     outputs. Inference runs the same number of iterations for both moments ([1]_, eq. 7). If the
-    graph has cycles, or the iterations are too few to converge, the difference is not the gradient
-    of any loss. Training then gives worse models than `Backpropagation`.
+    graph has cycles, or inference does not converge in this number of iterations, the difference is
+    not the gradient of any loss. Training then gives worse models than `Backpropagation`.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class TruncatedLikelihood(Objective):
         return model.weights_read(batch.X)
 
     def step(self, model, batch: Batch, clock: Clock, state):
-        """Return the `Step` of a batch, by adding up chunks of rows in a fixed order."""
+        """Return the `Step` of a batch, the sum over chunks of rows in a fixed order."""
         network = self.inference.network(model)
 
         def chunk(rows):
@@ -160,8 +160,8 @@ class TruncatedLikelihood(Objective):
         return -float((weight * target * log_p).sum()), weight * (p - target)
 
     def _converged(self, trace, n):
-        """Count the rows among the first n whose output hardly changed in the last iteration."""
-        if trace.n_iter < self.inference.n_iter:  # inference stopped early, because it converged
+        """Count the converged rows among the first n: their output hardly changed at last."""
+        if trace.n_iter < self.inference.n_iter:  # all rows converged, so inference stopped early
             return n
         last = probabilities(trace.beliefs[-1][-1], trace.n)
         before = probabilities(trace.beliefs[-2][-1], trace.n)

@@ -30,7 +30,7 @@ def network_of(
 class GraphTruncated(StructuredObjective):
     """Negative log-belief of the observed classes after a fixed number of iterations.
 
-    Nodes without a label have no loss.
+    Nodes without a label do not count in the loss.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Split multi-label data, for the argument `cv` of scikit-learn, and predict out of fold."""
+"""Splitters of multi-label data, for the argument `cv` of scikit-learn; out-of-fold predictions."""
 
 from skcrbm.model_selection._groups import (
     MultilabelStratifiedGroupKFold,

@@ -1,4 +1,4 @@
-"""Stratified folds that keep groups of rows together, and a single split into two parts."""
+"""Stratified folds that keep groups of rows together, and splits into two parts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def _group_parts(present, groups, shares, rng=None):
     """Return the part (n,) of each row; all rows of a group are in the same part.
 
     `present` is a CSC matrix (n, L) of the positive labels, `shares` (K,) are the shares of the
-    parts. Groups are placed one after the other: first the groups with positives of the rarest
-    label, the group with most of these positives first. Each group goes to the part in which it
-    adds least to the squared deviations of labels and sizes from `shares`. `rng` decides the order
-    of groups with equal counts; None keeps the order in which groups appear in the data.
+    parts. Groups are assigned one after the other. The groups with positives of the rarest label
+    come first, in decreasing order of the number of these positives. Each group goes to the part in
+    which it adds least to the squared deviations of labels and sizes from `shares`. `rng`
+    determines the order of groups with equal counts; if it is None, they keep their order in the
+    data.
     """
     _, first, index = np.unique(groups, return_index=True, return_inverse=True)
     n_groups, n_rows = len(first), len(index)
@@ -58,10 +59,10 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
     """K folds of multi-label data that keep groups together and spread the labels evenly.
 
     Use this class if rows belong together, such as several samples of a patient or pieces of a
-    recording. A model that was trained on a row of a group would score too well on the other rows
-    of the group. Groups are visited from the rarest label to the most frequent label. Each group
-    goes to the fold in which the shares of the labels and the size then deviate least from an even
-    spread.
+    recording: a model that was trained on one row of a group would score too well on the other rows
+    of the group. The groups with the rarest label are assigned first. Each group goes to the fold
+    for which the sizes of all folds, and their shares of all labels, then deviate least from an
+    even spread.
 
     Parameters
     ----------
@@ -78,7 +79,8 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
 
     Notes
     -----
-    A NaN in y (not observed) counts as 0. The sizes of the folds differ if the groups do.
+    A NaN in y (not observed) counts as 0. If groups have different sizes, the folds may have
+    different sizes, too.
 
     Examples
     --------
@@ -108,7 +110,7 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Data, of which only the length is used.
+            Data; only the number of rows is used.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels)
             0/1 labels; NaN counts as 0.
         groups : array-like of shape (n_samples,)
@@ -177,8 +179,8 @@ def multilabel_train_test_split(
         Share or number of the rows of each part. If both are None, a quarter of the rows is the
         test part. If one of them is None, its part has all other rows.
     groups : array-like of shape (n_samples,), default=None
-        Group of each row. All rows of a group are in the same part, and the sizes of the parts are
-        approximate.
+        Group of each row. All rows of a group are in the same part, so the parts have only
+        approximately the given sizes.
     random_state : int, RandomState or None, default=None
         Seed of the split.
 

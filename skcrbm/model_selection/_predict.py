@@ -1,4 +1,4 @@
-"""scikit-learn's cross_val_predict for a y with missing entries, with classes, or of structures."""
+"""Cross-validated predictions for a y with missing entries, columns of classes, or structures."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,9 +37,9 @@ def cross_val_predict(
 ):
     """Predict each row by a model that was fitted without this row; y may hold NaN.
 
-    scikit-learn's function of this name treats NaN in y as an additional class, "2", and raises an
-    error for NaN if `cv` is a number. It has no probabilities of lists of sequences, graphs or
-    images.
+    scikit-learn's function of the same name turns NaN in y into an additional class "2", raises an
+    error for NaN if `cv` is a number, and cannot return probabilities for lists of sequences,
+    graphs or images.
 
     Parameters
     ----------
@@ -58,16 +58,16 @@ def cross_val_predict(
         Groups for a splitter such as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
         Folds that test each row once. An int stands for this number of folds by
-        :class:`MultilabelStratifiedKFold`, and None for 5 folds. For sequences, graphs and images
-        in lists the folds are consecutive, by scikit-learn's `KFold`.
+        :class:`MultilabelStratifiedKFold`, and None for 5 folds. For lists of sequences, graphs or
+        images, an int stands for scikit-learn's `KFold`, whose folds are consecutive.
     method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}, \
 default="predict"
         Method that predicts.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
     params : dict, default=None
-        Parameters of `fit`, such as `sample_weight`. Values with a row for each row of X are cut
-        to the training rows.
+        Parameters of `fit`, such as `sample_weight`. If a value has an entry for each row of X,
+        `fit` gets the entries of the training rows.
 
     Returns
     -------
@@ -76,8 +76,8 @@ default="predict"
         logarithm, also for estimators whose own result is a list of arrays. If the columns of y
         hold classes, both return a list with an array (n_samples, n_classes) for each output, in
         the order of the sorted classes of its column. For sequences, graphs and images the result
-        has the form of the prediction by the estimator, for all rows of X. Classes that the
-        training rows of a fold lack have the probability 0 in this fold.
+        has the format of the estimator's own predictions. If a class does not occur in the training
+        rows of a fold, its probability is 0 in this fold.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def _respond_by_column(model, X, method, classes):
 
 
 def _in_classes(values, own, every, fill):
-    """Put values (..., K) of the classes `own` in the order of `every`, and fill the others."""
+    """Return values (..., K) of the classes `own` in the order of `every`; others are `fill`."""
     if own == every:
         return values
     place = {label: i for i, label in enumerate(every)}
@@ -239,7 +239,7 @@ def _respond_by_structure(model, X, method):
 
 
 def _structures(found, method):
-    """Return predictions of all rows in the form of the predictions by the model."""
+    """Return the predictions for all rows in the format of the model's own predictions."""
     values = [part.values for part in found]
     if method != "predict" and any(part.classes != found[0].classes for part in found):
         every = sorted({label for part in found for label in part.classes})

@@ -27,7 +27,7 @@ def _parts(present, sizes, rng=None):
     part = np.full(n_rows, -1)
 
     def assign(row, label):
-        """Put the row into the part that lacks most rows of the label, then has most room."""
+        """Put the row into the part that lacks most rows of the label; free room breaks ties."""
         tie = [-p for p in range(len(room))] if ties is None else ties[row].tolist()
         best = max(
             (p for p in range(len(room)) if room[p]),
@@ -44,7 +44,7 @@ def _parts(present, sizes, rng=None):
             left[other] -= 1
 
     while left.any():
-        # The rarest label comes first, because later there is no room left to spread it.
+        # Assign the rows of the rarest label first. Later some parts would have no room for them.
         label = int(np.where(left > 0, left, n_rows + 1).argmin())
         for row in by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]:
             if part[row] < 0:
@@ -67,7 +67,7 @@ def check_fold_options(n_splits, shuffle, random_state):
 
 
 class _IndicatorSplit:
-    """Mixin with the method `split` that both splitters in this file share."""
+    """Mixin with the method `split` of both splitters in this file."""
 
     def split(self, X, y, groups=None):
         """Generate the indices of training and test rows.
@@ -94,8 +94,9 @@ class _IndicatorSplit:
         """
         if groups is not None:
             raise ValueError(
-                f"{type(self).__name__} does not support groups: rows of a group may fall on "
-                "both sides of a split. MultilabelStratifiedGroupKFold keeps groups together"
+                f"{type(self).__name__} does not support groups: it may put rows of a group "
+                "into both parts of a split. MultilabelStratifiedGroupKFold keeps groups "
+                "together"
             )
         y = y if y is None or is_frame(y) else with_dimensions(y)
         return super().split(X, y, groups)
@@ -104,8 +105,8 @@ class _IndicatorSplit:
 class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
     """K folds of multi-label data, with the positives of each label spread evenly [1]_.
 
-    Labels are visited from the rarest to the most frequent; each row of a label goes to the fold
-    that lacks most rows of this label. The sizes of two folds differ by at most a row.
+    The rows of the rarest label are assigned first; each row goes to the fold that lacks most rows
+    of this label. The sizes of two folds differ by at most one row.
 
     Parameters
     ----------
@@ -173,17 +174,18 @@ class MultilabelStratifiedShuffleSplit(_IndicatorSplit, BaseShuffleSplit):
     n_splits : int, default=10
         Number of splits, drawn independently of each other.
     test_size : float or int, default=None
-        Share or number of test rows; None means all rows that `train_size` leaves, or 0.1.
+        Share or number of test rows; None means all rows that are not training rows, or 0.1 if
+        `train_size` is None, too.
     train_size : float or int, default=None
-        Share or number of training rows; None means all rows that `test_size` leaves. If both are
-        given and leave rows over, these rows are stratified, too.
+        Share or number of training rows; None means all rows that are not test rows. If both sizes
+        are given and some rows belong to neither part, these rows are stratified, too.
     random_state : int, RandomState or None, default=None
         Seed of the splits.
 
     Notes
     -----
-    A NaN in y (not observed) counts as 0. The only positive of a label goes to the largest part
-    that has room, usually to the training rows.
+    A NaN in y (not observed) counts as 0. If a label has a single positive row, this row goes to
+    the largest part that has room, usually to the training part.
 
     References
     ----------

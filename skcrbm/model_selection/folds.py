@@ -17,9 +17,9 @@ from sklearn.utils.validation import _check_method_params
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
 from skcrbm.utils.classifiers import explained_fit
 
-# Beginning of the warning that an estimator issues if its fit was interrupted and it keeps its
-# parameters. During cross-validation the warning becomes a KeyboardInterrupt, because the other
-# folds would still be fitted otherwise.
+# First words of the warning that an estimator issues if the user interrupts its fit and it keeps
+# the parameters found so far. Cross-validation turns this warning into a KeyboardInterrupt, because
+# it would otherwise go on to fit the other folds.
 _INTERRUPTED = "Training interrupted"
 
 
@@ -61,10 +61,10 @@ def out_of_fold(
     fit_params: dict | None = None,
     beside: Sequence = (),
 ) -> Any:
-    """Return ``respond(model, rows)`` for all rows, each by a model that was not fitted on the row.
+    """Return ``respond(model, rows)`` for all rows, with models that were not fitted on them.
 
-    This function is used in place of scikit-learn's `cross_val_predict`, which turns NaN in a 2-D y
-    into an additional class.
+    scikit-learn's `cross_val_predict` cannot be used, because it turns NaN in a 2-D y into an
+    additional class.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def out_of_fold(
         Folds, see `resolve_cv`.
     respond : function
         Function of a model and X that returns an array with a row for each row of X, or a list of
-        such arrays. It must be a method or a function of a module, because it is sent to other
-        processes.
+        arrays with this number of rows. It must be a method or a function of a module, because it
+        is sent to other processes.
     groups : array-like (n,), default=None
         Groups for the splitter.
     stratify : ndarray (n,) or (n, L), default=None
@@ -87,9 +87,10 @@ def out_of_fold(
     n_jobs : int, default=None
         Number of folds fitted at the same time.
     fit_params : dict, default=None
-        Parameters of `fit`. Values with n rows are cut to the training rows.
+        Parameters of `fit`. If a value has n rows, `fit` gets its training rows.
     beside : sequence of arrays (n, ...), default=()
-        Further arguments of `respond`, cut to the rows of the fold as X is.
+        Further arguments of `respond`, with a row for each row of X. Each call gets the rows of its
+        fold.
 
     Raises
     ------

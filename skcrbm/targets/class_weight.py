@@ -12,11 +12,12 @@ from skcrbm.utils.validation import NothingToLearnError
 
 
 def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the row weights (N,) multiplied by class weights, for losses of whole rows.
+    """Return the row weights (N,) multiplied by class weights.
 
-    If `factors` is (N, V), the weight of a row is multiplied by the factors of all its observed
-    labels, as in scikit-learn's forests; if it is (N, 1), by the factor of the row. The result is
-    scaled such that the sum of the weights stays the same.
+    Losses of whole rows, such as the hinge loss of a label vector, need a single weight per row. If
+    `factors` is (N, V), the weight of a row is multiplied by the factors of all its observed
+    labels, as in scikit-learn's forests. If `factors` is (N, 1), it holds the factor of each row.
+    The weights are then scaled such that their sum stays the same.
     """
     if factors.shape[1] == 1:  # one factor for each row
         visible = visible[:, :1]
@@ -104,7 +105,7 @@ def _pairs_in_order(class_weight, n_visible):
 
 
 def _pair(value):
-    """Return the weights of 0 and 1 in a dict; a value without an entry has the weight 1."""
+    """Return the weights of 0 and 1 from a dict; if a value has no entry, its weight is 1."""
     wrong = set(value) - {0, 1}
     if wrong:
         raise ValueError(f"class_weight holds keys that are not 0 or 1: {sorted(wrong, key=str)}")

@@ -24,7 +24,7 @@ from skcrbm.utils.graphs import Cliques, GraphArrays
 
 
 class Graph(NamedTuple):
-    """A graph with features of its nodes and, if wanted, of its edges.
+    """A graph whose nodes have features; its edges may have features, too.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Graph(NamedTuple):
     edge_features : array-like (n_edges, n_edge_features), default=None
         Features of each edge.
     node_types : array-like (n_nodes,), default=None
-        Type of each node, a string or an integer. Each type has its own classes and weights, and
-        each pair of types its own weights of edges. If `nodes` is a list with a list of numbers for
-        each node, the types may also have different numbers of features.
+        Type of each node, a string or an integer, for example "word" and "sentence". Each type has
+        its own classes and weights, and each pair of types has its own weights of edges. If `nodes`
+        holds a list of numbers for each node, the types may have different numbers of features.
     cliques : list of sequences of int, default=None
         Sets of three or more nodes, as indices, whose classes are weighted together: all cliques of
         the same size share a table of weights. The order of the nodes of a clique matters.
@@ -122,8 +122,8 @@ class GraphRows:
         )  # fmt: skip
         if found.shape != (n_edges, width):
             raise ValueError(
-                f"edge_features of graph {i} of X should have the shape ({n_edges}, {width}), "
-                f"(n_edges, n_edge_features), got {found.shape}"
+                f"edge_features of graph {i} of X should have the shape (n_edges, "
+                f"n_edge_features) = ({n_edges}, {width}), got {found.shape}"
             )
         return found
 
@@ -184,9 +184,9 @@ class NodeTypes:
         return codes_of(parts, self.names, "node_types")
 
     def padded(self, graphs: list[Graph], n_features: int | None = None) -> list[Graph]:
-        """Return the graphs, with lists of numbers as arrays in which missing columns are 0.
+        """Return the graphs with their lists of numbers as arrays, padded with columns of 0.
 
-        `n_features` is the number of columns in fit, or None in fit.
+        `n_features` is the number of columns in the fit, or None during the fit.
         """
         width = max(self.widths.values(), default=0) if n_features is None else n_features
         found = []
@@ -284,7 +284,7 @@ def _edges_of(graph, i, n_nodes):
 
 
 class NodeClasses(NamedTuple):
-    """Classes of the nodes of graphs: the same for all nodes, or own classes for each type."""
+    """Classes of the nodes of graphs, which may differ between the types of nodes."""
 
     classes: np.ndarray  # (K,): sorted classes, those of the first type first
     first: np.ndarray | None = None  # (n_types + 1,): first class of each type; None without types
@@ -293,8 +293,9 @@ class NodeClasses(NamedTuple):
     def of(cls, labels: list, types: np.ndarray | None, names: Any, given: Any) -> NodeClasses:
         """Find the classes in the labels of all nodes.
 
-        `types` (T,) and `names` are the types of the nodes, or None. `given` lists all classes
-        beforehand: as an array, or as a dict with the classes of each type; None takes the labels.
+        `types` (T,) and `names` are the types of the nodes, or None. `given` lists all classes in
+        advance, as an array or as a dict with the classes of each type. If it is None, the classes
+        are the distinct labels.
         """
         if types is None:
             return cls(find_classes(labels if given is None else np.asarray(given).tolist()))
@@ -331,8 +332,8 @@ class NodeClasses(NamedTuple):
 
 # -------------------------------------------------------------------------------- images
 
-# Steps from a pixel to its later neighbours, in the order of the nodes, for each number of
-# neighbours. These are half of the neighbours, so that each pair of pixels gets one edge.
+# Steps from a pixel to its neighbours, for each number of neighbours. Only neighbours that come
+# later in the order of the nodes are listed, so that each pair of pixels gets one edge.
 _STEPS = {
     4: ((0, 1), (1, 0)),
     8: ((0, 1), (1, 0), (1, 1), (1, -1)),
@@ -364,10 +365,11 @@ def grid_graph(
         two pixels and m is the mean of d over the image. The feature is near 0 at borders, so that
         a model can learn that neighbours across a border need not agree.
     directions : bool, default=False
-        If True, each edge has a further feature for each direction, which is 1 for the direction of
-        the edge, else 0. The directions are right and down; with 8 neighbours also down to the
-        right, and down to the left. In a volume, the directions are the steps to later pixels, the
-        smallest step first.
+        If True, each edge has a 0/1 feature for each direction, which is 1 for the direction of the
+        edge, so that a model can learn different weights for horizontal and vertical neighbours.
+        The directions are right and down; if `neighbours` is 8 also down to the right, and down to
+        the left. In a volume, the directions are the steps to later pixels, the smallest step
+        first.
     features : array-like (height, width, n_features), default=None
         Features of the nodes, of the shape (depth, height, width, n_features) for a volume. None
         takes the values of the pixels.
@@ -438,7 +440,7 @@ def _checked_pixels(image, n_axes, axes):
 
 def _contrast(flat, edges):
     """Return ``exp(-d / m)`` for each edge, where d is the squared difference of its two nodes."""
-    scaled = flat / max(np.abs(flat).max(), np.finfo(float).tiny)  # so that squares do not overflow
+    scaled = flat / max(np.abs(flat).max(), np.finfo(float).tiny)  # avoids overflow of the squares
     squared = ((scaled[edges[:, 0]] - scaled[edges[:, 1]]) ** 2).sum(axis=1)
     mean = squared.mean() if len(squared) else 0.0
     return np.exp(-squared / mean) if mean > 0 else np.ones(len(edges))

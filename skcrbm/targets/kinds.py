@@ -1,4 +1,4 @@
-"""Kinds of y (labels, two classes, more classes), and a mixin of all classifiers."""
+"""Classes for the kinds of y (labels, two classes, more classes), and a mixin of classifiers."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from skcrbm.utils.model_parts import built, plain
 from skcrbm.utils.pickling import Versioned, checked_state, shallow_copy, state_with_version
 from skcrbm.utils.validation import check_same_length
 
-# For a 1-D y these methods always return arrays, because scikit-learn indexes them by position.
+# For a 1-D y these methods return arrays, because scikit-learn indexes results by position.
 _SCORES = ("predict_proba", "predict_log_proba", "decision_function")
 
 
 def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
     """Return the `Targets` object for y.
 
-    `classes` are all classes of a 1-D y, for `partial_fit`; `estimator` is named in errors. A y
-    that is neither an indicator matrix nor a vector of classes raises a ValueError.
+    `classes` are all classes of a 1-D y (an argument of `partial_fit`). Errors name the
+    `estimator`. A ValueError is raised if y is neither an indicator matrix nor a vector of classes.
     """
     if y is None:
         name = "This estimator" if estimator is None else type(estimator).__name__
@@ -73,8 +73,8 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
 class Targets(Versioned, ABC):
     """Base class of the kinds of y: 2-D with L labels, or 1-D with K classes.
 
-    Some methods call a method of the model, with the argument `rows` unchanged. For a 2-D y the
-    model has the methods ``_label_scores(rows)`` (N, L), ``_label_log_odds(rows)`` (N, L) and
+    If a method has the arguments `model` and `rows`, it passes `rows` to a method of the model. For
+    a 2-D y the model has ``_label_scores(rows)`` (N, L), ``_label_log_odds(rows)`` (N, L) and
     ``_labels(rows)`` (N, L); for two classes ``_binary_scores(rows)`` (N, 1) and the attribute
     `_log_odds_scale`; for more classes ``_class_scores(rows)`` (N, K).
     """
@@ -129,7 +129,7 @@ class Targets(Versioned, ABC):
     def class_weighted(self, class_weight: Any, visible, weight, labels: Any) -> np.ndarray:
         """Return the row weights (N,), multiplied by the class weights of the labels of a row.
 
-        Row n has the labels of row ``labels[n]``, because it may be a copy that lacks labels.
+        Row n has the labels of row ``labels[n]``, because some labels of a copied row may be NaN.
         """
         factors = self.loss_factors(class_weight, visible, weight)
         return row_weights(factors[labels], visible[labels], weight)
@@ -154,7 +154,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def log_odds(self, model: Any, rows: Any) -> np.ndarray:
-        """Return scores (N, V) by the model; their sigmoid or softmax gives the probabilities."""
+        """Return the scores (N, V) whose sigmoid or softmax gives the model's probabilities."""
 
     @abstractmethod
     def predict(self, model: Any, rows: Any) -> np.ndarray:
@@ -162,7 +162,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def labels(self, scores: np.ndarray) -> np.ndarray:
-        """Predict from scores (N, V): 0/1 labels (1 for scores >= 0), or the best class."""
+        """Return 0/1 labels, 1 if the score is at least 0, or the class with the highest score."""
 
     def decision(self, scores: np.ndarray) -> np.ndarray:
         """Return decision scores (N, V) in the shape of `decision_function`."""
@@ -174,7 +174,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def log_proba(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the logarithm of `proba`, which is finite if the log-odds (N, V) are finite."""
+        """Return log-probabilities for log-odds (N, V); finite log-odds give finite results."""
 
     # ------------------------------------------------ probabilities of other classifiers
 
@@ -182,7 +182,7 @@ class Targets(Versioned, ABC):
     def marginals(
         self, proba: Any, classes: Any = None, name: str = "predict_proba(X)"
     ) -> np.ndarray:
-        """Convert the probabilities by any classifier to P(visible unit = 1) (N, V).
+        """Convert the `predict_proba` of any classifier to P(visible unit = 1) (N, V).
 
         `proba` is the result of `predict_proba`, and `classes` is the `classes_` of the classifier.
         Error messages refer to `proba` as `name`.
@@ -213,7 +213,7 @@ class MultilabelTargets(Targets):
     def __init__(self, n_outputs: int, names: np.ndarray | None = None):
         self.n_visible = n_outputs
         self.names = names
-        # With dtype int, scikit-learn would mistake two labels for the classes of a binary target.
+        # With dtype int, scikit-learn would take two labels for the classes of a binary y.
         self.classes = np.arange(n_outputs).astype(object)
 
     def encode(self, y, dtype=np.float64):
@@ -251,7 +251,7 @@ class MultilabelTargets(Targets):
         return label_frame(values, index, self.names, container)
 
     def check_known(self, y_known, n_rows):
-        """Return the known labels (N, L), with NaN for unknown labels, or None."""
+        """Return the known labels (N, L), with NaN for unknown labels; None if all are unknown."""
         if y_known is None:
             return None
         refuse_sparse_known(y_known)
@@ -268,7 +268,7 @@ class MultilabelTargets(Targets):
         warn_of_one_value(visible, range(self.n_visible) if self.names is None else self.names)
 
     def check_classes(self, classes):
-        """Raise a ValueError unless `classes` is None, 0 and 1, or holds known labels only."""
+        """Raise a ValueError if `classes` names labels that are not labels of the model."""
         n_labels, _ = names_with_new(self, classes)
         if n_labels > self.n_visible:
             raise ValueError("classes holds new labels; only CRBMClassifier can add labels")
@@ -340,7 +340,7 @@ class ClassTargets(Targets):
         return self.classes[np.asarray(index, dtype=np.intp)]
 
     def visible_names(self):
-        """Return the class of each visible unit; of two classes only the second has a unit."""
+        """Return the class of each visible unit; of two classes, only the second has a unit."""
         return self.classes[-self.n_visible :]
 
     def framed(self, values, index, container="pandas"):
@@ -547,7 +547,7 @@ class TargetsMixin(ClassifierMixin):
         if container is None:
             return self
         check_container(container)
-        # Store the setting beside that of `set_output`, because scikit-learn's `clone` copies it.
+        # Store the setting with that of `set_output`, because scikit-learn's `clone` copies both.
         config = getattr(self, "_sklearn_output_config", {})
         self._sklearn_output_config = {**config, "labels": container}
         return self

@@ -60,17 +60,18 @@ def holds_classes(y: Any) -> bool:
 
 
 def seems_multiclass(y: Any) -> bool:
-    """Return True if y seems to hold classes, with three or more distinct values in all columns."""
+    """Return True if y seems to hold classes and each column has three or more distinct values."""
     if not holds_classes(y):
         return False
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
 
 
 def shows_classes(y: Any) -> bool:
-    """Return True if y can only be columns of classes, and no labels that need a conversion.
+    """Return True if the columns of y must be classes and cannot be labels in another format.
 
-    A column must have three or more classes. Lists of lists may hold the labels of each row, and
-    negative numbers, or a single number beside 0 and 1, may be codes of missing labels.
+    A column must have three or more classes. The result is False for lists of lists, because each
+    list may hold the positive labels of a row. It is also False if a column holds negative numbers,
+    or a single number besides 0 and 1, because these numbers may be codes of missing labels.
     """
     if isinstance(y, (list, tuple)) or not holds_classes(y):
         return False
@@ -87,22 +88,23 @@ def unit_targets(y: Any, classes: Any, error: ValueError):
     """Return the `UnitTargets` of a y with columns of classes; raise a ValueError for another y.
 
     `classes` may list the classes of each column. `error` is the error of `make_targets` about this
-    y. It is raised again, with advice on how to mark columns as classes if y may hold classes or
-    labels in another form.
+    y. It is raised again. If y may hold classes as well as labels in another format, the message
+    also explains how to mark columns as classes.
     """
     if shows_classes(y):
         return UnitTargets(y, classes)
     if not seems_multiclass(y):
         raise error
     raise ValueError(
-        f"{error}. If each column of y holds the classes of an output: pass an array or data "
-        "frame of strings, with None where a class is missing and three or more classes in a "
-        "column, or use LabelGraphCRF().fit(X, y), which takes any columns of classes"
+        f"{error}. If each column of y holds the classes of an output, use "
+        "LabelGraphCRF().fit(X, y), which takes any columns of classes, or pass an array or "
+        "data frame of strings that has three or more classes in a column, and None for "
+        "missing classes"
     ) from error
 
 
 def lists_classes(classes: Any) -> bool:
-    """Return True if `classes` is a list of the classes of each column, which are not 0 and 1."""
+    """Return True if `classes` lists the classes of each column, and they are not just 0 and 1."""
     if not isinstance(classes, (list, tuple)) or len(classes) < 2:
         return False
     if not all(isinstance(part, (list, tuple, np.ndarray)) for part in classes):
@@ -122,9 +124,9 @@ def refuse_columns_of_classes(y: Any, name: str, advice: str, error: ValueError)
     numbers = all(isinstance(value, Number) for column in columns for value in column)
     several = any(len(column) > 2 for column in columns)
     if numbers or not several or isinstance(y, (list, tuple)):
-        # The values may also be no classes: numbers may be codes of missing labels, two values
-        # may be the values of a label, and rows of a list may be lists of labels. So keep the
-        # first error, which explains how to convert such a y.
+        # The values need not be classes: numbers may be codes of missing labels, two values may
+        # stand for 0 and 1, and lists may hold the positive labels of the rows. So keep the first
+        # error, which explains how to convert a y of these formats.
         message = f"{error}. If each column of y holds the classes of an output: {name} does "
         message += "not support such a y"
     else:
@@ -138,7 +140,10 @@ def make_wrapped_targets(y: Any, name: str, estimator: Any = None):
     try:
         return make_targets(y, None, estimator)
     except ValueError as error:
-        advice = "skcrbm.CRBMClassifier or skcrbm.LabelGraphCRF by itself supports such a y"
+        advice = (
+            f"use skcrbm.CRBMClassifier or skcrbm.LabelGraphCRF without {name}, because they "
+            "support such a y"
+        )
         refuse_columns_of_classes(y, name, advice, error)
         raise
 
@@ -210,7 +215,7 @@ class MultioutputTargets(Targets):
         return codes
 
     def _placed(self, y, name):
-        """Return pairs (index of an output, its column of y), and the number of rows of y."""
+        """Return pairs (index of the output, column of y), and the number of rows of y."""
         columns = _columns(y, name)
         places: list[int] = list(range(len(columns)))
         if is_frame(y) and self.names is not None:
@@ -284,7 +289,7 @@ class MultioutputTargets(Targets):
         return frame.infer_objects() if values.dtype == object else frame
 
     def check_known(self, y_known, n_rows):
-        """Return the codes (N, L) of the known classes, with NaN for unknown classes, or None."""
+        """Return the codes (N, L) of the known classes, NaN if unknown; None if all are unknown."""
         if y_known is None:
             return None
         known = self.encode(y_known, name="y_known")
@@ -324,7 +329,7 @@ class MultioutputTargets(Targets):
         placed, n_rows = self._placed(y, "y")
         predicted = dict(self._placed(y_pred, "y_pred")[0])
         right = np.full((n_rows, self.n_outputs), np.nan)
-        for i, column in placed:  # a class that the model does not know is predicted wrongly
+        for i, column in placed:  # a row with a class that the model does not know counts as wrong
             _require_kind(column, self.classes[i], f"column {self.output_names()[i]} of y")
             pairs = zip(column, predicted[i])
             right[:, i] = [np.nan if v is None else v == guess for v, guess in pairs]
@@ -405,7 +410,7 @@ class UnitTargets(MultioutputTargets):
         return weight[:, self.units.output]
 
     def visible_names(self):
-        """Return a name (V,) for each unit, such as "colour=red"."""
+        """Return the names (V,) of the units, such as "colour=red"."""
         names, units = self.output_names(), self.units
         code = units.place - units.first[units.output]
         pairs = zip(units.output.tolist(), code.tolist())
@@ -424,7 +429,7 @@ class UnitTargets(MultioutputTargets):
 
 
 def _listed_classes(classes, n_outputs):
-    """Return the classes of each output, as scikit-learn's `partial_fit` takes them, as lists."""
+    """Return `classes` of `partial_fit` as a list with the classes of each output."""
     wanted = f"classes must be a list of {n_outputs} arrays, the classes of each column of y"
     try:
         found = [np.asarray(part, object).ravel().tolist() for part in classes]
@@ -436,7 +441,7 @@ def _listed_classes(classes, n_outputs):
 
 
 def _require_kind(column, classes, name):
-    """Raise a ValueError if a label in `column` has another type than `classes`, e.g. a string."""
+    """Raise a ValueError if a label in `column` and the `classes` have different types."""
     (kind,) = {kind_of(label) for label in classes.tolist()}
     for label in column:
         if label is not None and kind_of(label) is not kind:

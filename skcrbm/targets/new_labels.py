@@ -13,8 +13,9 @@ from skcrbm.utils.labels import all_strings, indicator_with_nan, is_frame, with_
 def listed_labels(classes: Any) -> list | None:
     """Return the labels in `classes`, or None if `classes` is None or the values 0 and 1.
 
-    A list of the values (0, 1) of each output also gives None. A ValueError is raised if `classes`
-    is anything else than a list of distinct labels.
+    The result is also None if `classes` is a list with the values (0, 1) for each output, the
+    format of scikit-learn. In all other cases, a ValueError is raised unless `classes` lists
+    distinct labels.
     """
     if classes is None:
         return None
@@ -40,15 +41,16 @@ def listed_labels(classes: Any) -> list | None:
 def first_names(classes: Any, names: np.ndarray | None, n_columns: int) -> tuple:
     """Return the number and the names of the labels in the first call of `partial_fit`.
 
-    The y of this call has `n_columns` columns with the `names` (None if they have no names). If
-    `classes` lists names, these are the names of the labels.
+    The y of this call has `n_columns` columns with the `names` (None if they have no names). Names
+    in `classes` become the names of the labels.
     """
     labels = listed_labels(classes)
     if labels is None:
         return n_columns, names
     if names is None and len(labels) != n_columns:
         raise ValueError(
-            f"classes lists {len(labels)} labels, but y has {n_columns} columns; they must be equal"
+            f"classes lists {len(labels)} labels, but y has {n_columns} columns; these numbers "
+            "must be equal"
         )
     if labels == list(range(len(labels))):
         return len(labels), None
@@ -83,9 +85,10 @@ def names_with_new(targets: Any, classes: Any) -> tuple:
 
 
 def in_label_order(y: Any, classes: Any, targets: Any, dtype: Any) -> Any:
-    """Return the columns of an array y, which `classes` names, in the order of the labels.
+    """Return an array y with its columns in the order of the labels of the model.
 
-    Labels without a column are NaN. A data frame, and y without names, are returned unchanged.
+    `classes` names the columns of y. Labels without a column become NaN. y is returned unchanged if
+    it is a data frame, or if the labels have no names.
     """
     labels = listed_labels(classes) if targets.indicator else None
     if labels is None or targets.names is None or is_frame(y):

@@ -20,8 +20,8 @@ _MOST_CLASSES = 100
 class ImageRows:
     """Converter of a list of images into `ImageArrays` with standardised channels.
 
-    A NaN is replaced by the mean of its channel. If training images contain NaN, a further channel
-    is 1 at the pixels with NaN, else 0.
+    A NaN is replaced by the mean of its channel. If training images contain NaN, an additional
+    channel marks the pixels with NaN by 1 and all other pixels by 0.
     """
 
     def __init__(self):
@@ -45,14 +45,16 @@ class ImageRows:
         total = np.maximum(observed.sum(axis=1), np.finfo(float).tiny)
         self.mean = (observed * np.nan_to_num(values)).sum(axis=1) / total
         away = np.nan_to_num(values - self.mean[:, None])
-        largest = np.abs(away).max(axis=1)  # away / largest has no square above 1
+        largest = np.abs(away).max(
+            axis=1
+        )  # away / largest is at most 1, so its square cannot overflow
         away /= np.where(largest > 0, largest, 1.0)[:, None]
         self.scale = largest * np.sqrt((observed * away * away).sum(axis=1) / total)
         self.scale[self.scale <= 1e-12 * np.abs(self.mean)] = 1.0
         return self._arrays(values, start, shapes)
 
     def transform(self, X: Any) -> ImageArrays:
-        """Return the arrays; raise a ValueError for other channels, or NaN if `fit` saw no NaN."""
+        """Return the arrays; raise a ValueError if the channels differ from those in `fit`."""
         values, start, shapes = _stacked(X)
         if len(values) != len(self.mean):
             raise ValueError(
@@ -61,8 +63,8 @@ class ImageRows:
             )
         if not self.has_missing and np.isnan(values).any():
             raise ValueError(
-                "X contains NaN, but the images in fit did not, so that the model knows nothing "
-                "about missing pixels; fit on images with NaN in some pixels"
+                "X contains NaN, but the images in fit did not, so the model has learned "
+                "nothing about missing pixels; fit on images with NaN in some pixels"
             )
         return self._arrays(values, start, shapes)
 
@@ -180,7 +182,8 @@ def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
         raise ValueError(
             f"{name} holds the single class {classes[:1].tolist()[0]!r}; at least two are needed"
         )
-    # Integer labels beside NaN are floats; turn them back, unless float64 cannot hold them exactly.
+    # Integer labels in an array with NaN are floats. Convert them to integers again, unless they
+    # are so large that float64 cannot hold them exactly.
     if classes.dtype.kind == "f" and abs(classes).max() < 2**53:
         classes = classes.astype(np.int64)
     return classes

@@ -23,7 +23,7 @@ MISSING = -1
 
 
 class Structure(NamedTuple):
-    """Words of error messages about a structure and its parts."""
+    """Words for a structure and its parts in error messages, such as "sequence" and "position"."""
 
     whole: str
     part: str
@@ -38,8 +38,8 @@ class FeatureIndex:
     In a dict, a number is the value of its feature, and a string, as in ``{"word": "the"}``, means
     that the feature "word=the" has the value 1. In a collection of strings, each string is the name
     of a feature with the value 1. scikit-learn's `DictVectorizer` makes the same matrix, apart from
-    the order of the columns. But it takes ten times as long, so it would take most of the time of a
-    prediction.
+    the order of the columns. It is not used here, because it takes ten times as long, which would
+    be most of the time of a prediction.
     """
 
     def __init__(self, kind: Structure = SEQUENCE):
@@ -47,10 +47,11 @@ class FeatureIndex:
         self.kind = kind
 
     def rows(self, X: list, learn: bool) -> csr_matrix:
-        """Return the rows of all positions; add unknown features if `learn`, else skip them."""
+        """Return the rows of all positions; add new features if `learn` is True, else skip them."""
         number = self._learner() if learn else self.columns.get
         options = () if learn else (repeat(-1),)
-        # `values` contains only the values of dicts; features in collections of strings are 1.
+        # `values` contains only the values of dicts, because features in collections of strings are
+        # 1.
         indices, values, lengths, named = array("i"), array("d"), array("q"), array("b")
         for i, sequence in enumerate(X):
             for item in sequence:
@@ -73,7 +74,7 @@ class FeatureIndex:
         return self._matrix(np.frombuffer(indices, np.int32), data, by_dict, lengths)
 
     def _learner(self):
-        """Return a function that maps a name to its column, and a new name to a new column."""
+        """Return a function that maps a name to its column, and adds a column for a new name."""
         self.columns = defaultdict()
         self.columns.default_factory = self.columns.__len__
         return self.columns.__getitem__
@@ -81,9 +82,9 @@ class FeatureIndex:
     def _matrix(self, columns, data, by_dict, lengths):
         """Return the CSR matrix of features.
 
-        The arrays describe all features of all positions: `columns` holds the column, or -1 for an
-        unknown feature, `data` the value, and `by_dict` True if the feature is from a dict.
-        `lengths` holds the number of features of each position.
+        The arrays have an entry for each feature of each position. `columns` holds its column, or
+        -1 if the feature is unknown. `data` holds its value. `by_dict` is True if the feature comes
+        from a dict. `lengths` holds the number of features of each position.
 
         A feature that occurs twice in a collection of strings counts once.
         """
@@ -159,7 +160,7 @@ class SequenceRows:
         return rows, start
 
     def transform(self, X: Any) -> tuple[Any, np.ndarray]:
-        """Return the same as `fit_transform`, but with the features of the fit."""
+        """Return the rows with the features of the fit, and the first row of each sequence."""
         X = list_of(X, "X", f"{self.kind.whole}s")
         if self.index is not None:
             if not _holds_items(X, self.kind):
@@ -190,7 +191,7 @@ class SequenceRows:
 
 
 def list_of(values: Any, name: str, kind: str) -> list:
-    """Return the values as a list, or raise a ValueError that says that `kind` are expected."""
+    """Return the values as a list, or raise a ValueError; `kind` names the expected items."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise ValueError(f"{name} should be a list of {kind}, got {type(values).__name__}")
     if issparse(values) or hasattr(values, "iloc") or getattr(values, "ndim", 3) == 2:
@@ -315,7 +316,7 @@ def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SE
 
 
 def kind_of(label: Any) -> type:
-    """Return the kind of a label: `str`, `Number`, or else its type."""
+    """Return the kind of a label: `str`, `Number`, or the type of any other label."""
     return str if isinstance(label, str) else Number if isinstance(label, Number) else type(label)
 
 

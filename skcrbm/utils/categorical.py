@@ -1,4 +1,4 @@
-"""Log-odds of the states of a categorical variable, without cancellation."""
+"""Log-odds of the states of a categorical variable, computed without loss of digits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def one_against_rest(log_weights: np.ndarray) -> np.ndarray:
     `log_weights` (..., K) holds the log-weights of the K states. The log-odds are -inf for a state
     of weight 0, and inf if all other states have weight 0.
     """
-    # Add the log-sums over the states before and after each state. Subtracting the state from the
-    # sum over all states would cancel.
+    # Add the log-sums over the states before and after each state. Subtracting the weight of a
+    # state with probability near 1 from the total would lose nearly all significant digits.
     empty = np.full((*log_weights.shape[:-1], 1), -np.inf)
     below = np.logaddexp.accumulate(np.concatenate([empty, log_weights], axis=-1), axis=-1)
     back = np.concatenate([empty, log_weights[..., ::-1]], axis=-1)

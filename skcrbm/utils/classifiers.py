@@ -26,12 +26,12 @@ from skcrbm.utils.validation import as_float_array
 
 
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the final model inside of pipelines and searches, and X as this model takes it.
+    """Return the final model inside of pipelines and searches, and the X that it gets.
 
     The final model is the last step of a `Pipeline`, the model inside of a `FrozenEstimator`, the
     best model of a fitted search such as `GridSearchCV`, or the estimator of a search that is not
-    fitted. X is passed through the earlier steps of the pipeline, so `model` must be fitted if X is
-    given.
+    fitted. If X is given, it is transformed by the earlier steps of the pipeline, which must be
+    fitted.
     """
     while True:
         if isinstance(model, Pipeline):
@@ -73,9 +73,10 @@ def inner_method(model: Any, method: str) -> Callable | None:
 
 @contextlib.contextmanager
 def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
-    """Add a remedy to an error that `fit` raises for a 2-D y or for missing labels.
+    """Add advice to the error of a `fit` that does not support a 2-D y or missing labels.
 
-    A `FrozenEstimator` ignores y, so a ValueError is raised if its labels are not the labels of y.
+    The `fit` of a `FrozenEstimator` ignores y, so this function compares the labels of y with the
+    labels that the frozen model predicts, and raises a ValueError if they differ.
     """
     _check_frozen(estimator, X, y)
     try:
@@ -85,23 +86,23 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
         name = getattr(kind, "shown_name", kind.__name__)
         if "y should be a 1d array" in str(error) and np.ndim(y) == 2:
             raise ValueError(
-                f"{name} takes a 1-D y only. For a 2-D y fit it for each label, as in "
-                f"sklearn.multiclass.OneVsRestClassifier({name}()). Its error: {error}"
+                f"{name} takes a 1-D y only. For a 2-D y, fit a copy of it for each label with "
+                f"sklearn.multiclass.OneVsRestClassifier({name}()). The error of {name}: {error}"
             ) from error
         if "y contains NaN" in str(error):
             raise ValueError(
-                f"{name} does not take missing labels (NaN in y): CRBMClassifier, MSSVMCRBM, "
-                "LMBMClassifier and LayeredGMClassifier do, by themselves and inside of "
-                f"DecodedClassifier. Its error: {error}"
+                f"{name} does not take missing labels (NaN in y). CRBMClassifier, MSSVMCRBM, "
+                "LMBMClassifier and LayeredGMClassifier take them, also inside of "
+                f"DecodedClassifier. The error of {name}: {error}"
             ) from error
         raise
 
 
 def _check_frozen(estimator, X, y):
-    """Raise a ValueError if a frozen classifier predicts other labels or classes than y holds."""
+    """Raise a ValueError if the labels or classes of a frozen classifier differ from those in y."""
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
-        X = None  # X of the last step is not known before the fit
+        X = None  # the X of the last step is not known before the earlier steps are fitted
     if not isinstance(estimator, FrozenEstimator) or not hasattr(estimator, "predict_proba"):
         return
     classes = getattr(estimator, "classes_", None)
@@ -114,7 +115,8 @@ def _check_frozen(estimator, X, y):
             n_labels = label_marginals(proba, classes, "predict_proba(X)").shape[1]
         if n_labels != y.shape[1]:
             raise ValueError(
-                f"estimator is frozen and predicts {n_labels} labels, but y has {y.shape[1]}"
+                f"estimator is frozen and predicts {n_labels} labels, but y has {y.shape[1]} "
+                "columns"
             )
         names, given = getattr(estimator, "label_names_", None), label_names_of(y)
         if names is not None and given is not None and list(names) != list(given):
@@ -132,8 +134,8 @@ def _check_frozen(estimator, X, y):
 def check_outer_fitted(model: Any, attributes: Any = None) -> None:
     """Raise a NotFittedError if a meta-estimator is not fitted.
 
-    If its inner estimator is fitted, the message recommends `FrozenEstimator`, which keeps this
-    fit.
+    If the inner estimator is fitted already, the message recommends `FrozenEstimator`, because
+    `fit` of the meta-estimator would otherwise fit a clone of the inner estimator.
     """
     try:
         check_is_fitted(model, attributes)
@@ -208,7 +210,7 @@ def is_list_of_outputs(values: Any) -> bool:
 def positive_columns(
     outputs: Sequence, classes: Sequence | None = None, name: str = "proba"
 ) -> np.ndarray:
-    """Return the second columns of L arrays (N, 2) as an array (N, L).
+    """Return P(y_i = 1) as an array (N, L), the second columns of L arrays (N, 2).
 
     `classes` and `name` are described in `label_marginals`.
     """
@@ -241,7 +243,7 @@ def label_marginals(proba: Any, classes: Sequence | None = None, name: str = "pr
 
 
 def _both(part, classes):
-    """Return an array (N, 2), with a column of 0 for a class that the classifier did not see."""
+    """Return the probabilities (N, 2) of 0 and 1; a class that was not in the fit gets 0."""
     if part.shape[1:] != (1,):
         return part
     return np.hstack([1 - part, part] if classes[0] == 1 else [part, 1 - part])

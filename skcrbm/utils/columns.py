@@ -16,17 +16,19 @@ from skcrbm.utils.warnings import warn_user
 # A sparse column is constant up to rounding if its standard deviation is less than this number
 # times its largest absolute value.
 _CONSTANT = 1e-7
-# Columns with a smaller range count as constant, because the inverse of their range overflows.
+# A column with a smaller range counts as constant, because 1 / range would overflow.
 _LEAST_WIDTH = 1e-290
 # Scaled sparse columns have scales between 1 / _MOST_RATIO and _MOST_RATIO times their median.
 _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.
 _MOSTLY_ZERO = 0.1
-# Largest number of entries of an array (128 MB) that replaces a CSR matrix with few filled entries.
+# Largest number of entries (128 MB) of a CSR matrix with few filled entries that is converted to an
+# array.
 _MOST_DENSE = 2**24
-# Beginning of the warning about columns on different scales.
-SCALES = "The columns of X are not on one scale, or far from standard deviation 1"
+# First words of the warning about columns on different scales. Filters that ignore the warning find
+# it by these words.
+SCALES = "The columns of X have standard deviations that differ much, or are far from 1"
 # `warn_of_scales` warns if the largest standard deviation of a column is outside of _LEAST_SD to
 # _MOST_SD, or if the upper quartile of the standard deviations exceeds the lower quartile by more
 # than the factor _SD_RATIO. Images, whose border pixels are nearly always off, stay far below this
@@ -36,7 +38,7 @@ _ROWS_CHECKED = 4096  # `warn_of_scales` reads about this number of rows
 
 
 class Columns(Versioned):
-    """Scaling of the columns of X that makes a fit independent of the units of the columns.
+    """Scaling of the columns of X, after which a fit does not depend on their units.
 
     The scaled column is ``z = (x - shift) * factor``:
 
@@ -45,11 +47,11 @@ class Columns(Versioned):
       a balanced 0/1 column.
     - The columns of a sparse X are not shifted, so that their zeros remain 0. They are divided by a
       common divisor, the median of the scales of the columns, so that the weights of TF-IDF keep
-      their effect. (A separate divisor for each column lowers the ranking precision on texts by up
-      to .015.) The scale of a column is the root mean square of its nonzero entries, or 2 sd if
-      that is larger. If a scale differs from the median by more than the factor `_MOST_RATIO`, the
-      column gets a divisor of its own that limits the ratio, so that a column in other units does
-      not dominate. Columns of 0 and 1 remain unchanged.
+      their effect. (In experiments with texts, a separate divisor for each column lowered the
+      ranking average precision by up to .015.) The scale of a column is the root mean square of its
+      nonzero entries, or 2 sd if that is larger. If a scale differs from the median by more than
+      the factor `_MOST_RATIO`, the column gets a divisor of its own that limits the ratio, so that
+      a column in other units does not dominate. Columns of 0 and 1 remain unchanged.
     - A column that is constant up to rounding becomes 0.
 
     X is an ndarray or CSR matrix (N, D), and a row of weight k counts as k copies. `centre` also
@@ -102,7 +104,7 @@ class Columns(Versioned):
         return Z.astype(dtype, copy=False)
 
     def for_rows(self, X: Any) -> Columns:
-        """Return the scaling for another X; if X is sparse, all shifts of the result are 0."""
+        """Return the scaling for another X, which does not shift columns if that X is sparse."""
         if not sparse.issparse(X) or not self.shift.any():
             return self
         unshifted = copy(self)
@@ -110,7 +112,7 @@ class Columns(Versioned):
         return unshifted
 
     def inside(self, coef, intercept):
-        """Convert coefficients (K, D) and intercepts (K,) of x to the equivalent values for z.
+        """Convert coefficients (K, D) and intercepts (K,) from x to the scaled columns z.
 
         The effect of constant dense columns moves into the intercepts.
         """
@@ -118,13 +120,13 @@ class Columns(Versioned):
         return coef * scale, intercept + coef @ self.shift
 
     def as_given(self, coef, intercept):
-        """Convert coefficients (K, D) and intercepts (K,) of z to the equivalent values for x."""
+        """Convert coefficients (K, D) and intercepts (K,) from the scaled columns z to x."""
         coef = coef * self.factor
         return coef, intercept - coef @ self.shift
 
 
 class LazyRows:
-    """Rows of a dense X (N, D) in float64 that are computed only when NumPy reads them.
+    """View of a dense X (N, D) that converts rows to float64 only when NumPy reads them.
 
     This avoids a float64 copy of a large X. `columns` scales the rows, unless it is None. `index`
     selects rows of X without a copy; by default all rows are selected.
@@ -153,10 +155,11 @@ class LazyRows:
 def in_faster_storage(X: Any) -> Any:
     """Return X (N, D) as a CSR matrix if few entries differ from 0, else as an ndarray.
 
-    The result does not depend on how X was stored, so a fit to a dense array and a fit to the same
-    values in a CSR matrix do the same computations. If a column has more values than zeros, the
-    result is an ndarray, because such a column must be centred. But a CSR matrix with few filled
-    entries stays a CSR matrix if the array would have more than `_MOST_DENSE` entries.
+    The choice does not depend on whether X is sparse or dense, so that a fit to a dense array and a
+    fit to the same values in a CSR matrix give the same model. If a column has more values than
+    zeros, the result is an ndarray, because such a column must be centred. There is an exception: a
+    CSR matrix with few filled entries stays sparse if the array would have more than `_MOST_DENSE`
+    entries.
     """
     n_rows, n_columns = X.shape
     if sparse.issparse(X):
@@ -203,9 +206,9 @@ def warn_of_scales(
 ) -> None:
     """Warn if the columns of X have very different scales, or all very large or small scales.
 
-    This is for estimators that do not scale their columns. Columns with NaN are ignored. `name` is
-    the name of the estimator, `partial` is True if X holds only a part of the rows, and `remedy`
-    replaces the advice to use a scaler.
+    Estimators that do not scale the columns themselves call this function. Columns with NaN are
+    ignored. `name` is the name of the estimator, `partial` is True if X holds only a part of the
+    rows, and `remedy` replaces the advice to use a scaler.
     """
     scales = _sparse_scales if sparse.issparse(X) else _dense_scales
     # Read a sample of the rows only, because X may be a memory map that is larger than the memory.
@@ -245,7 +248,7 @@ def _dense_scales(X, share, centre):
     two_valued = np.ones(X.shape[1], dtype=bool)
     mean, second = np.zeros((2, X.shape[1]))
 
-    def units():  # columns mapped to [0, 1], whose squares do not overflow
+    def units():  # the columns mapped to [0, 1], so that their squares do not overflow
         for rows in dense_chunks(X):
             yield rows, (X[rows] - low) / width
 
@@ -276,8 +279,8 @@ def _sparse_scales(X, share, centre):
     filled = total(shares * (values != 0))
     square = total(shares * values**2)
     mean = total(shares * values)
-    # Compute the variance around the mean. An entry that is not stored is 0, so it adds its share
-    # times mean^2.
+    # Compute the variance around the mean. Each entry that is not stored is 0 and lies at the
+    # distance `mean` from the mean, so these entries add their share of the rows times mean^2.
     second = total(shares * ((values - mean[X.indices]) ** 2 - mean[X.indices] ** 2)) + mean**2
     varies = second > _CONSTANT**2 * square
     second = np.where(varies, second, 0.0)

@@ -1,4 +1,4 @@
-"""Support for `fit` methods: restoring the model after an error, callbacks, progress, copies."""
+"""Helpers of `fit` methods: restore the model after an error, run callbacks, print progress."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from skcrbm.utils.warnings import warn_user
 
 
 def all_or_nothing(fit: Callable) -> Callable:
-    """Decorate a fit method so that the estimator gets its previous state back if it raises.
+    """Decorate a fit method: if it raises an error, the estimator gets its previous state back.
 
     An interrupt is always raised as KeyboardInterrupt, although compiled code may turn it into
-    another error. Put this decorator above decorators that set attributes for the duration of the
-    call.
+    another error. If another decorator sets attributes during the call, put this decorator above
+    it.
     """
 
     @functools.wraps(fit)
@@ -37,7 +37,9 @@ def all_or_nothing(fit: Callable) -> Callable:
                 estimator.__dict__ = before  # one assignment, so an interrupt cannot split it
                 raise
         except BaseException as error:
-            estimator.__dict__ = before  # again: an interrupt may have prevented the first
+            estimator.__dict__ = (
+                before  # again, in case an interrupt prevented the first assignment
+            )
             if isinstance(error, Exception) and _interrupted(error, handled):
                 raise KeyboardInterrupt from error
             raise
@@ -48,7 +50,8 @@ def all_or_nothing(fit: Callable) -> Callable:
 def skip_empty_batches(partial_fit: Callable) -> Callable:
     """Decorate a `partial_fit` so that it skips batches without an observed label.
 
-    Put `all_or_nothing` directly below this decorator, because it restores the model.
+    Put `all_or_nothing` directly below this decorator, so that it restores the model before the
+    batch is skipped.
     """
 
     @functools.wraps(partial_fit)
@@ -62,9 +65,10 @@ def skip_empty_batches(partial_fit: Callable) -> Callable:
 
 
 class only_when_fitted:
-    """Decorate a method that an estimator has only after a fit; before, `hasattr` returns False.
+    """Decorate a method that exists only after a fit; before the fit `hasattr` returns False.
 
-    If an estimator has `sparsify` before a fit, scikit-learn's checks expect it to have `coef_`.
+    For example, scikit-learn's checks expect an estimator that has the method `sparsify` to have
+    the attribute `coef_`, which exists only after a fit.
     """
 
     def __init__(self, method: Callable):
@@ -151,7 +155,7 @@ class EpochCallbacks:
         """End the task of the epoch and return True if a callback asks to stop the fit.
 
         `fitted_attributes` is a function that returns the fitted attributes by name. It is called
-        only if a callback needs a fitted estimator.
+        only when a callback asks for a fitted estimator.
         """
         if self.epoch is None:
             return False
@@ -245,8 +249,8 @@ def warn_of_early_end(
         )
 
 
-# Least number of seconds between two updates of the progress line in a terminal, because terminals
-# are slow, and between two progress lines in a file.
+# Least number of seconds between two updates of the progress line in a terminal (terminals are
+# slow), and between two progress lines in a file.
 _PAUSE, _FILE_PAUSE = 0.1, 30.0
 
 
@@ -257,7 +261,7 @@ def rewrites_lines(stream: Any) -> bool:
 
 
 def say(verbose: bool | int, line: str) -> None:
-    """Print a line that will not be overwritten, if `verbose` is true."""
+    """If `verbose` is true, print a line that stays on the screen."""
     if verbose:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
@@ -343,7 +347,7 @@ def _clock(seconds):
 def is_better(score: float, reference: float) -> bool:
     """Return True if `score` is larger than `reference` by more than rounding errors.
 
-    A NaN is never better. In a tie the reference is kept, so a search tries the simpler setting
+    A NaN is never better. The reference also wins a tie, so a search should try simpler settings
     first.
     """
     if np.isinf(reference):
@@ -351,8 +355,9 @@ def is_better(score: float, reference: float) -> bool:
     return bool(score - reference > SCORE_NOISE * max(1.0, abs(reference)))
 
 
-# A fit with weights of labels has several copies of a row, see `utils/label_weights.py`. The array
-# `origin` (n_copies,) holds the number of the row of each copy, or is None if there are no copies.
+# In a fit with weights of single labels, a row may have several copies, see
+# `utils/label_weights.py`. The array `origin` (n_copies,) holds the number of the row of each copy,
+# or is None if there are no copies.
 
 
 def first_copies(origin: np.ndarray | None) -> np.ndarray | slice:
@@ -369,7 +374,7 @@ def first_copy_of_each(origin: np.ndarray | None) -> np.ndarray | slice:
 
 
 def count_rows_of(origin: np.ndarray | None, n_copies: int) -> int:
-    """Return the number of different rows of which there are `n_copies` copies in all."""
+    """Return the number of rows that the `n_copies` copies belong to."""
     return n_copies if origin is None else len(np.unique(origin))
 
 

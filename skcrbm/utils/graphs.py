@@ -57,7 +57,7 @@ def checked_cliques(
     """Return the cliques of a user as tuples, after checking that they are distinct sets.
 
     A ValueError is raised for invalid cliques. Its message begins with `requirement`, and
-    `variables` is its word for variables, such as "columns of X".
+    `variables` is the word of the message for variables, such as "columns of X".
     """
     try:
         scopes = [np.asarray(scope) for scope in cliques]
@@ -86,7 +86,7 @@ def checked_cliques(
 
 # Number of steps after which the search for an order stops early: about three seconds.
 _MAX_WORK = 5 * 10**7
-# The search also stops when a table has more than 2**_LOG_LARGEST entries.
+# The search also stops early when a table would have more than 2**_LOG_LARGEST entries.
 _LOG_LARGEST = 32.0
 
 
@@ -115,10 +115,10 @@ def min_fill(
     """Return the min-fill elimination order of a graph.
 
     Eliminating a variable connects all pairs of its neighbours. The heuristic always eliminates
-    the variable that adds the fewest new edges. It breaks ties by the fewer neighbours, then by the
-    smaller index. `scopes` holds the variables of each factor, and `counts` holds the number of
-    states of each variable, two by default. The variables in `last` are eliminated after all other
-    variables. The search stops early if a table would not fit into memory.
+    the variable that adds the fewest new edges. Among equal variables it prefers fewer neighbours,
+    then the smaller index. `scopes` holds the variables of each factor, and `counts` holds the
+    number of states of each variable, two by default. The variables in `last` are eliminated after
+    all other variables. The search stops early if a table would not fit into memory.
     """
     joined = {int(v): set() for v in variables}
     work = 0
@@ -141,9 +141,10 @@ def min_fill(
             return len(near) + 1.0
         return log2(counts[v]) + sum(log2(counts[u]) for u in near)
 
-    # A variable with at most one neighbour adds no edge, so it is eliminated first. Then come
-    # variables with two neighbours that are joined. The new edges of other variables are counted
-    # only if no such variable is left, which never happens on a tree or a tree of triangles.
+    # Eliminating a variable with at most one neighbour adds no edge, so such variables come first.
+    # Variables with two neighbours that share an edge come next, because they add no edge either.
+    # New edges, which take longer to count, are counted only if there are no variables of these two
+    # kinds. On a tree, or a tree of triangles, no edges need to be counted.
     late = joined.keys() & set(last)
     n_early = len(joined) - len(late)
     leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2 and v not in late]
@@ -210,7 +211,7 @@ def _next_leaf(leaves, joined):
 
 
 def _next_corner(corners, joined):
-    """Pop a variable with two neighbours that are joined, or return None if there is none."""
+    """Pop a variable whose two neighbours share an edge; return None if no such variable exists."""
     while corners:
         v = heapq.heappop(corners)
         if v in joined and len(joined[v]) == 2:

@@ -19,9 +19,9 @@ from skcrbm.utils.validation import count_rows
 class LabelDistribution:
     """Distribution p(y | x) of the L labels of a 2-D y under a fitted classifier.
 
-    A classifier with the method ``score_label_sets(X, label_sets)``, itself or as the final model
-    of a pipeline, is a joint model. For any other classifier the labels are independent given x,
-    with the probabilities of its `predict_proba`.
+    If the classifier (or the final model of a pipeline) has the method ``score_label_sets(X,
+    label_sets)``, it is a joint model and gives the distribution itself. For any other classifier
+    the labels are assumed to be independent given x, with the probabilities of its `predict_proba`.
     """
 
     def __init__(self, model: Any, n_labels: int):

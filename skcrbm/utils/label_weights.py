@@ -1,9 +1,12 @@
-"""Represent weights of single labels by weighted copies of rows with missing labels.
+"""Replace weights of single labels by weighted copies of the rows.
 
-A row with label weights w_1, ..., w_L has a copy for each distinct positive weight t. The labels of
-weight at least t are observed in the copy, the other labels are missing, and the weight of the copy
-is the difference between t and the next smaller weight (or 0). A label i is then observed in copies
-of total weight w_i. Equal weights give a single copy, the row itself.
+Learning rules know weights of rows and missing labels only. This module expresses weights of single
+labels by the two: a row with label weights w_1, ..., w_L gets a copy for each distinct positive
+weight t. The labels of weight at least t are observed in the copy, the other labels are missing,
+and the weight of the copy is the difference between t and the next smaller weight (or 0). Label i
+is then observed in copies of total weight w_i. For example, a row with the label weights (1, 3)
+becomes a copy of weight 1 with both labels, and a copy of weight 2 with only the second label. If
+all weights of a row are equal, its only copy is the row itself.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ class LabelLayers(NamedTuple):
 
     @property
     def origin(self) -> np.ndarray | None:
-        """Number of the row of each copy (M,), or None if no row has several copies."""
+        """Index of the original row of each copy (M,), or None if no row has several copies."""
         return None if len(np.unique(self.row)) == len(self.row) else self.row
 
 
@@ -73,11 +76,11 @@ def checked_label_weight(sample_weight: Any, shape: tuple, names: Any = None) ->
 def label_weight_beside(
     sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels: int, columns: Any = None
 ) -> np.ndarray:
-    """Reorder label weights from the columns of y to the order of the labels (N, n_labels).
+    """Return label weights (N, n_labels) with their columns in the order of the model's labels.
 
-    The columns of y are `columns` or, for a data frame, its own columns; otherwise they are all
-    labels in the order of the model. `names` are the names of the labels, or None. Labels that y
-    lacks have the weight 0.
+    `columns` names the columns of y. If it is None, a data frame names its columns itself, and any
+    other y has all labels in the order of the model. `names` are the names of the labels, or None.
+    A label without a column in y gets the weight 0.
     """
     if is_frame(y):
         columns = label_names_of(y)
@@ -114,7 +117,7 @@ def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     row, place = np.nonzero(steps > 0)
     if not len(row):
         raise NothingToLearnError("sample_weight is zero for every observed label of y")
-    number = np.arange(len(row)) - np.searchsorted(row, row)  # 0 for first copies
+    number = np.arange(len(row)) - np.searchsorted(row, row)  # 0 at the first copy of a row
     order = np.lexsort([row, number])
     row, place = row[order], place[order]
     observed = weight[row] >= levels[row, place][:, None]

@@ -1,8 +1,9 @@
 """Validation of labels: 0/1 matrices, vectors of classes, images, and names of labels.
 
-All public functions validate labels from users here, so that the same fault always gives the same
-error message. Missing labels are NaN in matrices. `skcrbm.targets` determines the kind of a y. The
-end of the module computes properties of validated matrices, such as their distinct rows.
+All public functions validate labels with this module, so that the same mistake always gives the
+same error message. In matrices, NaN stands for a missing label. `skcrbm.targets` finds out which
+kind of y a user passes. The last section of this module computes properties of valid matrices, such
+as their distinct rows.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from skcrbm.utils.warnings import warn_user
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
 _MAX_LISTED = 20  # largest number of names in an error message
-# Beginning of the warning about labels that were observed with a single value.
+# First words of the warning about labels that were observed with a single value.
 ONE_VALUE = "y holds labels whose observed entries are all equal"
-RANK = "rank"  # name of the index level for the rank of an answer, if a row has several answers
+RANK = "rank"  # name of the index level that numbers several answers for the same row
 
 
 # ----------------------------------------------------------------------- 0/1 matrices
@@ -37,8 +38,8 @@ RANK = "rank"  # name of the index level for the rank of an answer, if a row has
 def with_dimensions(y: Any, name: str = "y") -> Any:
     """Return y with an attribute `ndim`: lists become arrays, and masked entries become NaN.
 
-    A ValueError is raised if y is ragged, has no rows (a scalar or generator), or holds lists of
-    strings such as tags.
+    A ValueError is raised if y is ragged, is not a sequence of rows (for example a scalar or a
+    generator), or holds lists of strings such as tags.
     """
     try:
         array = y if hasattr(y, "ndim") else np.asarray(y)
@@ -83,7 +84,7 @@ def _advice_on_strings(y, name, columns):
         return f"if {min(marks)!r} marks missing labels, put NaN in its place"
     if len(values) <= 2:  # the positive value sorts last: "yes", "true", "on", "present", "1"
         gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
-        if gaps and len(values) == 1:  # a sparse format stores only the positive labels
+        if gaps and len(values) == 1:  # the entries that are not positive were probably left empty
             return (
                 f"convert it with {name} == {values[-1]!r}, which makes all other entries 0; write "
                 "NaN only for labels that are unknown, not for labels that are off"
@@ -104,7 +105,7 @@ def _advice_on_strings(y, name, columns):
 def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.ndarray:
     """Return a copy of a 2-D y in a float `dtype`, with values 0, 1 and NaN.
 
-    A ValueError about other values names the argument and recommends a conversion.
+    If y holds other values, a ValueError names the argument and recommends a conversion.
     """
     prefix = _PREFIX.replace("y", name, 1)
     if sparse.issparse(y):
@@ -131,7 +132,7 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     if np.isin(observed, (0, 1)).all():
         return y.astype(dtype, copy=False)
     if np.isin(observed, (-1, 1)).all():
-        raise ValueError(f"{prefix}; it holds -1 and +1: convert it with (y + 1) / 2")
+        raise ValueError(f"{prefix}; it holds -1 and +1: convert them with (y + 1) / 2")
     if np.isin(observed, (0, 1, 2)).all():
         advice = ". If y went through cross_val_predict of scikit-learn, NaN was turned into 2 "
         advice += "there: use skcrbm.model_selection.cross_val_predict instead"
@@ -193,7 +194,7 @@ def require_zero_or_one(observed: np.ndarray, name: str = "y") -> None:
 
 
 def without_known(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
-    """Return targets (N, L) with NaN for known labels, which a score must not count.
+    """Return a copy of y (N, L) in which known labels are NaN, so that a score ignores them.
 
     `known` (N, L) holds NaN for the labels that are not known, or is None.
     """
@@ -206,7 +207,7 @@ def without_known(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
 
 
 def require_observed(observed: np.ndarray, name: str = "y", entry: str = "entry") -> None:
-    """Raise an error if no entry is observed; `observed` must be False in rows of weight 0."""
+    """Raise an error if no entry is observed; `observed` should be False in rows of weight 0."""
     if not observed.any():
         raise NothingToLearnError(
             f"{name} holds no observed {entry} in the rows with a positive sample_weight: "
@@ -271,7 +272,7 @@ def distinct_classes(classes: Any) -> np.ndarray:
 
 
 def _missing_classes(y):
-    """Return the name of the missing or infinite values in y (N,), or "" if there are none."""
+    """Return "NaN", "infinity" or a similar word if y (N,) holds such a value, else ""."""
     if y.dtype == object and any(v is None or v != v for v in y):
         return "NaN or None"
     if y.dtype.kind == "f" and not np.isfinite(y).all():
@@ -442,8 +443,8 @@ def refuse_sparse_known(y_known: Any) -> None:
 def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
     """Warn about labels of a 0/1/NaN matrix (N, L) whose observed entries are all equal.
 
-    A label that is always 0 gets the warning only if some of its entries are missing. Without
-    missing entries such a label is ordinary, for example a rare label in a fold of the rows.
+    A label that is always 0 gets the warning only if some of its entries are missing. If it has no
+    missing entries, it may well be a rare label that has no positive row in this sample.
     """
     off, on = np.zeros((2, visible.shape[1]), bool)
     gaps = np.zeros(visible.shape[1], bool)
@@ -518,7 +519,7 @@ def _listed(names):
 
 
 def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each label the total weights (L,) of the rows with a 1, and of the observed rows.
+    """Return the total weights of rows with a 1, and of observed rows, per label ((L,) each).
 
     `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows.
     """
@@ -574,7 +575,7 @@ def label_sets_of(visible: np.ndarray) -> np.ndarray:
 
 
 def may_be_empty(y: np.ndarray) -> bool:
-    """Return True if y (N, L) suggests that a row may have no positive label.
+    """Return True if new rows may have no positive label, judging by the rows of y (N, L).
 
     The result is False if y has several labels, some row has a positive label, and no complete row
     is all 0. Rows with missing entries and no positive label are ignored.

@@ -8,8 +8,8 @@ import numpy as np
 
 # ------------------------------------------------------------------ selection
 
-#: Share by which the score of a setting must exceed another score to count as better. Smaller
-#: differences are rounding errors, which differ between processors.
+#: Relative difference by which one score must exceed another to count as better. Smaller
+#: differences may be rounding errors, which differ between processors.
 SCORE_NOISE = 1e-9
 
 # ---------------------------------------------------- small enough to enumerate
@@ -38,8 +38,9 @@ AUTO_EXACT_LABELS = 14
 #: 2^14 states some hundred rows take tenths of a second.
 EXACT_VALIDATION_UNITS = 14
 
-#: Largest number of labels whose 2^6 states are all visited in NumPy to find the best ones of many
-#: rows. This takes as long as branch and bound in a compiled kernel, and needs no compiler.
+#: Largest number of labels for which the best states of many rows are found by visiting all 2^6
+#: states in NumPy. This takes as long as branch and bound in a compiled kernel, and needs no
+#: compiler.
 FEW_LABELS = 6
 
 #: A single model is solved in NumPy, in a millisecond at most, if the table of all its states has
@@ -47,17 +48,18 @@ FEW_LABELS = 6
 #: Numba to compile.
 ONE_MODEL_ENTRIES = 2**14
 
-#: Largest number of outputs for which all label vectors are enumerated by default, and the largest
-#: number for which a user may ask for this.
+#: Largest number of outputs for which all label vectors are enumerated by default, and largest
+#: number for which they are enumerated on request.
 AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS = 14, 20
 
 #: Largest number of labels for which a search breaks ties by the lexicographic order of the label
 #: vectors. With more labels this may take as long as the search itself.
 MAX_TIE_LABELS = 20
 
-#: Time of "exact" on a single core, in nanoseconds per state of the enumerated variables and per
-#: other variable. The three numbers are for sums, best states and samples. "exact" raises an error
-#: if it would take more than a day, and a fit warns if it may take more than ten minutes.
+#: Estimated time of "exact" on a single core, in nanoseconds per enumerated state and per variable
+#: that is not enumerated. The three numbers are for sums, best states and samples. By this
+#: estimate, "exact" raises an error if it would take more than a day, and a fit warns if it may
+#: take more than ten minutes.
 EXACT_NANOSECONDS = (1.0, 6.0, 40.0)
 MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 
@@ -73,8 +75,8 @@ MAX_LOGIC_TABLE = 2**16
 #: MB), and the largest total size of all tables that it keeps, as a multiple of `max_entries`.
 MAX_ELIMINATED_ENTRIES, MAX_KEPT_TABLES = 2**24, 16
 
-#: Limits for files of factor graphs: entries of all arrays (512 MB), bytes of the text, and
-#: variables of a table (NumPy 1 allows 32 axes).
+#: Limits for files of factor graphs: number of entries of all arrays (512 MB), size of the text in
+#: bytes, and number of variables of a table (NumPy 1 allows 32 axes).
 MAX_FILE_ENTRIES, MAX_FILE_BYTES, MAX_FILE_SCOPE = 2**26, 2**30, 32
 
 # -------------------------------------------------------- numbers of training rows
@@ -84,8 +86,8 @@ MAX_FILE_ENTRIES, MAX_FILE_BYTES, MAX_FILE_SCOPE = 2**26, 2**30, 32
 MIN_SEARCH_ROWS = 40
 
 #: Largest product of rows, columns and outputs for which stochastic training searches for its
-#: penalty on the model without hidden units. The search makes some hundred evaluations and takes
-#: about ten seconds at this size.
+#: penalty, by fits of the model without hidden units. The search makes some hundred evaluations and
+#: takes about ten seconds at this size.
 CONVEX_PATH_ENTRIES = 2**29
 
 #: Largest product of the numbers of rows, of outputs and of states of the hidden units. If the
@@ -104,8 +106,8 @@ LARGE_CONVEX_LABELS = 2**22
 #: statistics.
 MAX_CHUNKS = 16
 
-#: A call of a kernel for small models gets this number of rows, so that the cost of the call itself
-#: does not matter.
+#: Number of rows that a kernel for small models gets in a call, large enough that the cost of the
+#: call itself does not matter.
 ROWS_PER_CHUNK = 64
 
 #: Number of rows that a kernel of layered models processes together. Its scratch space then stays
@@ -162,18 +164,21 @@ LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 #: does not overflow in float32.
 MAX_MAGNITUDE = 1e30
 
-#: If a field of at least this magnitude alone decides its variable, `infer` clamps the variable,
-#: because sums would lose significant digits. At this value float64 keeps seven decimals.
+#: `infer` clamps a variable if its field has at least this magnitude and determines the state of
+#: the variable, whatever the other variables are. Sums with the field would lose significant
+#: digits: at this value float64 keeps seven decimals.
 LARGE_FIELD = 1e9
 
-#: A field of a larger magnitude raises an error in `infer`, unless the field alone decides its
-#: variable. For example, the field decides nothing if another state of the node has an equal field.
-#: At this value the rounding error of log-weights is 1e-6.
+#: A field of a larger magnitude raises an error in `infer`, unless the field determines the state
+#: of its variable, so that the variable can be clamped. For example, it does not determine the
+#: state if another state of the node has an equal field. At this value the rounding error of
+#: log-weights is 1e-6.
 UNDECIDED_FIELD = 1e10
 
-#: Log-odds in Gibbs sampling if both values of a variable have weight 0 given the other variables.
-#: Each factor then adds this number to the log-odds against a value that the factor forbids. So a
-#: chain that starts at an impossible state can leave this state.
+#: Penalty in Gibbs sampling for a value that a factor forbids, used if both values of a variable
+#: are forbidden given the other variables. Each factor then adds this number to the log-odds
+#: against the value that it forbids, so that a chain that starts at an impossible state can leave
+#: it.
 FORBIDDEN_LOG_ODDS = 10.0
 
 #: Relative difference up to which two values count as equal, so that rounding does not decide

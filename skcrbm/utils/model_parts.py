@@ -1,10 +1,11 @@
 """Save the parts of a model as plain dictionaries within its state.
 
-A fitted model holds objects of many classes of this package. Readers such as skops build only the
-classes that a user trusts, so that each of these classes would have to be trusted by name. A model
-therefore saves its parts as dictionaries of the name of the class and its state, and builds them
-itself: `plain` writes the dictionaries, and `built` reads them. Only classes of this package are
-saved and built in this way; models within a model, and objects of other packages, stay objects.
+A fitted model holds objects of many classes of this package, its parts. Readers of files such as
+skops create objects only of classes that the user trusts, so the user would have to list each of
+these classes. Therefore a model saves each part as a dictionary with the name of the class and the
+state of the part: `plain` writes the dictionaries, and `built` creates the parts again. This
+applies to classes of this package only. Models within a model, and objects of other packages, are
+saved as objects.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ _NEW = copyreg.__newobj__  # type: ignore[attr-defined]
 
 
 def is_model(cls: type) -> bool:
-    """Return True for estimators, which are saved as objects; options of estimators are parts."""
+    """Return True for classes of estimators, which are saved as objects and not as dictionaries."""
     return hasattr(cls, "get_params") and getattr(cls, "_warns_of_version", True)
 
 
 def plain(state: Any) -> Any:
-    """Return the state of a model with its parts as dictionaries.
+    """Return the state of a model in which dictionaries replace its parts.
 
-    An object that several parts share becomes a dictionary that they share. Containers without
-    parts are returned as they are.
+    If several parts share an object, they share its dictionary, too. A container without parts is
+    returned unchanged.
     """
     return _Writer().written(state)
 
 
 def built(state: Any) -> Any:
-    """Return the state of a model with its parts as objects: the inverse of `plain`.
+    """Return the state of a model with its parts as objects again: the inverse of `plain`.
 
     A ValueError is raised if a dictionary names a class that is not a part of a model.
     """
@@ -40,10 +41,12 @@ def built(state: Any) -> Any:
 
 
 class _Containers:
-    """A walk through lists, tuples and dictionaries; `item` is applied to all other objects."""
+    """Walk through nested lists, tuples and dicts; call `item` with each other object."""
 
     def __init__(self):
-        self.seen = {}  # id -> (the object, so that its id stays taken; the result)
+        # Map from the id of an object to (object, result). It holds the object itself, because
+        # the id of a deleted object may be used again.
+        self.seen = {}
 
     def walk(self, value, item):
         if id(value) in self.seen:
@@ -52,7 +55,10 @@ class _Containers:
             items = tuple(item(part) for part in value)
             return items if any(a is not b for a, b in zip(items, value)) else value
         result: Any = type(value)()
-        self.seen[id(value)] = value, result  # before the items, which may contain the container
+        self.seen[id(value)] = (
+            value,
+            result,
+        )  # before the items, because they may contain the container
         if type(value) is list:
             result.extend(item(part) for part in value)
             same = all(a is b for a, b in zip(result, value))

@@ -47,7 +47,8 @@ def import_location(location: str, registered: str) -> Any:
 class Registry:
     """Names mapped to ``"module:attribute"`` locations that are imported on first use.
 
-    `kind` is the name of the argument that takes the names, for error messages.
+    `kind` is the argument of users that takes the names, such as "inference"; error messages show
+    it.
     """
 
     def __init__(self, kind: str, locations: dict[str, str]):
@@ -114,8 +115,8 @@ def check_parameters(estimator: Any, names: Iterable[str]) -> None:
     """Raise scikit-learn's error if one of the named hyperparameters is invalid.
 
     Methods such as `predict` call this for the hyperparameters that they read, because
-    `set_params` may have changed them after the fit. Nothing is checked under scikit-learn's option
-    ``skip_parameter_validation``.
+    `set_params` may have changed them after the fit. Nothing is checked if scikit-learn's option
+    ``skip_parameter_validation`` is set.
     """
     if get_config()["skip_parameter_validation"]:
         return
@@ -129,8 +130,8 @@ def check_parameters(estimator: Any, names: Iterable[str]) -> None:
 def tags_of_inner(estimator: Any) -> Any:
     """Return the tags of the estimator inside a meta-estimator.
 
-    The result is None if the object is not an estimator. No error is raised then, because the repr
-    of the meta-estimator reads the tags, too; `fit` raises the error.
+    The result is None if the object is not an estimator. `fit` raises an error in this case, but
+    this function must not, because the repr of the meta-estimator reads the tags, too.
     """
     if isinstance(estimator, type) or not hasattr(estimator, "__sklearn_tags__"):
         return None

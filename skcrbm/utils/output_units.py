@@ -1,4 +1,4 @@
-"""Layout of 0/1 units for several outputs with classes."""
+"""Encode several outputs with classes as 0/1 units, side by side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class OutputUnits:
-    """Units of L outputs, side by side.
+    """Layout of the 0/1 units that encode L outputs with classes.
 
     An output of two classes has a single unit, which is on for the second class. An output of k > 2
     classes has k units, exactly one of which is on. An output with a single class has no unit.
@@ -27,12 +27,12 @@ class OutputUnits:
         self.output = np.repeat(outputs, self.sizes)  # (V,), output of each unit
         self.start = np.concatenate([[0], np.cumsum(self.sizes)])  # (L + 1,), first units
         self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,), first classes
-        # (V,): True for units of outputs with more than two classes, which exclude each other
+        # (V,): True for units of outputs with more than two classes, of which only one can be on
         self.exclusive = (self.sizes > 1)[self.output]
         #: Index (V,) of the class of each unit, among the classes of all outputs side by side.
         self.place = np.arange(len(self.output)) - self.start[self.output]
         self.place += self.first[self.output] + ~self.exclusive
-        # (V, G), of 0 and 1: the units of each of the G outputs with more than two classes
+        # (V, G): 1 if unit v belongs to output g, one of the G outputs with more than two classes
         self.member = (self.output[:, None] == outputs[self.sizes > 1]).astype(np.float64)
 
     def __eq__(self, other: object) -> bool:
@@ -63,13 +63,13 @@ class OutputUnits:
         return [slice(int(self.start[i]), int(self.start[i + 1])) for i in large]
 
     def are_valid(self, units: np.ndarray) -> np.ndarray:
-        """Return True for unit vectors (..., V) with one unit on in each group, (...,)."""
+        """Return True (...,) for unit vectors (..., V) with exactly one unit on in each group."""
         return (units @ self.member == 1).all(axis=-1)
 
     def units_of(self, codes: np.ndarray) -> np.ndarray:
         """Return the units (..., V) for codes (..., L) of classes; NaN for missing codes.
 
-        Integer codes give int8 units, other codes give units of the dtype of the codes.
+        The units are int8 if the codes are integers; otherwise they have the dtype of the codes.
         """
         codes = np.asarray(codes)
         dtype = codes.dtype if codes.dtype.kind == "f" else np.dtype(np.int8)

@@ -1,4 +1,4 @@
-"""Compute over rows in blocks and threads; results do not depend on the number of threads."""
+"""Process rows in blocks and threads; results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LEAST_ROWS = 64
 class _Pool:
     """Up to `n_threads` threads that take tasks off a queue.
 
-    `concurrent.futures` is not used, because there an interrupt of the caller can leave a lock
-    locked for ever, and then the threads and the caller deadlock. In this class the caller takes no
-    lock that a thread needs.
+    This class replaces `concurrent.futures`, where an interrupt (Ctrl-C) of the caller can leave a
+    lock locked, so that the caller and the threads wait for each other for ever. Here the caller
+    never takes a lock that a thread needs.
     """
 
     def __init__(self, n_threads):
@@ -39,10 +39,10 @@ class _Pool:
 
     def submit(self, task):
         if self._n_started < self._n_threads:
-            with suppress(RuntimeError):  # without a new thread the caller runs the task
+            with suppress(RuntimeError):  # if no thread can be started, the caller runs the task
                 start_new_thread(_work, (self._tasks,))
                 self._n_started += 1
-        if self._n_started:  # without any thread the task would stay in the queue for ever
+        if self._n_started:  # if there is no thread, the task would stay in the queue for ever
             self._tasks.put(task)
 
 
@@ -81,8 +81,8 @@ def ordered_map(function: Callable, items: Sequence, n_jobs: int | None) -> Iter
     """Yield ``function(item)`` in the order of items, computed by up to n_jobs threads.
 
     `function` should call compiled kernels that release the GIL. About n_jobs results are kept at
-    any time, which bounds the memory. The caller is one of the n_jobs threads and computes items,
-    too, because an additional thread would compete with the others for a processor.
+    any time, which bounds the memory. The calling thread also computes items and counts as one of
+    the n_jobs threads, so that n_jobs processors suffice.
     """
     n_jobs = min(effective_n_jobs(n_jobs), len(items))
     if n_jobs <= 1:
@@ -98,7 +98,7 @@ def ordered_map(function: Callable, items: Sequence, n_jobs: int | None) -> Iter
                 yield _first_result(waiting)
         while waiting:
             yield _first_result(waiting)
-    finally:  # after an interrupt wait for running tasks, which write into arrays of the caller
+    finally:  # after an interrupt, wait for running tasks: they write into arrays of the caller
         for task in waiting:
             if not task.claim(_CALLER):
                 task.wait()
@@ -108,9 +108,9 @@ _CALLER, _POOL = "caller", "pool"
 
 
 class _Task:
-    """A function call that either the caller or a thread of the pool runs, and only once.
+    """A function call that runs once, either in the caller or in a thread of the pool.
 
-    The first to claim the task runs it.
+    The caller and the pool claim the task before they run it, and only the first claim succeeds.
     """
 
     def __init__(self, function, item):
@@ -134,7 +134,7 @@ class _Task:
             self._running.release()
 
     def make(self):
-        """Run the call in the caller, which must have claimed it; an error is stored for later."""
+        """Run the call in the caller, which must have claimed it; store an error of the call."""
         if not self.finished:
             self._call(Exception)  # a KeyboardInterrupt is raised at once
 
@@ -204,7 +204,7 @@ def one_blas_thread():
             yield
         finally:
             _lift(token)
-    finally:  # again, in case an interrupt came during the first call
+    finally:  # again, in case an interrupt stopped the first call
         _lift(token)
 
 

@@ -16,15 +16,15 @@ _KEY = "_skcrbm_version"
 class Versioned:
     """Base class of objects that users pickle; adds the version of skcrbm to the state.
 
-    Loading a state of another version warns, as in scikit-learn, or raises a ValueError if the
-    state lacks an attribute that this version needs. List this class before a base that defines
-    ``__getstate__``, such as `BaseEstimator`.
+    If the state was saved by another version, loading it warns, as in scikit-learn. If the state
+    lacks an attribute that the running version needs, loading it raises a ValueError. List this
+    class before a base that defines ``__getstate__``, such as `BaseEstimator`.
     """
 
-    #: Attributes that every object of the class has (every fitted object, if the class is an
+    #: Attributes that each object of the class must have (each fitted object, if the class is an
     #: estimator). Fields of dataclasses and parameters of estimators need not be listed.
     _saved: ClassVar[tuple] = ()
-    #: False for parts of a model, so that loading a model warns only once, with the model's name.
+    #: False for parts of a model. Then loading a model warns only once, with the name of the model.
     _warns_of_version: ClassVar[bool] = True
 
     def __getstate__(self):
@@ -41,7 +41,7 @@ class Versioned:
 class SavedModel(Versioned):
     """Base class of estimators, which save their parts as dictionaries.
 
-    Readers of files such as skops then need to trust the class of the estimator only.
+    Users of file formats such as skops then need to trust the class of the estimator only.
     """
 
     def __getstate__(self):
@@ -55,7 +55,7 @@ class SavedModel(Versioned):
 
 
 def shallow_copy(model: Any) -> Any:
-    """Return a copy of a model that shares its attributes, without writing and reading a state."""
+    """Return a copy of a model that shares its attributes; unlike `copy.copy`, save no state."""
     new = type(model).__new__(type(model))
     vars(new).update(vars(model))
     return new
@@ -78,8 +78,8 @@ def checked_state(cls: type, state: dict) -> dict[str, Any]:
     needed = [field.name for field in fields(cls)] if is_dataclass(cls) else []
     if hasattr(cls, "_get_param_names"):  # an estimator
         needed += cls._get_param_names()
-        # Fitted attributes are not checked if the version is the same, because callbacks get copies
-        # of the estimator during fit, which lack some of them.
+        # Fitted attributes are not checked if the versions are equal, because callbacks copy the
+        # estimator during fit, when it still lacks some fitted attributes.
         fitted = any(name.endswith("_") for name in state) and version != __version__
         needed += cls._saved if fitted else ()
     else:

@@ -1,4 +1,4 @@
-"""Matrices in which only few rows are not 0, for gradients of weights of sparse inputs."""
+"""Store gradients of weights of sparse inputs, in which most rows are 0."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def columns_used(matrix: Any) -> np.ndarray:
 class RowSparse:
     """A matrix in which only few rows are not 0.
 
-    In sums the matrix acts as a flat array of all its entries. `rows` (n,) holds the indices of the
-    nonzero rows in increasing order, `values` (n, H) holds the entries of these rows, and `n_rows`
-    is the number of all rows.
+    In sums with NumPy arrays it acts as the flat array of all entries. `rows` (n,) holds the
+    indices of the nonzero rows in increasing order, `values` (n, H) holds the entries of these
+    rows, and `n_rows` is the number of all rows.
     """
 
     # Makes NumPy call `__radd__` and `__rsub__` for array + matrix and array - matrix.
@@ -46,7 +46,7 @@ class RowSparse:
         return full.ravel()
 
     def of(self, flat):
-        """Return a copy (n, H) of the rows `self.rows` of a matrix given as a flat array."""
+        """Return a copy (n, H) of the rows `self.rows` of another matrix, a flat array."""
         return flat.reshape(self.shape)[self.rows]
 
     def __array__(self, dtype=None, copy=None):

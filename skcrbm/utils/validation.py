@@ -1,4 +1,4 @@
-"""Validation of arguments that users pass: arrays for kernels, counts, X and row weights."""
+"""Validate arguments of users: arrays for kernels, counts, X and row weights."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ def canonical(matrix: Any, ensure_all_finite: bool | str = "allow-nan") -> Any:
 def note_features(estimator: Any, X: Any) -> None:
     """Set `n_features_in_` and `feature_names_in_` of an estimator, without validating X.
 
-    This is for meta-estimators, which pass X on to their inner estimator unchanged.
+    Meta-estimators call this function, because they pass X unchanged to their inner estimator,
+    which validates it.
     """
     try:
         validate_data(estimator, X, skip_check_array=True)
@@ -179,7 +180,7 @@ def note_features(estimator: Any, X: Any) -> None:
 
 
 def count_rows(X: Any) -> int:
-    """Return the number of rows of an X that is not validated otherwise; a TypeError names X."""
+    """Return the number of rows of X; raise a TypeError that names X if X has no rows."""
     try:
         return _num_samples(X)
     except TypeError as error:
@@ -253,11 +254,11 @@ def require_finite_sum(weight: np.ndarray) -> None:
 
 
 def refuse_label_weights(sample_weight: Any) -> None:
-    """Raise a ValueError about weights of single labels, a matrix `sample_weight` (N, L)."""
+    """Raise a ValueError if `sample_weight` is a matrix (N, L) of weights of single labels."""
     raise ValueError(
-        f"sample_weight must have shape (n_samples,) here, got {np.shape(sample_weight)}; weights "
-        "of single labels, of the shape of a 2-D y, are supported by the fit of CRBMClassifier, "
-        "MSSVMCRBM, LMBMClassifier, LabelGraphCRF and LayeredGMClassifier"
+        f"sample_weight must have shape (n_samples,) here, got {np.shape(sample_weight)}. "
+        "Weights of single labels, which have the shape of a 2-D y, are supported by the fit "
+        "of CRBMClassifier, MSSVMCRBM, LMBMClassifier, LabelGraphCRF and LayeredGMClassifier"
     )
 
 

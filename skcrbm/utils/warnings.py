@@ -24,11 +24,11 @@ _INNER = (
 def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that is attributed to the innermost line outside of the files in `_INNER`.
 
-    The `stacklevel` of `warnings.warn` would depend on the number of calls in between, and its
-    ``skip_file_prefixes`` needs Python 3.12.
+    `warnings.warn` cannot do this: its `stacklevel` would depend on the number of calls between the
+    user and the warning, and its ``skip_file_prefixes`` needs Python 3.12.
     """
     frame = sys._getframe(1)
-    # In a thread all frames may be inside the package; then the outermost frame is used.
+    # In a thread, all frames may belong to the package. The warning then shows the outermost frame.
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         frame = frame.f_back
     warnings.warn_explicit(

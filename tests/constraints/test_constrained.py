@@ -233,7 +233,7 @@ def test_names_warnings_and_scikit_learn():
         (Excludes([1, 1]), "names a label twice"),
         (Between([0, 1], 3), "which is never true for 2 labels"),
         (Clause(), "a Clause without labels"),
-        (Hierarchy([(0, 0)]), "a label as its own parent"),
+        (Hierarchy([(0, 0)]), "a label is its own parent"),
         (Hierarchy([(0, 1, 2)]), "in place of a pair"),
         (Hierarchy([(0, [1])]), "in place of a pair"),
         (Hierarchy(3), "neither a list of pairs"),

@@ -55,7 +55,7 @@ def test_defaults_fit_the_image():
         (lambda X: flip_pixels(2 * X, 0.1), "binarise grey images"),
         (
             lambda X: occlude_patch(X[:, :15], 2),
-            "15 columns, which are not a square image; pass image",
+            "15 columns, which is not a square number; pass image",
         ),
         (
             lambda X: occlude_patch(X, 2, image_shape=(5, 3)),

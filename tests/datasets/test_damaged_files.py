@@ -67,8 +67,8 @@ def test_the_good_file_is_read(tmp_path):
         ("~no_such_user_here", "home directory"),
         ("a\0b", r"a\\x00b/emotions\.npz' has a null"),
         ("x" * 300, "too long"),
-        (3, "3 does not lead to a folder"),
-        (b"folder", "does not lead to a folder"),
+        (3, "3 is not the path of a folder"),
+        (b"folder", "is not the path of a folder"),
     ],
 )
 def test_a_folder_that_cannot_be(home, words):
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be(home, words):
 def test_a_user_without_a_home(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("SKCRBM_DATA", "~no_such_user_here/data")
-    with pytest.raises(ValueError, match=r"'~no_such_user_here/data' does not lead to a folder"):
+    with pytest.raises(ValueError, match=r"'~no_such_user_here/data' is not the path of a folder"):
         load_scene()
     monkeypatch.delenv("SKCRBM_DATA")
 

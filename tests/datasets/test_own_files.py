@@ -93,7 +93,7 @@ def test_where_the_labels_are(file, labels):
 def test_labels_at_the_end_and_dropped_columns(file):
     text = "@relation 'x: -C -1'\n@attribute id string\n@attribute a real\n@attribute b {no,yes}\n"
     path = file(text + "@data\n'r 1',2,yes\nr2,0,no\n")
-    with pytest.warns(UserWarning, match=r"text attributes \['id'\] are left out"):
+    with pytest.warns(UserWarning, match=r"text attributes \['id'\] are not read"):
         found = read_arff(path)
     assert (found.feature_names, found.label_names) == (["a"], ["b"])
     np.testing.assert_array_equal(read_arff(path, drop=["id"]).target, [[1], [0]])
@@ -102,7 +102,7 @@ def test_labels_at_the_end_and_dropped_columns(file):
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ("1,0,90.5,", "1,0,", 13, "a value for each attribute"),
+        ("1,0,90.5,", "1,0,", 13, "lacks the value of an attribute"),
         ("90.5", "fast", 13, "not a number"),
         ("yes,3", "maybe,3", 13, "'maybe' is not in the list of values"),
         ("'bass drum',yes", "'bass drum,yes", 13, "cannot be parsed"),
@@ -113,7 +113,7 @@ def test_labels_at_the_end_and_dropped_columns(file):
         ("@data\n", "", 15, "must hold @relation"),
         ("{0,1}", "{0,2}", None, "'1' is not in the list"),
         ("calm {0,1}", "calm numeric", None, None),
-        ("1,0,90.5", "{0 1}", None, "parsed|value for each"),
+        ("1,0,90.5", "{0 1}", None, "parsed|value of an attribute"),
     ],
 )
 def test_damaged_arff(file, old, new, line, words):
@@ -167,7 +167,7 @@ def test_files_that_are_missing_or_are_no_text(file, tmp_path):
             reader(tmp_path / "none.txt")
         with pytest.raises(DataFileError, match="is not a file"):
             reader(tmp_path)
-        with pytest.raises(DataFileError, match="does not lead to a file"):
+        with pytest.raises(DataFileError, match="is not the path of a file"):
             reader(3)
     with pytest.raises(FileNotFoundError, match=r"no\.xml was not found"):
         read_arff(file(DENSE), "no.xml")
@@ -175,7 +175,7 @@ def test_files_that_are_missing_or_are_no_text(file, tmp_path):
         read_arff(file(DENSE), file("<labels>", "broken.xml"))
     with pytest.raises(DataFileError, match="should hold elements <label"):
         read_arff(file(DENSE), file("<labels/>", "empty.xml"))
-    with pytest.raises(ValueError, match=r"does not say which .* songs\.xml is not beside it"):
+    with pytest.raises(ValueError, match=r"does not say which .* there is no songs\.xml"):
         read_arff(file(DENSE.replace(": -C 2", "")))
     latin = DENSE.replace("calm", "caf\u00e9").encode("latin-1")
     with pytest.raises(DataFileError, match="encoding='latin-1'"):
@@ -288,7 +288,9 @@ def test_svmlight_with_declared_sizes(file):
     found = read_svmlight(file("2 5 3\n0 0:1\n2 3:2\n"))
     assert found.data.shape == (2, 5)
     assert found.target.tolist() == [[1, 0, 0], [0, 0, 1]]
-    with pytest.raises(DataFileError, match="should hold 3 rows by its first line, but holds 2"):
+    with pytest.raises(
+        DataFileError, match="should hold 3 rows according to its first line, but holds 2"
+    ):
         read_svmlight(file("3 5 3\n0 0:1\n\n2 3:2\n"))
 
 
@@ -299,7 +301,7 @@ def test_svmlight_with_declared_sizes(file):
         ("x 1:1\n", {}, "cannot be read: could not convert"),
         ("0 3:1 1:1\n", {}, "cannot be read"),
         ("0.5 1:1\n", {}, "not integers"),
-        (" 1:1\n", {}, "holds no label; pass labels"),
+        (" 1:1\n", {}, "contains no label; pass the number"),
         ("0 1:1\n7 1:1\n", {"labels": 3}, "row 2 has the label 7, but 3 labels are"),
         ("0 1:1\n", {"labels": 0}, "labels must be at least 1"),
         ("0 1:1\n", {"labels": "ab"}, "labels must be a number or a list"),
@@ -341,7 +343,7 @@ def test_csv(file):
         (CSV.replace("1.0", "2"), {}, "line 6: label 'town' has the value '?2"),
         (CSV.replace("a,1.5", "a"), {}, "line 2: the row has 3 fields, but the header has 4"),
         (CSV.replace("a,1.5", "a,1,5"), {}, "line 2: the row has 5 fields"),
-        (CSV.replace("id", "town"), {}, r"line 1: column names repeat: \['town'\]"),
+        (CSV.replace("id", "town"), {}, r"line 1: several columns have the same name: \['town'\]"),
         (CSV, {"labels": ["sea"]}, r"labels holds names .*\['sea'\]; the file has \['id'"),
         (CSV, {"sep": ", "}, "sep must be a single character"),
         ("a,b\n", {"labels": 1}, "has no rows"),

@@ -295,7 +295,7 @@ def test_list_of_arrays():
         (lambda: decode_marginals([np.ones((2, 3))]), r"one array of shape \(n_samples, 2\)"),
         (lambda: decode_marginals(np.ones((2, 0))), "at least one label"),
         (lambda: decode_label_sets([[0, 2]], [[1.0]]), "label_sets must hold 0 and 1 only"),
-        (lambda: decode_label_sets([[0, 1]], [[1.0, 2.0]]), "one column for each of the label"),
+        (lambda: decode_label_sets([[0, 1]], [[1.0, 2.0]]), "one column for each label set"),
         (lambda: decode_label_sets([[0, 1]], [[0.0]]), "a positive entry in each row"),
         (lambda: decode_samples([[0, 1]]), r"samples must have shape"),
         (lambda: decode_samples(np.zeros((2, 0, 3))), "at least one draw"),

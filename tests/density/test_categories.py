@@ -81,7 +81,9 @@ def test_states_of_an_energy():
     assert fitted.sample(4, random_state=0).dtype == np.int64
     with pytest.raises(ValueError, match="X has the value 3 in column 1"):
         MarkovRandomField(energy).fit(np.where(states == 2, 3, states))
-    with pytest.raises(ValueError, match=r"as many states as there are categories, \[2, 3, 3\]"):
+    with pytest.raises(
+        ValueError, match=r"as many states as the columns have categories, \[2, 3, 3\]"
+    ):
         MarkovRandomField(FactorGraphEnergy([], np.zeros((1, 3, 4))), categories=NAMES).fit(
             table_rows(50)[0]
         )

@@ -532,7 +532,7 @@ def test_rows_that_factors_forbid_are_refused(kind, learning):
     )
     possible = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 0]])
     model.fit(possible)
-    with pytest.raises(ValueError, match="X has 1 rows to which factors give a weight of zero"):
+    with pytest.raises(ValueError, match="factors give 1 rows of X a weight of zero"):
         model.fit(np.vstack([possible, [1, 1, 0]]))
     model.fit(np.vstack([possible, [1, 1, 0]]), sample_weight=[1, 1, 1, 0])
 

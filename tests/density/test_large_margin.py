@@ -276,7 +276,7 @@ def test_groundings_share_the_weight_of_their_formula():
         (([[1, 9]], [1.0], 3), "clauses name variable 9, but n_variables is 3"),
         (([[1]], [1.0], 1.5), "n_variables must be an int"),
         (([[1], [2]], [1.0], 2, [0]), "formulas must be 2 ints"),
-        (([[1], [2]], [1.0], 2, [0, -1]), "formulas must be numbers from 0 on"),
+        (([[1], [2]], [1.0], 2, [0, -1]), "formulas must be numbered from 0"),
     ],
 )
 def test_bad_clauses(arguments, message):
@@ -371,9 +371,9 @@ def test_cliques_of_more_than_six_columns():
         ({"cliques": 1, "ties": [0, 1, 2, 10**9]}, "ties must be None, numbers of groups"),
         ({"cliques": 1, "ties": np.ones((3, 2))}, "ties must be None.*a matrix of 4 rows"),
         ({"cliques": 1, "ties": np.full((4, 2), np.nan)}, "ties must be finite"),
-        ({"inputs": [0, 1, 2, 3]}, "inputs must name some columns of X, not all"),
+        ({"inputs": [0, 1, 2, 3]}, "inputs must be distinct columns of X"),
         ({"inputs": [4]}, "inputs must be numbers of columns"),
-        ({"inputs": [1, 1]}, "inputs must name some columns"),
+        ({"inputs": [1, 1]}, "inputs must be distinct columns"),
         ({"C": 0.0}, "'C' parameter"),
         ({"alpha_l1": -1.0}, "'alpha_l1' parameter"),
         ({"inference": "exactly"}, "'inference' parameter"),
@@ -410,7 +410,7 @@ def test_large_models_are_refused_or_named_methods():
         model.impute(empty, "map")
     model.set_params(inference="icm")
     assert np.isin(model.impute(empty, "map"), (0, 1)).all()
-    with pytest.raises(ValueError, match=r"inference='icm' does not give marginals"):
+    with pytest.raises(ValueError, match=r"inference='icm' cannot compute marginals"):
         model.marginals(X)
     with pytest.warns(ConvergenceWarning, match="search was cut short on 1 of 1 rows"):
         assert not np.isnan(model.impute(empty)).any()

@@ -126,7 +126,7 @@ def test_errors_and_names():
     blend = BlendedLabelSets(
         make_stacked([OutOfBagLogOdds(trees, label_powerset=True, random_state=0)], clone(FINAL))
     )
-    with pytest.warns(UserWarning, match="every tree has seen"):
+    with pytest.warns(UserWarning, match="were seen by every tree"):
         blend.fit(X, pd.DataFrame(Y, columns=list("abcd")))
     assert list(blend.label_names_) == list("abcd")
     assert blend.score(X, pd.DataFrame(Y, columns=list("abcd"))) > 0.2

@@ -199,7 +199,10 @@ def test_advice_on_grey_values_fits_images():
     """The warning about grey values advises a division, as no scaler of columns takes images."""
     grey = NOISY * 255.0
     for fit in (ImageCRBM(**SMALL).fit, ImageCRBM(**SMALL).partial_fit):
-        with pytest.warns(UserWarning, match=r"are not on one scale.* Divide X by .* X / 255$"):
+        with pytest.warns(
+            UserWarning,
+            match=r"have standard deviations that differ much.* Divide X by .* X / 255$",
+        ):
             fit(grey, CLEAN)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

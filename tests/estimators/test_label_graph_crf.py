@@ -498,7 +498,7 @@ def test_wrappers_refuse_columns_of_classes_by_one_error(numbers):
     }
     for name, call in calls.items():
         wanted = "y must be a 0/1 indicator" if numbers else f"{name} needs a 0/1 indicator"
-        with pytest.raises(ValueError, match=rf"^{wanted} matrix.*LabelGraphCRF by itself"):
+        with pytest.raises(ValueError, match=rf"^{wanted} matrix.*LabelGraphCRF without"):
             call(X, y)
 
 

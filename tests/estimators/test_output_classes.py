@@ -328,7 +328,9 @@ def test_clear_errors():
     ],
 )
 def test_labels_in_another_form_are_not_taken_for_classes(y):
-    with pytest.raises(ValueError, match=r"holds the classes of an output: pass an array .*string"):
+    with pytest.raises(
+        ValueError, match=r"holds the classes of an output, use LabelGraphCRF.*string"
+    ):
         CRBMClassifier().fit(np.eye(3), y)
 
 

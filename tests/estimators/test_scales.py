@@ -33,7 +33,7 @@ SCALED_INSIDE = {
     "mssvm": MSSVMCRBM(n_hidden=2, max_iter=2, inference="exact", random_state=0),
     "lmbm": LMBMClassifier(tol=0.1, random_state=0),
 }
-WARNING = "The columns of X are not on one scale, or far from standard deviation 1"
+WARNING = "The columns of X have standard deviations that differ much, or are far from 1"
 
 
 def said(function, *args):

@@ -139,7 +139,10 @@ def test_most_probable_label_sets(model):
         (lambda m: LabelSetsDisplay([[1, 0]], [1], label_names=["a"]).plot(), "must have 2 ent"),
         (lambda m: ReliabilityDisplay.from_predictions(Y, Y[:, :2]), "y_prob must have the shape"),
         (lambda m: ReliabilityDisplay.from_predictions(Y, Y, labels="all"), "labels must be"),
-        (lambda m: ReliabilityDisplay.from_predictions(Y, Y, labels=["x"]), "'x', which is no la"),
+        (
+            lambda m: ReliabilityDisplay.from_predictions(Y, Y, labels=["x"]),
+            "'x', which is not a la",
+        ),
         (lambda m: ReliabilityDisplay.from_predictions(Y, Y, strategy="even"), "strategy must be"),
         (lambda m: ReliabilityDisplay.from_predictions(Y, Y, n_bins=0), "n_bins"),
         (lambda m: ReliabilityDisplay.from_predictions(Y * np.nan, Y), "no observed entry"),

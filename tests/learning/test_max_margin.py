@@ -496,7 +496,7 @@ def test_wide_graphs_are_not_certified():
     X = [Graph(np.eye(n_classes)[labels] + rng.normal(size=(side**2, n_classes)), edges)
          for labels in y]  # fmt: skip
     model = GraphCRF(alpha=1.0, learning="max_margin", random_state=0, max_iter=30)
-    with pytest.warns(ConvergenceWarning, match="The duality gap is not certified: for 100%"):
+    with pytest.warns(ConvergenceWarning, match="The duality gap is not a proven bound: for 100%"):
         model.fit(X, y)
     assert not model.certified_
 

@@ -107,6 +107,6 @@ def test_wide_graphs_are_not_certified():
     model = GraphCRF(
         alpha=1.0, learning="max_margin", solver=CuttingPlanes(tol=0.1), random_state=0
     )
-    with pytest.warns(ConvergenceWarning, match="not certified"):
+    with pytest.warns(ConvergenceWarning, match="not a proven bound"):
         model.fit(X, y)
     assert not model.certified_

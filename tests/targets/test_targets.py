@@ -62,7 +62,7 @@ def test_encode_does_not_touch_its_argument():
 
 LISTED = r"^y holds sets, or lists of different lengths, .*MultiLabelBinarizer\(\).fit_transform"
 BAD_INDICATORS = {
-    "minus_one": ([[-1, 1], [1, 1]], r"holds -1 and \+1: convert it with \(y \+ 1\) / 2"),
+    "minus_one": ([[-1, 1], [1, 1]], r"holds -1 and \+1: convert them with \(y \+ 1\) / 2"),
     "minus_one_and_nan": ([[-1, NAN], [1, 1]], r"\(y \+ 1\) / 2"),
     "yes_and_no": ([["yes", "no"], ["no", "no"]], "strings: convert it with y == 'yes'$"),
     "yes_no_and_none": (

@@ -1,9 +1,9 @@
 """Newton steps on the free dual variables of large margin machines.
 
-A dual variable is free if it is strictly between its bounds. Coordinate descent quickly finds which
-variables are free, but then converges slowly. If the other variables stay at their bounds, the
-optimum of the free variables is the solution of a linear system with a block for each label. The
-pair weights couple the blocks.
+A dual variable is free if it is strictly between its bounds. Coordinate descent quickly finds out
+which variables are free, but then converges slowly. As long as the other variables stay at their
+bounds, the optimum of the free variables solves a linear system. The system has a block for each
+label, and the pair weights couple the blocks.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _RIDGE_FALL, _RIDGE_RISE, _SHORT = 0.33, 3.0, 0.2
 # Cost of a Newton step for each label, and for each 1000 multiplications, as measured on one
 # machine. The unit is the cost of a coordinate-descent step on one variable.
 _PER_LABEL, _PER_THOUSAND = 3000, 1
-# With more pair weights than this number, it would be too slow to solve one system for all labels.
-# Then each label makes its step as if its pair weights did not depend on other labels.
+# If there are more pair weights than this number, it would be too slow to solve one system for all
+# labels. Each label then makes its step as if the other labels did not change its pair weights.
 _MAX_PAIRS = 1000
-# A joint step keeps the inputs of the free variables in memory if there are at most this number of
-# float64 values (32 MB). If there are more inputs, they are computed again in each step for labels
-# with more free variables than columns of X.
+# A joint step keeps the inputs of the free variables in memory if they have at most this number of
+# float64 values (32 MB). Otherwise, each step computes them again for labels with more free
+# variables than columns of X.
 _MAX_INPUTS = 4_000_000
 # If there are more than `_MAX_PAIRS` pair weights, all arrays `_Label.right` together may have at
 # most this number of float64 entries (160 MB), or one entry per dual variable if that is more. If
@@ -54,7 +54,7 @@ _BOX_ROUNDS = 10
 
 @dataclass
 class _Label:
-    """The free dual variables of one label, each multiplied by the sign of the label in its row.
+    """The free dual variables of one label, each times the sign of the label in its row.
 
     The inputs of a row are the row of X with a 1 appended.
     """
@@ -67,8 +67,8 @@ class _Label:
     wide: bool  # True if there are at least as many columns of X as free variables
     mean_square: float  # mean squared length of the inputs
     # Array (n, L + 1). The first L columns are the signs of the other labels in each row (0 for
-    # this label). The last column has the residuals ``sign * margin - field``. Without pair weights
-    # there is only the last column, so L is 0 in the shapes below.
+    # this label). The last column has the residuals ``sign * margin - field``. If there are no pair
+    # weights, there is only the last column, and L is 0 in the shapes below.
     right: np.ndarray
     low: np.ndarray  # (n,) lower bounds of `change`
     high: np.ndarray  # (n,) upper bounds of `change`
@@ -259,8 +259,8 @@ class NewtonSteps:
         i, rows, change = label.label, label.rows, label.change
         positive, limit = self._problem.signs[rows, i] > 0, self._problem.limits(rows, i)
         new = np.clip(alpha[rows, i] + np.where(positive, change, -change), 0.0, limit)
-        # Rounding may have moved variables off their bound, so set these variables to exactly 0 or
-        # `limit`.
+        # Rounding may have moved variables slightly away from their bound, so set them to exactly 0
+        # or `limit`.
         new[change == np.where(positive, label.low, label.high)] = 0.0
         top = change == np.where(positive, label.high, label.low)
         new[top] = limit[top]
@@ -371,7 +371,7 @@ def maximise_in_box(hessian, gradient, start, limit):
             if _gain(hessian, gradient, free, clipped) > _gain(hessian, gradient, free, step):
                 step = clipped
         moved = np.clip(current[free] + step, 0.0, limit[free])
-        if share < 1:  # set variables at a bound to exactly this bound, in spite of rounding
+        if share < 1:  # rounding may miss the bound, so set these variables exactly to it
             moved = np.where(moved <= 1e-12 * current[free], 0.0, moved)
             near = limit[free] - moved <= 1e-12 * limit[free]
             moved = np.where(near, limit[free], moved)

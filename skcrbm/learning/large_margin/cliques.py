@@ -4,9 +4,9 @@ The module `dual_coordinate` solves the problem for pairs of labels. In both mod
 changes the dual variable of one row and one output. In this module cliques may have any size,
 several cliques may share a weight, and training may also end when the duality gap is small.
 
-Each weight is a sum over dual variables, which is soft-thresholded if there is an L1 penalty.
-Soft-thresholding makes the change of a sum smaller, never larger. Therefore a step that is optimal
-without the L1 penalty does not overshoot.
+Each weight is a sum over dual variables. An L1 penalty applies soft-thresholding to the sum, which
+can only make a change of the sum smaller. Therefore a step that is optimal without the L1 penalty
+does not overshoot with it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from skcrbm.learning.large_margin._newton import maximise_in_box
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import kernel_array
 
-# A variable is active unless it is likely to stay at its bound. Between two passes over all
-# variables, at most _LOOK passes visit only the active variables. These passes end earlier when the
-# violation is at most _STAGE times the violation in the previous pass over all variables. The
-# duality gap is computed before each pass over all variables.
+# To save time, most passes visit only the active variables, which are not likely to stay at a
+# bound. Between two passes over all variables there are at most _LOOK passes over the active
+# variables. They end earlier if the violation falls to _STAGE times its value in the last pass over
+# all variables. The duality gap is computed before each pass over all variables.
 _LOOK, _STAGE = 20, 0.1
-# Newton steps are made only if at most _FEW_FREE dual variables are strictly between their bounds,
-# because the steps are cheap then. The first Newton step is made after at least _FIRST_NEWTON
-# passes. After each step, this number of passes is multiplied by _NEWTON_GROWTH: 40, 60, 90, ...
+# Newton steps are made only while at most _FEW_FREE dual variables are strictly between their
+# bounds, because only then are the steps cheap. The first Newton step comes after at least
+# _FIRST_NEWTON passes, and each further step after _NEWTON_GROWTH times as many passes: 40, 60, 90,
+# ...
 _FEW_FREE, _FIRST_NEWTON, _NEWTON_GROWTH = 600, 40, 1.5
-# No Newton step is made if the rows of the free dual variables have more clique features than this
-# number (160 MB).
+# Newton steps are skipped if the rows of the free dual variables have more clique features than
+# this number (160 MB).
 _MAX_FEATURES = 20_000_000
 # Default tolerance of the violation (range of the projected gradients, divided by the margin).
 # Smaller violations come from rounding.
@@ -124,8 +125,8 @@ class CliqueProblem:
     """
 
     features: CliqueFeatures
-    # Values (N, V) in {-1, +1}. A missing value is 0, so that all cliques with the missing value
-    # drop out of the margins.
+    # Values (N, V) in {-1, +1}. A missing value is 0, which makes the product of each clique that
+    # contains it 0.
     signs: np.ndarray
     limit: np.ndarray  # (N, V); set to 0 for missing values and for variables without a margin
     margin: float
@@ -303,11 +304,11 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
 
 
 def _newton_step(problem, alpha, total, weight, input_weight):
-    """Move the free dual variables, in place, to their optimum, as if zero weights stayed zero.
+    """Move the free dual variables to their optimum in place, assuming that zero weights stay zero.
 
-    A dual variable is free if it is strictly between its bounds. The variables are not changed if
-    the step would not raise the dual objective, because some zero weights do not stay zero, or if
-    too many variables are free (see `_FEW_FREE` and `_MAX_FEATURES`).
+    A dual variable is free if it is strictly between its bounds. If the assumption is wrong, the
+    step may fail to raise the dual objective; the variables then keep their values. They also keep
+    their values if too many variables are free (see `_FEW_FREE` and `_MAX_FEATURES`).
     """
     rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
     n_cliques = len(problem.features.start) - 1

@@ -1,8 +1,8 @@
 """Train the structural support vector machine with label pairs by cutting planes.
 
-Each iteration finds, for every row, the label vector that violates the margin most. The sum of the
-constraints of these label vectors over all rows is one linear constraint (plane). A quadratic
-program with a variable for each plane then gives the next weights.
+Each iteration finds, for every row, the label vector that violates the margin most. The constraints
+of these label vectors, added up over all rows, are a single linear constraint, called a plane. A
+quadratic program with a variable for each plane then gives the next weights.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LEAST_UNIT = 1e-30
 # Relative tolerance of the quadratic program. The program is solved if no derivative of its
 # objective exceeds the common derivative of the active variables by more than this tolerance.
 _SLOPE = 1e-12
-# A plane is dropped if its dual variable was 0 in more than this number of successive iterations.
+# A plane is dropped after more than this number of successive iterations with a dual variable of 0.
 _IDLE = 50
-# In every `_DRAFTS`-th iteration, the problem's own method finds the plane. In all other iterations
-# the fast method ICM is tried first, and its plane is used if the current vector violates it.
+# To save time, most iterations first try the fast method ICM, and use its plane if the current
+# vector violates the plane. Every `_DRAFTS`-th iteration uses the problem's own method.
 _DRAFTS = 10
 # Training ends if the violation is at most _ROUNDING times the objective, because such a small
 # violation comes from rounding.
@@ -46,7 +46,7 @@ class StructuralMarginProblem:
 
     Minimise ``1/2 (|A|^2 + |b|^2) + eta/2 sum_{i<k} s_ik^2 + sum_n C_n max_y [D(y, y_n) +
     F_n(y) - F_n(y_n)]`` with ``F_n(y) = sum_i y_i (a_i . x_n + b_i) + sum_{i<k} s_ik y_i y_k``
-    and D the number of labels that differ. The vector y_n holds the observed labels of row n. The
+    where D is the number of labels that differ, and y_n holds the observed labels of row n. The
     last sum is called the risk.
     """
 
@@ -103,7 +103,7 @@ class StructuralMarginProblem:
 
     @property
     def draft(self):
-        """A faster method that may miss the maximum, or None if `method` is fast."""
+        """Name of a faster method that may miss the maximum, or None if `method` itself is fast."""
         quick = self.one_hot or self._upper is None or self.method.name == "icm"
         return None if quick else ICM()
 
@@ -119,8 +119,8 @@ class StructuralMarginProblem:
         means, converged = self._worst(fields, pairwise, method)
         missed = self.signs - means
         halves = (means == 0).astype(np.float64)
-        # The observed labels of a row have the violation 0. If the search has found labels with a
-        # negative violation, use the observed labels instead.
+        # The observed labels of a row have the violation 0. If an approximate search returns labels
+        # with a negative violation, use the observed labels instead.
         gain = (0.5 * self.signs * missed - fields * missed).sum(axis=1)
         gain += self._pair_score(means, halves, pairwise) - self._pair_score(
             self.signs, 0.0 * halves, pairwise
@@ -140,10 +140,10 @@ class StructuralMarginProblem:
     def _pair_score(self, means, halves, pairwise):
         """Return the sum (N,) of the scores of all pairs of labels in each row.
 
-        `means` (N, L) is -1, 0 or +1. A label with the mean 0 is on with probability 1/2 in the
-        solution of the linear program, and `halves` is 1 for this label. If both labels of a pair
-        have the mean 0, they count as equal or as different, whichever gives the pair the higher
-        score.
+        `means` (N, L) is -1, 0 or +1. The mean 0 stands for a label that is on with probability 1/2
+        in the solution of the linear program; `halves` is 1 for these labels. If both labels of a
+        pair have the mean 0, the linear program lets them be equal or different, whichever gives
+        the higher score.
         """
         score = 0.5 * ((means @ pairwise) * means).sum(axis=1)
         return score + 0.5 * ((halves @ np.abs(pairwise)) * halves).sum(axis=1)
@@ -301,7 +301,8 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                     "columns of X"
                 )
             if best is not None:
-                # The new plane may prove a higher risk at the best vector than the search found.
+                # The new plane may show that the risk at the best vector is higher than the search
+                # there found.
                 best = best[0], best[1], max(best[2], offset - slope @ best[0])
             if proper and (best is None or half + max(found, known) < best[1] + best[2]):
                 best = vector, half, max(found, known)

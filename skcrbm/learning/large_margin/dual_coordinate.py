@@ -1,9 +1,9 @@
 """Train the large margin Boltzmann machine by dual coordinate descent.
 
 Each step sets the dual variable of one row and one label to its exact optimum, so that no step size
-is needed. Training ends when the projected gradients of the dual variables of each label are close
-to each other. This solver has its own loop, because the loop of `learning/loop.py` follows
-gradients in the parameters.
+is needed. Training ends when, for each label, the projected gradients of its dual variables are
+nearly equal. This solver has its own loop, because the loop of `learning/loop.py` follows gradients
+of the parameters, and this solver changes dual variables.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Newton steps change the variables that are strictly between their bounds (free). The first step is
-# made after _FIRST_NEWTON passes, and each further step after _NEWTON_EVERY passes. A step is not
-# made if the work of all steps would exceed _NEWTON_SHARE times the work of the passes.
+# Newton steps change the free variables, which are strictly between their bounds. The first step is
+# made after _FIRST_NEWTON passes, and each further step after _NEWTON_EVERY passes. A step is
+# skipped if the work of all steps would exceed _NEWTON_SHARE times the work of the passes.
 _FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 15, 2.0
 _NEWTON_RETRY = 5  # number of passes until the next attempt if a step would cost too much
 # If at most _FEW_FREE variables are free when `tol` is reached, up to _POLISH exact Newton steps
-# follow, until the violation is at most _EXACT. The steps make the result of a small problem
-# independent of the start and of the order of the rows.
+# follow, until the violation is at most _EXACT. After these steps, the result of a small problem no
+# longer depends on the starting point and on the order of the rows.
 _FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10
-# After each pass over all labels, several passes form a stage. The stage ends when the violation is
-# at most _STAGE times the violation in the pass over all labels (the goal of the stage). Labels
-# that have reached the goal are skipped until the stage ends.
+# Each pass over all labels is followed by several passes over some of the labels, called a stage.
+# The goal of the stage is a violation of at most _STAGE times the violation in the pass over all
+# labels. A label that has reached the goal is skipped until all labels have reached it.
 _STAGE = 0.1
 
 
@@ -67,7 +67,7 @@ class LargeMarginProblem:
 
     @property
     def spread(self):
-        """The number 1 / eta: how much a pair weight changes per unit of a dual variable."""
+        """The number 1 / eta, by which a pair weight changes if a dual variable changes by 1."""
         return 1.0 / self.penalty
 
     def limits(self, rows=slice(None), labels=slice(None)):
@@ -98,9 +98,9 @@ class LargeMarginProblem:
         return signs * (inputs + intercept + signs @ pairwise)
 
     def chunks(self):
-        """Return slices of rows that are processed together, to avoid copies of all rows."""
+        """Return slices of rows to process one after the other, to avoid a copy of all rows."""
         n_rows, n_labels = self.signs.shape
-        # Include the entries of X, because rows of a CSR matrix are copied.
+        # Count the entries of X, too, because rows of a CSR matrix are copied.
         size = self.X.nnz if sparse.issparse(self.X) else self.X.size
         row = size // max(1, n_rows) + 4 * n_labels
         return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))
@@ -273,8 +273,8 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 order = np.flatnonzero(n_possible)
                 count = len(order)
                 bounds[:] = [[np.inf], [-np.inf], [-np.inf], [np.inf]]
-            # If the pass visits all labels, or a callback must be called after each pass, make one
-            # pass. Otherwise make all passes until the next Newton step.
+            # Make a single pass if it visits all labels, or if a callback must be called after each
+            # pass. Otherwise make all passes until the next Newton step in one call of the kernel.
             wanted = 1 if fresh or on_pass_end else max(newton_at - n_iter, 1)
             wanted = min(wanted, max_iter - n_iter)
             if on_pass_begin is not None:

@@ -3,13 +3,14 @@
 The problem is to minimise ``1/W sum_i c_i H_i(w) + alpha/2 |w|^2``, where H_i is the structured
 hinge loss of example i, c_i is its weight, and W is the sum of all c_i. The labels of an example
 are an array with a class for each of its positions or nodes. The dual variables of an example are
-probabilities of a few such arrays v. The dual variables determine the parameters
+probabilities of a few label arrays v. They determine the parameters
 
 ``w = 1/(alpha W) sum_i c_i sum_v dual_i(v) [psi_i(y_i) - psi_i(v)]``
 
-where psi_i(v) are the sums of the features of example i with the labels v. To visit an example, the
-solver finds the labels that violate the margin most. A pairwise step then moves probability mass to
-these labels from the labels that violate the margin least. The best step size has a closed form.
+where psi_i(v) is the vector of feature sums of example i with the labels v. To visit an example,
+the solver finds the labels that violate the margin most. A pairwise step then moves probability
+mass to these labels from the labels that violate the margin least. The best step size has a closed
+form.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map
 # The duality gap is computed after every _CHECK passes, and also after a pass whose estimate of the
 # gap suggests that training has converged.
 _CHECK = 10
-# Number of steps for each example after a search for the labels of several examples. Several steps
-# pay off, because a search takes longer than a step.
+# Number of steps for each example after a search for its labels. Several steps pay off, because a
+# search takes longer than a step.
 _STEPS = 2
 # `ChainBlocks` stores up to _ATOMS label sequences for each sequence of the data. If a sequence has
 # no free place left, the number of places is doubled until it reaches _MOST_ATOMS.
@@ -42,11 +43,11 @@ _ROUNDING = 1e-12
 
 
 class Visited(NamedTuple):
-    """Means over the examples of a pass, with the parameters at the visit of each example."""
+    """Mean loss and gap of the examples in a pass, measured when each example was visited."""
 
     loss: float  # mean hinge loss of an example
     # Estimate of the duality gap: mean difference between the largest violation of an example and
-    # its expected violation, an average that is weighted with the dual variables
+    # its expected violation (the expectation under the dual variables)
     gap: float
 
 
@@ -56,7 +57,7 @@ class FrankWolfeFit(NamedTuple):
     params: Any
     objective: float  # objective of `params`, from the labels that the searches found
     gap: float  # objective minus the dual objective
-    proven: float  # share of the examples whose labels are proven to violate the margin most
+    proven: float  # share of the examples whose found labels provably violate the margin most
     n_iter: int  # number of passes
     losses: list[float]  # training loss of each pass, with the penalty
     reason: str  # why training ended: "tol", "max_iter", "callback" or "interrupted"
@@ -133,7 +134,7 @@ class DualBlocks(ABC):
     def primal(self, params: Any) -> tuple[float, float]:
         """Return the objective of the parameters, and the share of examples with a proven search.
 
-        A search is proven if its labels are certain to violate the margin most.
+        A search is proven if no other labels can violate the margin more.
         """
         model = self.model._replace(params=params)
         pieces = self._pieces()
@@ -162,7 +163,7 @@ class DualBlocks(ABC):
 
 
 class Blocks(DualBlocks):
-    """Dual variables of any model, whose steps are computed with NumPy."""
+    """Dual variables of any model; the steps are computed in NumPy."""
 
     def __init__(self, model, batch, objective, total):
         super().__init__(model, batch, objective, total)
@@ -266,7 +267,7 @@ class Blocks(DualBlocks):
         return direction
 
     def labels(self):
-        """Yield each example once for each of its positive dual variables; see `DualBlocks`."""
+        """Yield an example for each of its positive dual variables; see `DualBlocks`."""
         for group, found, mass in zip(self.examples, self.found, self.mass):
             for one, labels, values in zip(group, found, mass):
                 for path, value in zip(labels, values):
@@ -332,7 +333,7 @@ class ChainBlocks(DualBlocks):
         return Visited(float(losses @ weight), float(gaps @ weight))
 
     def state(self):
-        """Return the labels of the sequences and the atoms; see `DualBlocks`."""
+        """Return the observed labels and the atoms of the sequences; see `DualBlocks`."""
         return self.batch.start, self.batch.path, self.atoms
 
     def restore(self, state):
@@ -395,8 +396,7 @@ class _Run:
         self.average = type(blocks.params)(*map(np.zeros_like, blocks.params))
         self.weight = 0.0
         self.losses: list[float] = []
-        # Tuple of the parameters with the lowest objective, this objective, and the share of
-        # examples with a proven search
+        # Tuple: parameters with the lowest objective, this objective, share of proven searches
         self.best: Any = None
         self.bound = -np.inf
 
@@ -421,7 +421,8 @@ class _Run:
                 promising = visited.gap <= max(self.tol * loss, _ROUNDING)
                 if promising or (number + 1) % _CHECK == 0 or number + 1 == self.max_iter:
                     self.check()
-                    # If the objective is 0 (as with a single class), rounding leaves a small gap.
+                    # If the objective is 0 (for example with a single class), rounding errors leave
+                    # a small gap.
                     if self.gap <= max(self.tol * self.best[1], _ROUNDING):
                         reason = "tol"
                 if end is not None and end(number, loss, visited.gap, self.current):

@@ -14,7 +14,7 @@ class MaxMargin(LearningRule):
     ``max_v [D(v, y) + F(x, v)] - F(x, y)``, where F is the score of the model and D is the number
     of wrong labels. The objective is the mean loss plus ``alpha / 2 |w|^2``, where w are all
     parameters, including `intercept_`. Every label must be observed. The scores of the trained
-    model are meant for the choice of labels; they are not log-probabilities.
+    model serve to find the best labels; they are not log-probabilities.
 
     The search for the labels v is exact for chains, forests, and graphs that are narrow enough for
     variable elimination. For other graphs it is max-product with local search.

@@ -1,8 +1,9 @@
 """Compute the structured hinge loss of chains and graphs, the objective of max-margin learning.
 
 The loss of an example with labels y is ``max_v [D(v, y) + F(v)] - F(y)``, where F is the log-weight
-of the model and D is the number of wrong labels. D is a sum over positions or nodes. So the
-maximising labels v are the best labels of a model that adds 1 to the scores of wrong classes.
+of the model and D is the number of wrong labels. Because D is a sum over positions or nodes, the
+maximising labels v are the best labels of a modified model: 1 is added to the scores of all wrong
+classes.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class HingeObjective(StructuredObjective):
 
     @abstractmethod
     def pairs_of(self, model: Any, piece: Any) -> np.ndarray:
-        """Return an array of zeros for the gradient with respect to the log-weights of pairs."""
+        """Return zeros in the shape of the gradient with respect to the log-weights of pairs."""
 
     def violations(self, energies: Any, piece: Any, path: np.ndarray) -> np.ndarray:
         """Return ``D(v, y) + F(v) - F(y)`` (n,) for the labels v in `path` (T,) of each example."""
@@ -81,8 +82,8 @@ class HingeObjective(StructuredObjective):
         energies = self.energies(model, piece)
         path, proven = self.worst(energies, piece)
         loss = self.violations(energies, piece, path)
-        # An approximate search may find labels that are worse than the observed labels. Use the
-        # observed labels then, whose loss is 0.
+        # An approximate search may find labels that are worse than the observed labels. In this
+        # case use the observed labels, whose loss is 0.
         lost = np.repeat(loss < 0, np.diff(piece.start))
         return np.maximum(loss, 0.0), np.where(lost, piece.path, path), proven
 
@@ -143,8 +144,9 @@ class ChainHinge(HingeObjective):
     def pairs_of(self, model, piece):
         """Return zeros in the shape of the log-weights of transitions.
 
-        There is a log-weight for each triple of classes (order 2) or for each pair of states. The
-        pairs of states have a separate array for each position if transitions have features.
+        In a chain of order 2, there is a log-weight for each triple of classes; otherwise for each
+        pair of states. If transitions have features, each position has its own log-weights of
+        pairs.
         """
         if model.order == 2:
             return np.zeros((model.n_classes,) * 3)
@@ -168,7 +170,7 @@ class GraphHinge(HingeObjective):
         )  # maps a part of a batch to the result of `kind_of_graphs`
 
     def visits(self, model, batch: GraphBatch) -> list[GraphBatch]:
-        """Return parts of several graphs; one search for all of them saves time."""
+        """Return parts of several graphs, because one search for several graphs saves time."""
         return batch.pieces(model.n_entries)
 
     def energies(self, model, piece):
