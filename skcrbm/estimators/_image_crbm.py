@@ -27,10 +27,11 @@ from skcrbm.estimators._rbm import (
     RBMClassifier,
     automatic_batch_size,
     check_inference_cost,
+    marginal_method,
 )
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import marginal_method, method_constraint, methods_for
+from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import (
     Plan,

@@ -28,17 +28,13 @@ from skcrbm.estimators._rbm import (
     automatic_batch_size,
     check_inference_cost,
     holds_out_automatically,
+    marginal_method,
     refuse_thresholds,
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import (
-    first_that_answers,
-    marginal_method,
-    method_constraint,
-    methods_for,
-)
+from skcrbm.inference.choice import first_that_answers, method_constraint, methods_for
 from skcrbm.learning.data import (
     ArraySource,
     Design,
