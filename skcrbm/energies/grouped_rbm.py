@@ -22,10 +22,7 @@ class GroupedRBMEnergy(RBMEnergy):
     output of two classes is an ordinary unit. Given the hidden units, the outputs are independent:
     p(class | h) is a softmax of the inputs of the units. Evidence of 0 excludes a class.
 
-    Parameters
-    ----------
-    units : OutputUnits
-        Outputs of the visible units.
+    `units` are the outputs of the visible units.
     """
 
     _saved = (*RBMEnergy._saved, "units")

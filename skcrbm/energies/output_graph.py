@@ -32,12 +32,8 @@ class OutputGraph:
     classes of output 0, then the classes of output 1, and so on. The tables of all edges are stored
     as one array of P entries. Entry (k, l) of an edge (a, b) belongs to class k of a and l of b.
 
-    Parameters
-    ----------
-    n_classes : ndarray of int (L,)
-        Number of classes of each output.
-    edges : ndarray of int (E, 2)
-        Pairs a < b of outputs.
+    `n_classes` (L,) has the number of classes of each output, and `edges` (E, 2) has pairs a < b of
+    outputs.
     """
 
     def __init__(self, n_classes: np.ndarray, edges: np.ndarray):

@@ -185,22 +185,9 @@ def method_constraint(
 ) -> list[Any]:
     """Return the constraint of a parameter that takes an inference method or its name.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the methods that are valid, which are read when a value is checked.
-    auto : bool, default=False
-        Whether "auto" is valid, too.
-    also : sequence of str
-        Names of methods that only some settings of the estimator can use. They are accepted, but
-        not listed in the error message.
-    several : bool, default=False
-        Whether a list of methods is valid, too.
-
-    Returns
-    -------
-    list
-        Value for scikit-learn's ``_parameter_constraints``.
+    The valid `names` are read when a value is checked. "auto" is valid, too, if `auto` is True, and
+    a list of methods if `several` is True. The names in `also` are accepted, but not listed in the
+    error message, because only some settings of the estimator can use them.
     """
     one = [KnownName(names, auto=auto, unlisted=also), _MethodObject(names)]
     return [*one, _MethodList(names)] if several else one

@@ -141,6 +141,16 @@ def tags_of_inner(estimator: Any) -> Any:
     return get_tags(estimator)
 
 
+def multilabel_tags(tags: Any, estimator: Any) -> Any:
+    """Set the tags of a meta-estimator for multi-label y, whose X is passed on to `estimator`."""
+    tags.classifier_tags.multi_class = False
+    tags.classifier_tags.multi_label = True
+    inner = tags_of_inner(estimator)
+    if inner is not None:
+        tags.input_tags = inner.input_tags
+    return tags
+
+
 class Options(Versioned, BaseEstimator, ABC):
     """Base class of objects that hold options, such as `Adam`.
 

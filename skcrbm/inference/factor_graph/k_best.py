@@ -25,12 +25,8 @@ def k_best_states(
     """Return the k best states of a single model (k', n), and their scores (k',).
 
     The states are in descending order of the scores. k' is k, or the number of states of positive
-    weight if the model has fewer than k of them.
-
-    Raises
-    ------
-    ValueError
-        If a table would have more than ``max_entries`` scores; each entry of a table has k scores.
+    weight if the model has fewer than k of them. A ValueError is raised if a table would have more
+    than `max_entries` scores; each entry of a table has k scores.
     """
     states, scores = k_best_of_models(energy, k, max_entries)
     n_found = int(np.count_nonzero(scores[0] > -np.inf))
