@@ -402,13 +402,7 @@ class MSSVMCRBM(RBMClassifier):
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        new = {
-            **self._model_attributes(fitted.model, fitted.epoch, plan),
-            **fitted.attributes,
-            "_rng": rng,
-        }
-        vars(self).pop("thresholds_", None)
-        vars(self).update(self._joined_attributes(new, fitted) if resume else new)
+        self._set_partially_fitted(fitted, plan, rng, resume)
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         return self
 

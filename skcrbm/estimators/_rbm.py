@@ -394,17 +394,22 @@ class RBMClassifier(
             )
         return False
 
-    def _joined_attributes(self, new: dict[str, Any], fitted: Fitted) -> dict[str, Any]:
-        """Join the attributes of all calls of `partial_fit`; `new` is from the latest call.
+    def _set_partially_fitted(self, fitted: Fitted, plan: CRBMPlan, rng, resume: bool) -> None:
+        """Set the fitted attributes at the end of a call of `partial_fit`.
 
-        Curves are appended, and label sets are merged. Other attributes are taken from `new`.
+        If `resume`, training continued from an earlier call: curves are appended, and label sets
+        are merged.
         """
-        sets = np.vstack([self.label_sets_, new["label_sets_"]])
-        return {
-            **new,
-            **joined_curves(self, fitted.curves),
-            "label_sets_": distinct_rows(sets),
+        new = {
+            **self._model_attributes(fitted.model, fitted.epoch, plan),
+            **fitted.attributes,
+            "_rng": rng,
         }
+        if resume:
+            sets = distinct_rows(np.vstack([self.label_sets_, new["label_sets_"]]))
+            new |= {**joined_curves(self, fitted.curves), "label_sets_": sets}
+        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
+        vars(self).update(new)
 
 
 def marginal_method(
