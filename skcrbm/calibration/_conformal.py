@@ -13,7 +13,7 @@ from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
 from skcrbm.utils.labels import indicator_by_name, require_complete
-from skcrbm.utils.options import tags_of_inner
+from skcrbm.utils.options import multilabel_tags
 from skcrbm.utils.validation import (
     check_same_length,
     check_sample_weight,
@@ -30,13 +30,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     n_jobs: int | None
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.multi_label = True
-        inner = tags_of_inner(self.estimator)
-        if inner is not None:
-            tags.input_tags = inner.input_tags
-        return tags
+        return multilabel_tags(super().__sklearn_tags__(), self.estimator)
 
     def _fit_inner(self, X, y, sample_weight, respond):
         """Fit the estimator; return out-of-fold responses, labels (n, L), weights and a mask.

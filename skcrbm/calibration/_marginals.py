@@ -250,10 +250,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels that are known beforehand, as in `predict_proba`.
+        X, y_known
+            As in `predict_proba`.
 
         Returns
         -------
@@ -287,10 +285,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Inputs.
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels that are known beforehand, as in `predict_proba`.
+        X, y_known
+            As in `predict_proba`.
 
         Returns
         -------

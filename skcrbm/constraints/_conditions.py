@@ -92,12 +92,9 @@ class Conditions:
     ) -> tuple[np.ndarray, list[tuple[tuple[int, ...], np.ndarray]]]:
         """Return the conditions as tables of a factor graph.
 
-        Returns
-        -------
-        n_states : ndarray of int (n_variables,)
-            Numbers of states of the variables: the labels, followed by counters of labels.
-        tables : list of (scope, log_potentials)
-            Log-potentials 0 for allowed combinations of the variables of a scope, else `forbidden`.
+        Return the numbers of states of the variables, which are the labels, followed by counters of
+        labels; and the scope and the log-potentials of each table: 0 for allowed combinations of
+        the variables of the scope, else `forbidden`.
         """
         n_states = [2] * self.n_labels
         found = list(self.tables)

@@ -30,7 +30,7 @@ from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_distribution import LabelDistribution
 from skcrbm.utils.labels import in_rows_of, indicator_by_name
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
-from skcrbm.utils.options import Integer, tags_of_inner
+from skcrbm.utils.options import Integer, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import check_count, check_same_length, count_rows
 from skcrbm.utils.warnings import warn_user
@@ -182,13 +182,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.multi_label = True
-        inner = tags_of_inner(self.estimator)
-        if inner is not None:
-            tags.input_tags = inner.input_tags
-        return tags
+        return multilabel_tags(super().__sklearn_tags__(), self.estimator)
 
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)

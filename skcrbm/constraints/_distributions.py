@@ -221,10 +221,7 @@ def factor_graph(conditions: Conditions, log_odds, forbidden: float = -np.inf):
 def is_possible(conditions: Conditions) -> bool:
     """Return True if some label vector satisfies the conditions.
 
-    Raises
-    ------
-    ValueError
-        If the conditions overlap too much for elimination.
+    A ValueError is raised if the conditions overlap too much for elimination.
     """
     trees = counted_trees(conditions)
     log_odds = np.zeros((1, conditions.n_labels))

@@ -42,14 +42,9 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
     candidates are all label sets, with the known outputs written over their entries. `hidden`
     determines whether scores sum out the hidden units ("marginal") or maximise over them ("max").
 
-    Yields
-    ------
-    rows : slice or list of int
-    sets : ndarray (K, V) of 0/1
-        Distinct label sets.
-    log_weight : ndarray (len(rows), K)
-        ``-F(v | x)``, or -inf for a set that contradicts a known output. Each row has at least one
-        possible set.
+    Yield the indices of the rows (a slice or a list), the distinct label sets (K, V) of 0/1, and
+    the log-weights (n_rows, K): ``-F(v | x)``, or -inf for a set that contradicts a known output.
+    Each row has at least one possible set.
     """
     sets, known = posterior.label_sets, posterior.known
     if not len(sets):

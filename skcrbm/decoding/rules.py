@@ -35,7 +35,7 @@ from skcrbm.decoding.thresholds import (
     fit_thresholds,
     labels_by_fitted_thresholds,
 )
-from skcrbm.utils.options import Integer, Options, Registry, resolve_options
+from skcrbm.utils.options import Integer, KnownName, Options, Registry, resolve_options
 
 DECODERS = Registry(
     "decode",
@@ -422,7 +422,7 @@ def decoder_constraint(names: Iterable[str], *, auto: bool = False) -> list:
     Valid values are the `names`, rule objects with these names, and "auto" if `auto` is True.
     """
     names = list(names)
-    return [StrOptions({*names, *(["auto"] if auto else [])}), _RuleObject(names)]
+    return [KnownName(names, auto=auto), _RuleObject(names)]
 
 
 def decoders_for(energy_type: type) -> list[str]:

@@ -356,27 +356,14 @@ def density_plan(
 ) -> DensityPlan:
     """Return the plan of a fit with the hyperparameters of a density.
 
-    Parameters
-    ----------
-    density : BaseDensity
-        Estimator with the hyperparameters of the fit.
-    rows : Rows
-    model : named tuple with a `params` field
-        Model to start from.
-    rng : RandomState
-        Generator of the seeds of inference methods.
-    penalised : named tuple like `model.params`
-        For each array of parameters: 1 if the array is penalised, 0 if it is not, or an array with
-        a 1 for each penalised entry and a 0 for each other entry.
-    rule : LearningRule, default=None
-        Learning rule that replaces ``learning="auto"``. If None, `learning` of the estimator.
-    rate_factors : named tuple like `model.params`, default=None
-        Relative learning rate of each array of parameters. If None, the rate is 1 for all arrays.
-    batch_size : int, default=None
-        Number of rows per step if the solver's `batch_size` is "auto". If None, each step takes all
-        rows, because the moments of complete rows are computed only once.
-    sampled_speedup : int
-        Largest factor by which Adam's step size is raised for rules that sample the model.
+    Training starts from `model`, a named tuple with a field `params`. `rng` generates the seeds of
+    inference methods. `rule` replaces ``learning="auto"``. `penalised` and `rate_factors` are named
+    tuples like `model.params`: `penalised` holds for each array of parameters 1 if the array is
+    penalised, 0 if it is not, or an array of 1 and 0 for its entries, and `rate_factors` holds
+    relative learning rates (None: 1). `batch_size` is the number of rows per step if the solver
+    leaves it to "auto"; None stands for all rows, because the moments of complete rows are computed
+    only once. For rules that sample the model, Adam's step size is raised by a factor of at most
+    `sampled_speedup`.
     """
     rule = resolve_rule(density.learning if rule is None else rule, "density")
     solver = resolve_solver(density.solver, SOLVERS)

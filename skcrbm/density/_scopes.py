@@ -15,10 +15,8 @@ from skcrbm.utils.validation import as_real
 def checked_inputs(inputs, n_features: int) -> np.ndarray:
     """Return a mask (n_features,) of the columns that are not inputs.
 
-    Raises
-    ------
-    ValueError
-        If `inputs` are not distinct column indices, or if all columns are inputs.
+    A ValueError is raised if `inputs` are not distinct column indices, or if all columns are
+    inputs.
     """
     is_output = np.ones(n_features, bool)
     if inputs is None:
@@ -43,11 +41,8 @@ def checked_inputs(inputs, n_features: int) -> np.ndarray:
 def clique_scopes(cliques, is_output: np.ndarray) -> list[tuple[int, ...]]:
     """Return the columns of each clique.
 
-    Raises
-    ------
-    ValueError
-        If `cliques` is neither "pairwise", an int of at least 1, nor a list of distinct sets of
-        columns.
+    A ValueError is raised if `cliques` is neither "pairwise", an int of at least 1, nor a list of
+    distinct sets of columns.
     """
     n_features = len(is_output)
     words = "cliques must be 'pairwise', an int of at least 1, or a list of tuples of columns"
@@ -67,10 +62,8 @@ def clique_scopes(cliques, is_output: np.ndarray) -> list[tuple[int, ...]]:
 def checked_ties(ties, n_cliques: int) -> Any:
     """Return the matrix (n_cliques, n_groups) that turns learned weights into clique weights.
 
-    Raises
-    ------
-    ValueError
-        If `ties` is neither None, group indices (n_cliques,), nor a matrix of n_cliques rows.
+    A ValueError is raised if `ties` is neither None, group indices (n_cliques,), nor a matrix of
+    n_cliques rows.
     """
     if ties is None:
         return sparse.identity(n_cliques, format="csr")

@@ -18,10 +18,7 @@ def contradicted_models(energy: Any) -> np.ndarray:
     impossible if all states of a variable are excluded. On graphs without loops this finds all
     impossible models. On graphs with loops it may miss some impossible models.
 
-    Returns
-    -------
-    ndarray of bool (N,)
-        True for models that are impossible.
+    Return an array (N,) that is True for impossible models.
     """
     found = np.zeros(energy.n_models, bool)
     size = max(1, energy.n_entries + len(energy.ors.inputs) + len(energy.ands.inputs))

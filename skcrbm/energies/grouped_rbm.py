@@ -23,10 +23,7 @@ class GroupedRBMEnergy(RBMEnergy):
     p(class | h) is a softmax of the inputs of the units. Evidence of 0 excludes a class. The
     parameters that are not listed here are described in `RBMEnergy`.
 
-    Parameters
-    ----------
-    units : OutputUnits
-        Outputs of the visible units.
+    `units` are the outputs of the visible units.
     """
 
     _saved = (*RBMEnergy._saved, "units")

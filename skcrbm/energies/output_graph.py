@@ -34,12 +34,8 @@ class OutputGraph:
     as one array of P entries. Entry (k, l) of an edge (a, b) belongs to class k of output a and
     class l of output b.
 
-    Parameters
-    ----------
-    n_classes : ndarray of int (L,)
-        Number of classes of each output.
-    edges : ndarray of int (E, 2)
-        Pairs a < b of outputs.
+    `n_classes` (L,) has the number of classes of each output, and `edges` (E, 2) has pairs a < b of
+    outputs.
     """
 
     def __init__(self, n_classes: np.ndarray, edges: np.ndarray):

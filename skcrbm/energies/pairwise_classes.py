@@ -24,17 +24,10 @@ def pairwise_classes(
     The model is always a `CategoricalGraphEnergy`: the beliefs of a `FactorGraphEnergy` with K = 2
     would have no axis of classes.
 
-    Parameters
-    ----------
-    scores : ndarray (T, K)
-        Log-weights of the classes of each variable.
-    edges : ndarray of int (M, 2)
-        Pairs of variables.
-    tables : ndarray (M, K, K)
-        Log-weights of the classes of the first variable (rows) and the second variable (columns) of
-        each pair.
-    cliques : iterable of (ndarray of int (C, m), ndarray (K, ..., K))
-        Sets of m variables, and the log-weights of the classes of each set.
+    `scores` (T, K) are the log-weights of the classes of each variable. `tables` (M, K, K) are the
+    log-weights of the classes of the first variable (rows) and the second variable (columns) of the
+    pairs in `edges` (M, 2). `cliques` holds sets of m variables, as arrays (C, m), and the
+    log-weights (K, ..., K) of the classes of each set.
     """
     factors = [TableFactors(edges, tables)] if len(edges) else []
     factors += [TableFactors(scopes, np.repeat(table[None], len(scopes), axis=0))

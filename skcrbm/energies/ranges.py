@@ -14,15 +14,9 @@ class RangeModel:
     The variable of a restricted node has fewer states, so that the states outside its range need no
     weight of 0.
 
-    Parameters
-    ----------
-    scores : ndarray (T, S)
-        Log-weights of the states of each node.
-    edges : ndarray of int (M, 2)
-    tables : ndarray (M, S, S)
-        Log-weights of the states of the first and the second node of each edge.
-    begin, size : ndarray of int (T,)
-        Node i has the states ``begin[i]`` to ``begin[i] + size[i] - 1``.
+    `scores` (T, S) are the log-weights of the states of each node, and `tables` (M, S, S) the
+    log-weights of the states of the first and the second node of the `edges` (M, 2). Node i has the
+    states ``begin[i]`` to ``begin[i] + size[i] - 1``.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from skcrbm.utils.labels import (
     require_complete,
 )
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
-from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
+from skcrbm.utils.options import Integer, check_parameters, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import check_count, check_same_length, note_features
 
@@ -125,14 +125,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.multi_label = True
-        tags.target_tags.required = True
-        inner = tags_of_inner(self.estimator)
-        if inner is not None:
-            tags.input_tags = inner.input_tags
-        return tags
+        return multilabel_tags(super().__sklearn_tags__(), self.estimator)
 
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)

@@ -71,6 +71,8 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     #: True if X may hold NaN.
     _allow_nan = False
+    #: True if each column of y may hold the classes of an output.
+    _takes_columns_of_classes = False
     #: Names of the private attributes that a fit sets; a new fit deletes them first.
     _state: tuple[str, ...] = ("_targets",)
     #: Hyperparameters that change predictions; they are validated before each prediction.
@@ -154,6 +156,9 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         tags.classifier_tags.multi_class = True
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self._allow_nan
+        tags.target_tags.multi_output = self._takes_columns_of_classes
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _require_multilabel(self, method):

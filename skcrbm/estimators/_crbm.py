@@ -33,12 +33,13 @@ from skcrbm.estimators._rbm import (
     automatic_batch_size,
     check_inference_cost,
     holds_out_automatically,
+    marginal_method,
     refuse_thresholds,
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import marginal_method, method_constraint, methods_for
+from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.data import (
     ArraySource,
     Design,
@@ -493,13 +494,7 @@ class CRBMClassifier(RBMClassifier):
             add_labels_to_model(self, rows, rng)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        new = {
-            **self._model_attributes(fitted.model, fitted.epoch, plan),
-            **fitted.attributes,
-            "_rng": rng,
-        }
-        vars(self).pop("thresholds_", None)
-        vars(self).update(self._joined_attributes(new, fitted) if resume else new)
+        self._set_partially_fitted(fitted, plan, rng, resume)
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         return self
 
@@ -510,10 +505,10 @@ class CRBMClassifier(RBMClassifier):
         """
         rule = resolve_rule(self.learning, "conditional")
         n_classes = len(self.classes_) if self._targets.one_hot else None
-        rule.check_rows(rows.visible, n_classes, partial, self._units is not None)
+        rule.check_rows(rows.visible, n_classes, partial, self._targets.units is not None)
         if isinstance(rule, NoisyLikelihood):
             rule = with_flip_rates(self, rule, rows, rng, partial)
-        n_rows, n_bits = len(rows.visible), self._n_output_bits
+        n_rows, n_bits = len(rows.visible), self._targets.n_bits
         method = marginal_method(
             self.inference, n_bits, self.n_hidden, needs=rule.conditional_answers
         )
@@ -550,7 +545,7 @@ class CRBMClassifier(RBMClassifier):
         alpha = alpha if is_auto(self.alpha) else self.alpha
         search = columns is not None and not (partial or (resume and self._columns is not None))
         settings = PenaltySettings(
-            self.alpha_hidden, self._exclusive, self.max_iter, self.n_jobs, self.verbose
+            self.alpha_hidden, self._targets.exclusive, self.max_iter, self.n_jobs, self.verbose
         )
         if isinstance(rule, Likelihood):
             settings = settings._replace(likelihood=rule)

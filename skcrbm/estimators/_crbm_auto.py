@@ -30,7 +30,14 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double
-from skcrbm.utils.fitting import LiveLine, count_rows_of, is_better, say, split_rows
+from skcrbm.utils.fitting import (
+    LiveLine,
+    count_rows_of,
+    first_copies,
+    folds_of_copies,
+    is_better,
+    say,
+)
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
@@ -205,7 +212,8 @@ def search_penalty(
     n_convex, n_hidden = (
         int(np.clip(rows // n_rows, 1, _N_FOLDS)) for rows in (_CONVEX_ROWS, _HIDDEN_ROWS)
     )
-    folds = split_rows(lambda y: splitter.split(y, y), batch.visible, batch.origin)[:n_convex]
+    first = batch.visible[first_copies(batch.origin)]
+    folds = folds_of_copies(list(splitter.split(first, first))[:n_convex], batch.origin)
     exact = resolve_method("exact")
     path = PenaltyPath(
         objective=settings.likelihood.conditional(exact, settings.n_jobs),

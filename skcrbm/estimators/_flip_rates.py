@@ -14,7 +14,7 @@ from skcrbm.learning.label_noise import LEAST_RATE, MOST_RATE, LabelNoise, Noisy
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
-from skcrbm.utils.fitting import split_rows
+from skcrbm.utils.fitting import first_copies, folds_of_copies
 from skcrbm.utils.label_weights import label_weights
 from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
@@ -88,7 +88,8 @@ class _RateSearch:
         # The constructor is used instead of `clone`, so that the copies have no callbacks.
         self.params = {**estimator.get_params(deep=False), **changes}
         splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=seed)
-        self.folds = split_rows(lambda y: splitter.split(y, y), rows.visible, rows.origin)
+        first = rows.visible[first_copies(rows.origin)]
+        self.folds = folds_of_copies(splitter.split(first, first), rows.origin)
         self.weight = label_weights(rows.visible, rows.weight, rows.origin)
 
     def held_out(self, noise):

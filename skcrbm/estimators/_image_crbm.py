@@ -27,10 +27,11 @@ from skcrbm.estimators._rbm import (
     RBMClassifier,
     automatic_batch_size,
     check_inference_cost,
+    marginal_method,
 )
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import marginal_method, method_constraint, methods_for
+from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import (
     Plan,
@@ -328,13 +329,8 @@ class ImageCRBM(RBMClassifier):
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        new = {
-            **self._model_attributes(fitted.model, fitted.epoch, plan),
-            **fitted.attributes,
-            "_rng": rng,
-            "local_": None,
-        }
-        vars(self).update(self._joined_attributes(new, fitted) if resume else new)
+        self._set_partially_fitted(fitted, plan, rng, resume)
+        self.local_ = None
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         return self
 

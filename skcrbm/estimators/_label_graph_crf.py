@@ -47,8 +47,9 @@ from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
     count_rows_of,
+    first_copies,
+    folds_of_copies,
     forget,
-    split_rows,
     with_callbacks,
 )
 from skcrbm.utils.labels import label_sets_of, require_two_classes
@@ -239,6 +240,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
     _saved = ("n_features_in_", "classes_", "_targets", "_model")
     _state = ("_targets", "_model", "_progress")
+    _takes_columns_of_classes = True
 
     _parameter_constraints: dict = {
         "graph": [StrOptions({"auto", "full", "tree"}), "array-like"],
@@ -279,11 +281,6 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def __sklearn_is_fitted__(self):
         return "_model" in vars(self)
@@ -425,7 +422,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         states = states[observed]
         splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
         n_folds = int(np.clip(_SEARCH_ROWS // len(observed), 1, _N_FOLDS))
-        folds = split_rows(lambda y: splitter.split(y, y), states, origin)[:n_folds]
+        first = states[first_copies(origin)]
+        folds = folds_of_copies(list(splitter.split(first, first))[:n_folds], origin)
         folds = [(observed[train], observed[held]) for train, held in folds]
         return IndependentSearch(batch, n_classes, folds, self.n_jobs)
 

@@ -17,7 +17,13 @@ from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.utils.fitting import LiveLine, count_rows_of, first_copies, is_better, split_rows
+from skcrbm.utils.fitting import (
+    LiveLine,
+    count_rows_of,
+    first_copies,
+    folds_of_copies,
+    is_better,
+)
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
@@ -190,7 +196,7 @@ def choose_penalties(estimator, rows: Rows, factors, columns, cliques, rng) -> C
         "one_hot" if one_hot else rule,
         rule == "hinge" or may_be_empty(first),
         cliques,
-        split_rows(lambda y: splitter.split(y, y), visible, origin)[:n_folds],
+        folds_of_copies(list(splitter.split(first, first))[:n_folds], origin),
         rng,
         estimator.n_jobs,
         lambda row: line.show(_progress_text(row)),

@@ -28,17 +28,13 @@ from skcrbm.estimators._rbm import (
     automatic_batch_size,
     check_inference_cost,
     holds_out_automatically,
+    marginal_method,
     refuse_thresholds,
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import (
-    first_that_answers,
-    marginal_method,
-    method_constraint,
-    methods_for,
-)
+from skcrbm.inference.choice import first_that_answers, method_constraint, methods_for
 from skcrbm.learning.data import (
     ArraySource,
     Design,
@@ -408,13 +404,7 @@ class MSSVMCRBM(RBMClassifier):
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        new = {
-            **self._model_attributes(fitted.model, fitted.epoch, plan),
-            **fitted.attributes,
-            "_rng": rng,
-        }
-        vars(self).pop("thresholds_", None)
-        vars(self).update(self._joined_attributes(new, fitted) if resume else new)
+        self._set_partially_fitted(fitted, plan, rng, resume)
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         return self
 

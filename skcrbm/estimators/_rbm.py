@@ -6,7 +6,8 @@ last methods of the class and the functions after the class.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -25,7 +26,9 @@ from skcrbm.estimators._base import JointClassifier, Rows
 from skcrbm.inference import Exact, InferenceMethod, infer
 from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import methods_for
 from skcrbm.inference.methods.exact import exact_seconds
+from skcrbm.inference.registry import answers_of
 from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
 from skcrbm.targets.kinds import make_targets
@@ -40,8 +43,7 @@ from skcrbm.utils.limits import (
     MAX_EXACT_SECONDS,
     MAX_MAGNITUDE,
 )
-from skcrbm.utils.options import option_name
-from skcrbm.utils.output_units import OutputUnits
+from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
@@ -104,17 +106,9 @@ class RBMClassifier(
         *("_progress", "_rng", "_n_hidden"),
     )
 
-    _takes_columns_of_classes = False  # True if the columns of y may hold the classes of outputs
-
     def __sklearn_is_fitted__(self):
         # `classes_` is not used here, because it exists even if the first fit failed.
         return hasattr(self, "visible_coef_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.target_tags.multi_output = self._takes_columns_of_classes
-        return tags
 
     def _label_scores(self, posterior):
         return posterior.log_odds()
@@ -124,22 +118,6 @@ class RBMClassifier(
 
     def _class_scores(self, posterior):
         return posterior.energy.class_log_weights()
-
-    @property
-    def _units(self) -> OutputUnits | None:
-        """Units of the outputs if the columns of y hold classes, else None."""
-        return getattr(self._targets, "units", None)
-
-    @property
-    def _exclusive(self) -> bool | np.ndarray:
-        """True for units that stand for the classes of an output: a bool, or an array (V,)."""
-        return self._targets.one_hot if self._units is None else self._units.exclusive
-
-    @property
-    def _n_output_bits(self) -> int:
-        """Binary logarithm of the number of label vectors or class vectors, rounded up."""
-        units = self._units
-        return self._targets.n_visible if units is None else math.ceil(units.log2_vectors)
 
     @property
     def _n_features_out(self):
@@ -171,7 +149,7 @@ class RBMClassifier(
         return getattr(self, f"visible_{name}")
 
     def _model(self, params: CRBMParams) -> ConditionalRBM:
-        units = self._units
+        units = self._targets.units
         if units is not None and units.exclusive.any():
             return ConditionalRBM(params, GroupedRBMEnergy, units)
         return ConditionalRBM(params, OneHotRBMEnergy if self._targets.one_hot else RBMEnergy)
@@ -193,16 +171,16 @@ class RBMClassifier(
 
     def _check_decode(self) -> None:
         """Raise a ValueError if the decoding rule is not possible for this y."""
-        if self._units is not None:
+        if self._targets.units is not None:
             resolve_decoder(self._decoding_rule(), possible=_RULES_OF_CLASSES)
 
     def _posterior_options(self) -> dict[str, Any]:
         """Return further arguments of the `Posterior`; subclasses override this."""
-        if self._units is None:
+        if self._targets.units is None:
             return {}
         # Flips of single units must not follow these searches, because they could leave the
         # possible states
-        large = self._n_output_bits > AUTO_EXACT_UNITS and self.n_hidden_ > AUTO_EXACT_UNITS
+        large = self._targets.n_bits > AUTO_EXACT_UNITS and self.n_hidden_ > AUTO_EXACT_UNITS
         options = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
         best = resolve_method("max_product").with_options(**options) if large else Exact()
         return {"state_methods": {"map": best, "marginal_map": Exact()}}
@@ -417,17 +395,50 @@ class RBMClassifier(
             )
         return False
 
-    def _joined_attributes(self, new: dict[str, Any], fitted: Fitted) -> dict[str, Any]:
-        """Join the attributes of all calls of `partial_fit`; `new` is from the latest call.
+    def _set_partially_fitted(self, fitted: Fitted, plan: CRBMPlan, rng, resume: bool) -> None:
+        """Set the fitted attributes at the end of a call of `partial_fit`.
 
-        Curves are appended, and label sets are merged. Other attributes are taken from `new`.
+        If `resume`, training continued from an earlier call: curves are appended, and label sets
+        are merged.
         """
-        sets = np.vstack([self.label_sets_, new["label_sets_"]])
-        return {
-            **new,
-            **joined_curves(self, fitted.curves),
-            "label_sets_": distinct_rows(sets),
+        new = {
+            **self._model_attributes(fitted.model, fitted.epoch, plan),
+            **fitted.attributes,
+            "_rng": rng,
         }
+        if resume:
+            sets = distinct_rows(np.vstack([self.label_sets_, new["label_sets_"]]))
+            new |= {**joined_curves(self, fitted.curves), "label_sets_": sets}
+        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
+        vars(self).update(new)
+
+
+def marginal_method(
+    inference: str | InferenceMethod,
+    n_visible: int,
+    n_hidden: int,
+    needs: Iterable[str] = ("marginals",),
+) -> InferenceMethod:
+    """Resolve a method for an `RBMEnergy`; "auto" chooses "exact" if one layer is small.
+
+    `needs` are the answers that the method must give. A ValueError is raised if the method does not
+    exist, or does not give these answers for an `RBMEnergy`.
+    """
+    if is_auto(inference):
+        small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
+        inference = "exact" if small else "sum_product"
+    valid_names = partial(methods_for, RBMEnergy, needs)
+    method = resolve_method(inference, valid_names=valid_names)
+    # Skip this check for a method that overrides `solve`. It is not in the table of solvers, and
+    # its answers are known only for an energy object.
+    has_table = type(method).solve is InferenceMethod.solve
+    lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
+    if has_table and lacking:
+        raise ValueError(
+            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}; methods that "
+            f"do: {', '.join(map(repr, valid_names()))}"
+        )
+    return method
 
 
 def check_inference_cost(

@@ -15,7 +15,7 @@ from skcrbm.decoding.rules import Threshold, resolve_decoder
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold, resolve_cv
 from skcrbm.utils.columns import SCALES
-from skcrbm.utils.fitting import first_copies, split_rows
+from skcrbm.utils.fitting import first_copies, folds_of_copies
 from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.warnings import warn_user
 
@@ -95,8 +95,8 @@ def cross_validated_thresholds(
         warnings.filterwarnings("ignore", SCALES)
         warnings.filterwarnings("ignore", ONE_VALUE)
         if origin is not None:
-            splitter = resolve_cv(cv, visible)
-            cv = split_rows(lambda y: splitter.split(y, y), visible, origin)
+            first = visible[first_copies(origin)]
+            cv = folds_of_copies(resolve_cv(cv, visible).split(first, first), origin)
         proba = out_of_fold(
             fresh,
             X,

@@ -24,8 +24,9 @@ from skcrbm.inference.base import (
     resolve_method,
 )
 from skcrbm.inference.choice import available_methods, check_answers, quoted
-from skcrbm.inference.registry import METHODS, is_built_in, solver_location
+from skcrbm.inference.registry import METHODS, solver_location
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
+from skcrbm.utils.options import is_built_in
 from skcrbm.utils.validation import as_float_array, check_count
 from skcrbm.utils.warnings import warn_user
 

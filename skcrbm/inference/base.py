@@ -17,14 +17,9 @@ from sklearn.utils._param_validation import Interval
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
-from skcrbm.inference.registry import (
-    METHODS,
-    answers_of,
-    check_method_class,
-    is_built_in,
-    solver_for,
-)
+from skcrbm.inference.registry import METHODS, answers_of, check_method_class, solver_for
 from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
+from skcrbm.utils.options import is_built_in
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.pickling import Versioned
 

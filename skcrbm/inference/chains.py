@@ -66,17 +66,8 @@ def chain_marginals(energies: AnyChains, weight: np.ndarray) -> ChainMarginals:
 
     The marginals of second-order chains are marginals of pairs of classes (T, K * K).
 
-    Parameters
-    ----------
-    energies : ChainEnergies or SecondOrderEnergies
-        The array `energies.scores` may be overwritten.
-    weight : ndarray (n,)
-        Weight of each chain in the marginals.
-
-    Raises
-    ------
-    ImpossiblePathError
-        If every path of a chain has weight 0.
+    The marginals are multiplied by the `weight` (n,) of each chain. The array `energies.scores` may
+    be overwritten. An ImpossiblePathError is raised if every path of a chain has weight 0.
     """
     if isinstance(energies, SecondOrderEnergies):
         return _second_order_marginals(energies, weight)
@@ -148,12 +139,8 @@ def path_log_weights(energies: AnyChains, path: np.ndarray) -> np.ndarray:
 def best_paths(energies: AnyChains) -> tuple[np.ndarray, np.ndarray]:
     """Return the best path of each chain as classes (T,) of all chains, and the log-weights (n,).
 
-    If several paths are equally good, ties are broken in favour of lower classes.
-
-    Raises
-    ------
-    ImpossiblePathError
-        If every path of a chain has weight 0.
+    If paths are equally good, the path with the lower class is returned. An ImpossiblePathError is
+    raised if every path of a chain has weight 0.
     """
     if isinstance(energies, SecondOrderEnergies):
         path, value = second_order.best_paths(energies)

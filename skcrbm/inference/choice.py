@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from sklearn.utils._param_validation import HasMethods
 
-from skcrbm.energies import BaseEnergy, RBMEnergy
+from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
 from skcrbm.energies.states import is_categorical
 from skcrbm.inference.base import (
@@ -19,9 +18,8 @@ from skcrbm.inference.base import (
     method_class,
     resolve_method,
 )
-from skcrbm.inference.registry import METHODS, answers_of, energies_of, has_solver, is_built_in
-from skcrbm.utils.limits import AUTO_EXACT_UNITS
-from skcrbm.utils.options import is_auto
+from skcrbm.inference.registry import METHODS, answers_of, energies_of, has_solver
+from skcrbm.utils.options import KnownName, is_built_in
 
 
 def available_methods(
@@ -130,34 +128,6 @@ def _importable_methods():
         yield name, method
 
 
-def marginal_method(
-    inference: str | InferenceMethod,
-    n_visible: int,
-    n_hidden: int,
-    needs: Iterable[str] = ("marginals",),
-) -> InferenceMethod:
-    """Resolve a method for an `RBMEnergy`; "auto" chooses "exact" if one layer is small.
-
-    `needs` are the answers that the method must give. A ValueError is raised if the method does not
-    exist, or does not give these answers for an `RBMEnergy`.
-    """
-    if is_auto(inference):
-        small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
-        inference = "exact" if small else "sum_product"
-    valid_names = partial(methods_for, RBMEnergy, needs)
-    method = resolve_method(inference, valid_names=valid_names)
-    # A method that overrides `solve` has no solvers in the table, and its answers are known only
-    # when it gets an energy object. So skip the check for such a method.
-    has_table = type(method).solve is InferenceMethod.solve
-    lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
-    if has_table and lacking:
-        raise ValueError(
-            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}; methods that "
-            f"do: {', '.join(map(repr, valid_names()))}"
-        )
-    return method
-
-
 def check_answers(
     method: InferenceMethod, energy: BaseEnergy, returns: frozenset | set[str]
 ) -> None:
@@ -195,29 +165,6 @@ class _MethodObject(HasMethods):
         return f"a configured object such as {example_of(self.names)}"
 
 
-class _Names(HasMethods):
-    """Constraint of a parameter that takes the name of a method.
-
-    The names are read when a value is checked, so that methods may be registered at any time.
-    Error messages do not list the names in `unlisted`.
-    """
-
-    def __init__(self, names, unlisted, auto):
-        super().__init__(["lower"])
-        self.names, self.unlisted, self.auto = names, unlisted, ["auto"] if auto else []
-
-    def is_satisfied_by(self, val):
-        """Return True if `val` is a valid name.
-
-        An ImportError is raised if the registered class of this name cannot be imported.
-        """
-        valid = (self.auto, self.names, self.unlisted)
-        return isinstance(val, str) and any(val in names for names in valid)
-
-    def __str__(self):
-        return f"one of {', '.join(map(repr, [*self.auto, *self.names]))}"
-
-
 class _MethodList(HasMethods):
     """Constraint of a parameter that takes a list of methods; the estimator checks the entries."""
 
@@ -235,28 +182,15 @@ class _MethodList(HasMethods):
 
 
 def method_constraint(
-    names: Sequence[str], *, auto: bool = False, also: Iterable[str] = (), several: bool = False
+    names: Sequence[str], *, auto: bool = False, also: Sequence[str] = (), several: bool = False
 ) -> list[Any]:
     """Return the constraint of a parameter that takes an inference method or its name.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the methods that are valid, which are read when a value is checked.
-    auto : bool, default=False
-        Whether "auto" is valid, too.
-    also : sequence of str
-        Names of methods that work only with some settings of the estimator. They are accepted, but
-        not listed in the error message.
-    several : bool, default=False
-        Whether a list of methods is valid, too.
-
-    Returns
-    -------
-    list
-        Value for scikit-learn's ``_parameter_constraints``.
+    The valid `names` are read when a value is checked. "auto" is valid, too, if `auto` is True, and
+    a list of methods if `several` is True. The names in `also` are accepted, but not listed in the
+    error message, because only some settings of the estimator can use them.
     """
-    one = [_Names(names, also, auto), _MethodObject(names)]
+    one = [KnownName(names, auto=auto, unlisted=also), _MethodObject(names)]
     return [*one, _MethodList(names)] if several else one
 
 

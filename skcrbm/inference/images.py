@@ -71,12 +71,7 @@ class Trace(NamedTuple):
 class Network:
     """Inference in the images of a sheet, and its gradient.
 
-    Parameters
-    ----------
-    model : ImageModel
-        Parameters, and the number of iterations.
-    sheet : Sheet
-        Layout of the images.
+    `model` has the parameters and the number of iterations, and `sheet` the layout of the images.
     """
 
     def __init__(self, model: ImageModel, sheet: Sheet):
@@ -102,12 +97,8 @@ class Network:
     def run(self, X: np.ndarray, known: np.ndarray | None = None) -> Trace:
         """Run all iterations.
 
-        Parameters
-        ----------
-        X : ndarray (C, n)
-            Planes of the channels of the images.
-        known : ndarray (T,), default=None
-            Known class of each pixel, and -1 for pixels whose class is not known.
+        X (C, n) has the planes of the channels of the images. `known` (T,) has the known class of
+        each pixel, and -1 for pixels whose class is not known.
         """
         model, sheet = self.model, self.sheet
         field = np.zeros((model.structure.n_planes, X.shape[1]))

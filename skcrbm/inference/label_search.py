@@ -70,24 +70,11 @@ def find_clique_states(
     order. With more than 20 missing entries, the search returns the first of the tied states that
     it visits, in a deterministic order.
 
-    Parameters
-    ----------
-    visible : ndarray (N, V)
-        Rows with values 0 and 1, and NaN for missing entries.
-    cliques : sequence of tuples of int
-        Columns of each clique C_j.
-    weights : ndarray (J,)
-        Weight w_j of each clique.
-    field : ndarray (N, V) or float
-        Fields f_i.
-    margin : float or None
-        Margin of the hinge loss. None: maximise the score.
-    is_output : ndarray (V,) of bool, or None
-        Columns whose margins count in the loss; None for all columns.
-    node_limit : int
-        Largest number of search nodes for a row after the search has found its first state.
-    n_jobs : int or None
-        Number of threads, which share the rows.
+    `visible` (N, V) holds 0, 1 and NaN for missing entries. Clique C_j has the columns `cliques[j]`
+    and the weight `weights[j]`, and `field` holds the fields f_i (N, V). Without a `margin` the
+    score is maximised, otherwise the hinge loss with this margin is minimised. Only columns with
+    True in `is_output` (V,) have margins; None stands for all columns. `node_limit` is the largest
+    number of search nodes for a row after a first state is found.
     """
     from skcrbm.kernels.clique_search import HINGE, MAP, Cliques, FoundStates, search_cliques
 

@@ -210,11 +210,6 @@ def _imported(location: str, registered: str = "a function of skcrbm") -> Callab
     return import_location(location, registered)
 
 
-def is_built_in(location: str) -> bool:
-    """Return True if a location or a module name lies inside skcrbm."""
-    return location.startswith("skcrbm.")
-
-
 def energies_of(method: str) -> list[str]:
     """List the names of the classes of energies for which a method has solvers in the table."""
     return [energy for name, energy in SOLVERS if name == method]

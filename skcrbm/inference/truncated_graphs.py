@@ -37,15 +37,9 @@ class GraphNetwork(ABC):
     An edge has two arcs, along which messages are sent. The first M arcs go from the first to the
     second node of each edge, and the next M arcs from the second to the first node.
 
-    Parameters
-    ----------
-    scores : ndarray (T, K)
-        Log-weights of the classes of nodes; -inf is allowed in `run`, but not for `gradient`.
-    edges : ndarray of int (M, 2)
-    tables : ndarray (M, K, K)
-        Log-weights of the classes of the first (rows) and the second node (columns) of each edge.
-    n_iter : int
-        Number of iterations.
+    `scores` (T, K) are the log-weights of the classes of nodes; -inf is allowed in `run`, but not
+    for `gradient`. `tables` (M, K, K) are the log-weights of the classes of the first (rows) and
+    the second node (columns) of the `edges` (M, 2).
     """
 
     def __init__(self, scores: np.ndarray, edges: np.ndarray, tables: np.ndarray, n_iter: int):

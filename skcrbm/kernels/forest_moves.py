@@ -6,21 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import GOLDEN, root_of, unit_interval
-
-
-@jit
-def _uniform(seed):
-    """Return the next uniform random number of a generator, whose state seed[0] is updated."""
-    seed[0] += GOLDEN
-    return unit_interval(seed[0])
+from skcrbm.kernels.scalar import next_uniform, root_of
 
 
 @jit
 def fill_next(seed, out):
     """Write the next uniform random numbers of a generator with state seed[0] to `out` (n,)."""
     for i in range(len(out)):
-        out[i] = _uniform(seed)
+        out[i] = next_uniform(seed)
 
 
 @jit
@@ -39,7 +32,7 @@ def _choose(logs, n, temperature, seed):
             total += math.exp((logs[k] - top) / temperature)
         elif logs[k] >= top - 1e-12 * abs(top):
             total += 1.0
-    u = _uniform(seed) * total
+    u = next_uniform(seed) * total
     last = 0
     for k in range(n):
         if temperature > 0.0:
@@ -256,7 +249,7 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
         code[f] = at
     for temperature in temperatures:
         for i in range(n - 1, 0, -1):
-            j = int(_uniform(seed) * (i + 1))
+            j = int(next_uniform(seed) * (i + 1))
             order[i], order[j] = order[j], order[i]
         _choose_forest(order, state, forest, root, stamp, joined, free)
         count = _sort_forest(graph, order, free, forest)

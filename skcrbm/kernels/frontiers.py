@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import GOLDEN, root_of, unit_interval
+from skcrbm.kernels.scalar import next_uniform, root_of
 
 #: Largest number of variables of a frontier. If the frontier is full, the next variable is held.
 MAX_FRONTIER = 30
@@ -43,12 +43,6 @@ class Frontier(NamedTuple):
     # (n, 3) int64: finished variable, its first word in `back`, number of the other members
     finished: np.ndarray
     rest: np.ndarray  # (n, MAX_FRONTIER) int64, other members at the time a variable was finished
-
-
-@jit
-def _uniform(seed):
-    seed[0] += GOLDEN
-    return unit_interval(seed[0])
 
 
 @jit
@@ -189,7 +183,7 @@ def _next_variable(graph, work, m, seed):
     leave the frontier.
     """
     least, chosen = 1 << 60, -1
-    shift = int(_uniform(seed) * m)
+    shift = int(next_uniform(seed) * m)
     for q in range(m):
         p = (q + shift) % m
         if work.left[work.members[p]] < least:
@@ -197,7 +191,7 @@ def _next_variable(graph, work, m, seed):
     if chosen < 0:
         return -1
     begin, end = graph.variable_start[chosen], graph.variable_start[chosen + 1]
-    shift = int(_uniform(seed) * (end - begin))
+    shift = int(next_uniform(seed) * (end - begin))
     for q in range(end - begin):
         e = graph.variable_edge[begin + (q + shift) % (end - begin)]
         f = graph.edge_factor[e]
@@ -238,7 +232,7 @@ def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
         for x in range(graph.n_states[v]):
             work.own[v, x] = graph.unary[v, x]
             if noise > 0.0:
-                work.own[v, x] -= noise * math.log(-math.log(_uniform(seed)))
+                work.own[v, x] -= noise * math.log(-math.log(next_uniform(seed)))
     for f in range(len(graph.first)):
         work.missing[f] = graph.scope_start[f + 1] - graph.scope_start[f]
     m, size, count, at, begun, now = 0, 1, 0, 0, 0, 0

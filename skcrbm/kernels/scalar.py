@@ -305,6 +305,13 @@ def unit_interval(x):
 
 
 @jit
+def next_uniform(seed):
+    """Return the next uniform random number of a generator, whose state seed[0] is updated."""
+    seed[0] += GOLDEN
+    return unit_interval(seed[0])
+
+
+@jit
 def shuffle(order, count, state):
     """Shuffle the first `count` entries of `order` with xorshift64 numbers (Marsaglia 2003)."""
     x = state[0]

@@ -200,12 +200,8 @@ class ChainModel(NamedTuple):
     def first_order(self, X: Any, start: np.ndarray) -> ChainEnergies:
         """Return the log-weights of several chains, without the weights of three classes.
 
-        Parameters
-        ----------
-        X : ndarray or CSR matrix (T, D)
-            Features of the positions of all chains.
-        start : ndarray of int64 (n + 1,)
-            Chain c has the rows ``start[c]`` to ``start[c + 1] - 1`` of X.
+        Chain c has the rows ``start[c]`` to ``start[c + 1] - 1`` of X (T, D), the features of the
+        positions of all chains.
         """
         p = self.params
         scores = self.columns.products(X, p.coef)

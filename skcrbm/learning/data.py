@@ -20,7 +20,7 @@ from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.energies.rbm import CRBMParams
 from skcrbm.learning.solvers import Adam, Solver
 from skcrbm.utils.columns import Columns, LazyRows, dense_chunks, in_double
-from skcrbm.utils.fitting import count_rows_of, split_rows
+from skcrbm.utils.fitting import count_rows_of, folds_of_copies
 from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
@@ -214,8 +214,7 @@ class ArraySource(Source):
                     "the rows are split without regard to classes"
                 )
         if origin is not None:
-            ((train, held_out),) = split_rows(lambda _: [parts], self.all.visible, origin)
-            parts = [train, held_out]
+            parts = folds_of_copies([parts], origin)[0]
         train, held_out = np.sort(parts[0]), self._rows(np.sort(parts[1]))
         if np.isnan(held_out.visible).all():
             warn_user(f"early_stopping: the validation part has no observed output; {_CONSEQUENCE}")

@@ -161,13 +161,9 @@ def fit(
     of a model that applies to the X of the user. This function is called only if a callback asks
     for a fitted estimator.
 
-    Raises
-    ------
-    FloatingPointError
-        If the parameters grow without bound.
-    KeyboardInterrupt
-        If interrupted before the end of the first epoch. A later interrupt ends the training and
-        keeps the parameters found so far.
+    A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
+    if the training is interrupted before the end of the first epoch. A later interrupt ends the
+    training and keeps the parameters found so far.
     """
     progress = Progress() if progress is None else progress
 

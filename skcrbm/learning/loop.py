@@ -53,13 +53,9 @@ def run_epochs(
     `steps`. `on_epoch_begin` is called with the number of the epoch, `on_epoch_end` with the
     `Epoch`. Epochs are numbered from `first_epoch`.
 
-    Raises
-    ------
-    FloatingPointError
-        If the parameters grow without bound.
-    KeyboardInterrupt
-        If interrupted before the end of the first epoch. A later interrupt ends the training and
-        keeps the parameters found so far.
+    A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
+    if the training is interrupted before the end of the first epoch. A later interrupt ends the
+    training and keeps the parameters found so far.
     """
     model = model._replace(params=optimizer.start(model.params))
     history = History(state=state)

@@ -23,10 +23,7 @@ QUERIES = {"marginal": "marginal_map", "max": "map"}
 def state_query(method: InferenceMethod, preferred: str) -> str:
     """Return the query `preferred` if `method` can answer it, else another query for a best state.
 
-    Raises
-    ------
-    ValueError
-        If the method cannot find a best state. The message lists the methods that can.
+    If the method cannot find a best state, a ValueError lists the methods that can.
     """
     for query in (preferred, "map", "marginal_map"):
         if query in method.answers:

@@ -386,16 +386,8 @@ class HeldOut(NamedTuple):
 class IndependentSearch:
     """Search for the penalty of models without edges, by cross-validation.
 
-    Parameters
-    ----------
-    batch : OutputBatch
-        All rows.
-    n_classes : ndarray of int (L,)
-        Number of classes of each output.
-    folds : list of (train, held_out)
-        Indices of the training rows and of the held-out rows of each fold.
-    n_jobs : int or None
-        Number of threads.
+    `batch` has all rows, `n_classes` (L,) the number of classes of each output, and `folds` the
+    indices of the training rows and of the held-out rows of each fold.
     """
 
     def __init__(self, batch: OutputBatch, n_classes: np.ndarray, folds: list, n_jobs=None):

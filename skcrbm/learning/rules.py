@@ -95,10 +95,7 @@ class LearningRule(Options):
     def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
         """Return a copy of the rule's sampler, or None if the rule has no sampler.
 
-        Raises
-        ------
-        ValueError
-            If the sampler cannot draw from the energy.
+        A ValueError is raised if the sampler cannot draw from the energy.
         """
         return None
 
@@ -420,10 +417,8 @@ def rules_for(kind: Kind) -> tuple[str, ...]:
 def resolve_rule(learning: str | LearningRule, kind: Kind) -> LearningRule:
     """Return the rule that a name stands for, or the given object, with its options checked.
 
-    Raises
-    ------
-    ValueError
-        If the rule cannot train this kind of model, or has an option that does not apply here.
+    A ValueError is raised if the rule cannot train this kind of model, or has an option that does
+    not apply here.
     """
     names = rules_for(kind)
     known = learning if isinstance(learning, str) else getattr(learning, "name", None)

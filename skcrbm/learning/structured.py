@@ -119,12 +119,8 @@ class StructuredObjective(Objective):
     A subclass computes the loss of a part of the batch, and the gradient of the loss with respect
     to the log-weights of single states and of pairs of states.
 
-    Parameters
-    ----------
-    trained : tuple of bool
-        Entry for each array of ``model.params``: True if the array is trained.
-    n_jobs : int or None
-        Number of threads; the result does not depend on this number.
+    `trained` has an entry for each array of ``model.params``: True if the array is trained. Results
+    do not depend on `n_jobs`, the number of threads.
     """
 
     share = SHARE

@@ -66,39 +66,16 @@ def out_of_fold(
     scikit-learn's `cross_val_predict` cannot be used, because it turns NaN in a 2-D y into an
     additional class.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator, which is cloned for each fold.
-    X : array-like, sparse matrix or data frame (n, D)
-        Rows of the folds.
-    y : ndarray (n,) or (n, L), or data frame
-        Targets of the fits.
-    cv : int, splitter, iterable or None
-        Folds, see `resolve_cv`.
-    respond : function
-        Function of a model and X that returns an array with a row for each row of X, or a list of
-        arrays with this number of rows. It must be a method or a function of a module, because it
-        is sent to other processes.
-    groups : array-like (n,), default=None
-        Groups for the splitter.
-    stratify : ndarray (n,) or (n, L), default=None
-        Targets for the splitter; y by default.
-    n_jobs : int, default=None
-        Number of folds fitted at the same time.
-    fit_params : dict, default=None
-        Parameters of `fit`. If a value has n rows, `fit` gets its training rows.
-    beside : sequence of arrays (n, ...), default=()
-        Further arguments of `respond`, with a row for each row of X. Each call gets the rows of its
-        fold.
+    `y` (n,) or (n, L) holds the targets of the fits, and `stratify` the targets for the splitter,
+    which are `y` by default. `respond` returns an array with a row for each row of X, or a list of
+    such arrays. It must be a method or a function of a module, because it is sent to other
+    processes. `fit_params` are parameters of `fit`; values with n rows are cut to the training
+    rows. The arrays in `beside` are further arguments of `respond`, cut to its rows as X is.
+    `n_jobs` is the number of folds that are fitted at the same time.
 
-    Raises
-    ------
-    ValueError
-        If the test folds are not a partition of the rows, or all training rows of a fold have
-        weight 0.
-    KeyboardInterrupt
-        If a fit was interrupted, even if the estimator itself only warns.
+    A ValueError is raised if the test folds are not a partition of the rows, or if all training
+    rows of a fold have weight 0. A KeyboardInterrupt is raised if a fit was interrupted, even if
+    the estimator itself only warns.
     """
     X, _, groups = indexable(X, y, groups)
     stratify = y if stratify is None else stratify

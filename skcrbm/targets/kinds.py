@@ -93,8 +93,18 @@ class Targets(Versioned, ABC):
     multilabel: ClassVar[bool] = False
     indicator: ClassVar[bool] = False  #: True if y is a 2-D matrix of 0/1 labels
     one_hot: ClassVar[bool] = False  #: True if the visible units are states of one output
+    #: `OutputUnits` if the columns of y hold classes and the visible units stand for them.
+    units: Any = None
 
-    # ------------------------------------------------------------- y and visible units
+    @property
+    def exclusive(self) -> bool | np.ndarray:
+        """True for visible units of which exactly one is on: a bool, or (V,) for each unit."""
+        return self.one_hot
+
+    @property
+    def n_bits(self) -> int:
+        """Number of bits that count all label vectors, or vectors of classes."""
+        return self.n_visible
 
     @abstractmethod
     def encode(self, y: Any, dtype: Any = np.float64) -> np.ndarray:
@@ -146,8 +156,6 @@ class Targets(Versioned, ABC):
     def warn_of_one_value(self, visible: np.ndarray) -> None:
         """Warn of labels of a 2-D y that have the same value in all rows of `visible` (N, V)."""
 
-    # ---------------------------------------------------------------- scores and labels
-
     @abstractmethod
     def scores(self, model: Any, rows: Any) -> np.ndarray:
         """Return the decision scores (N, V) that the model computes."""
@@ -176,8 +184,6 @@ class Targets(Versioned, ABC):
     def log_proba(self, log_odds: np.ndarray) -> np.ndarray:
         """Return log-probabilities for log-odds (N, V); finite log-odds give finite results."""
 
-    # ------------------------------------------------ probabilities of other classifiers
-
     @abstractmethod
     def marginals(
         self, proba: Any, classes: Any = None, name: str = "predict_proba(X)"
@@ -187,8 +193,6 @@ class Targets(Versioned, ABC):
         `proba` is the result of `predict_proba`, and `classes` is the `classes_` of the classifier.
         Error messages refer to `proba` as `name`.
         """
-
-    # ------------------------------------------------------------------ output with names
 
     @abstractmethod
     def visible_names(self) -> np.ndarray:
@@ -454,9 +458,7 @@ class MulticlassTargets(ClassTargets):
         """Return the score (N, K) of each class."""
         return model._class_scores(rows)
 
-    def log_odds(self, model, rows):
-        """Return the unnormalised log-probability (N, K) of each class."""
-        return model._class_scores(rows)
+    log_odds = scores  # the scores of classes are unnormalised log-probabilities
 
     def labels(self, scores):
         """Return the class with the highest score."""
@@ -502,17 +504,14 @@ class TargetsMixin(ClassifierMixin):
         data frames, and as column names of predictions.
         """
         names = self._targets.names if "_targets" in vars(self) else None
-        if names is not None and not all_strings(names):
-            raise AttributeError(
-                f"this {type(self).__name__} has no label_names_, because the column names of y in "
-                "fit were not all strings; data frames of predictions still have these names"
-            )
-        if names is None:
-            raise AttributeError(
-                f"this {type(self).__name__} has no label_names_, because it was not fitted on a y "
-                "that is a data frame with strings as column names, or a series with a name"
-            )
-        return names
+        if all_strings(names):
+            return names
+        reason = "it was not fitted on a y that is a data frame with strings as column names, or a "
+        reason += "series with a name"
+        if names is not None:
+            reason = "the column names of y in fit were not all strings; data frames of "
+            reason += "predictions still have these names"
+        raise AttributeError(f"this {type(self).__name__} has no label_names_, because {reason}")
 
     def set_label_output(self, container: str | None = None):
         """Set the container of predicted labels, scores and probabilities.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Number
 from typing import Any
 
@@ -84,7 +85,7 @@ def shows_classes(y: Any) -> bool:
     return not (coded or any(value < 0 for value in numbers))
 
 
-def unit_targets(y: Any, classes: Any, error: ValueError):
+def unit_targets(y: Any, classes: Any, error: ValueError) -> UnitTargets:
     """Return the `UnitTargets` of a y with columns of classes; raise a ValueError for another y.
 
     `classes` may list the classes of each column. `error` is the error of `make_targets` about this
@@ -196,6 +197,11 @@ class MultioutputTargets(Targets):
     def n_classes(self) -> np.ndarray:
         """Number of classes of each output, (L,)."""
         return np.array([len(classes) for classes in self.classes])
+
+    @property
+    def n_bits(self) -> int:
+        """Number of bits that count all vectors of classes."""
+        return math.ceil(OutputUnits(self.n_classes).log2_vectors)
 
     def encode(self, y, dtype=np.float64, name="y"):
         """Return the codes (N, L) of the classes in y, with NaN for missing classes.
@@ -388,6 +394,11 @@ class UnitTargets(MultioutputTargets):
         self.n_visible = self.units.n_units
         if not self.n_visible:
             raise ValueError("y must have a column with two or more classes")
+
+    @property
+    def exclusive(self) -> np.ndarray:
+        """True for units (V,) of outputs with more than two classes, of which one is on."""
+        return self.units.exclusive
 
     def encode(self, y, dtype=np.float64, name="y"):
         """Return 0/1 units (N, V), with NaN for the units of missing classes."""

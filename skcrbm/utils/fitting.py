@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import MethodType
 from typing import Any
@@ -378,21 +378,21 @@ def count_rows_of(origin: np.ndarray | None, n_copies: int) -> int:
     return n_copies if origin is None else len(np.unique(origin))
 
 
-def split_rows(
-    split: Callable, visible: np.ndarray, origin: np.ndarray | None
+def folds_of_copies(
+    folds: Iterable[Sequence[Any]], origin: np.ndarray | None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return folds (train, test) of copies, such that all copies of a row are in the same part.
 
-    `split` is a function of labels (N, V) that yields pairs of arrays of row numbers. It is called
-    with the first copy of each row.
+    `folds` are pairs of arrays of positions among the first copies of the rows, for example the
+    folds of ``visible[first_copies(origin)]``.
     """
     if origin is None:
-        return list(split(visible))
-    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
+        return list(folds)
+    rows, group = np.unique(origin, return_inverse=True)
 
-    def copies(rows):
-        chosen = np.zeros(len(first), bool)
-        chosen[rows] = True
+    def copies(part):
+        chosen = np.zeros(len(rows), bool)
+        chosen[part] = True
         return np.flatnonzero(chosen[group])
 
-    return [(copies(train), copies(test)) for train, test in split(visible[first])]
+    return [(copies(train), copies(test)) for train, test in folds]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
@@ -21,7 +21,6 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
-    StrOptions,
     validate_parameter_constraints,
 )
 
@@ -42,6 +41,11 @@ def import_location(location: str, registered: str) -> Any:
             f"{registered} is registered as {location!r}, which cannot be imported: "
             f"{type(error).__name__}: {error}"
         ) from error
+
+
+def is_built_in(location: str) -> bool:
+    """Return True if a location or the name of a module is a part of skcrbm."""
+    return location.startswith("skcrbm.")
 
 
 class Registry:
@@ -138,6 +142,16 @@ def tags_of_inner(estimator: Any) -> Any:
     return get_tags(estimator)
 
 
+def multilabel_tags(tags: Any, estimator: Any) -> Any:
+    """Set the tags of a meta-estimator for multi-label y, whose X is passed on to `estimator`."""
+    tags.classifier_tags.multi_class = False
+    tags.classifier_tags.multi_label = True
+    inner = tags_of_inner(estimator)
+    if inner is not None:
+        tags.input_tags = inner.input_tags
+    return tags
+
+
 class Options(Versioned, BaseEstimator, ABC):
     """Base class of objects that hold options, such as `Adam`.
 
@@ -188,6 +202,32 @@ def _example(registry, names):
     return f"{type(registry.get(names[0])()).__name__}()"
 
 
+class KnownName(HasMethods):
+    """Constraint of a parameter that takes one of `names`.
+
+    The names are read when a value is checked, so `names` may be a list that grows when other
+    packages register names. "auto" is valid, too, if `auto` is True. Names in `unlisted` are valid,
+    but error messages do not list them.
+    """
+
+    def __init__(
+        self, names: Collection[str], *, auto: bool = False, unlisted: Collection[str] = ()
+    ):
+        super().__init__(["lower"])  # scikit-learn accepts no other base class of constraints
+        self.names, self.unlisted, self.auto = names, unlisted, ["auto"] if auto else []
+
+    def is_satisfied_by(self, val):
+        """Return True if `val` is a valid name.
+
+        An ImportError is raised if this name is registered with a location that is not importable.
+        """
+        valid = (self.auto, self.names, self.unlisted)
+        return isinstance(val, str) and any(val in names for names in valid)
+
+    def __str__(self):
+        return f"one of {', '.join(map(repr, [*self.auto, *self.names]))}"
+
+
 class _OptionsObject(HasMethods):
     """Constraint for an instance of one of the classes `kinds`; the class itself is invalid."""
 
@@ -210,7 +250,7 @@ def options_constraint(
     Valid values are the `names`, instances of the classes `kinds`, and "auto" if `auto` is True.
     `example` is the code of a valid object, for error messages.
     """
-    return [StrOptions({*names, *(["auto"] if auto else [])}), _OptionsObject(kinds, example)]
+    return [KnownName(names, auto=auto), _OptionsObject(kinds, example)]
 
 
 def is_auto(value: Any) -> bool:

@@ -14,10 +14,7 @@ class OutputUnits:
     An output of two classes has a single unit, which is on for the second class. An output of k > 2
     classes has k units, exactly one of which is on. An output with a single class has no unit.
 
-    Parameters
-    ----------
-    n_classes : array-like of int (L,)
-        Number of classes of each output.
+    `n_classes` (L,) has the number of classes of each output.
     """
 
     def __init__(self, n_classes: Any):

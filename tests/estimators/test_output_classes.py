@@ -125,6 +125,15 @@ def test_samples(n_hidden, method):
     assert (model.sample(X[:3], 20, y_known=known, random_state=0)[..., 1] == "red").all()
 
 
+def test_targets_describe_the_units():
+    """Vectors of classes are counted, and the units of three or more classes exclude each other."""
+    model, _, _ = fitted(0)
+    every, units = vectors()
+    assert model._targets.n_bits == int(np.ceil(np.log2(len(every))))
+    assert model._targets.exclusive.tolist() == [False] + [True] * 7
+    assert len(model._targets.exclusive) == units.shape[1]
+
+
 def test_hidden_units_learn_the_dependence_of_outputs():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 1))

@@ -27,6 +27,7 @@ from skcrbm.calibration import CalibratedMarginals
 from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds, make_stacked
 from skcrbm.inference import Gibbs
+from skcrbm.utils.options import KnownName
 
 ESTIMATORS = [
     MSSVMCRBM,
@@ -330,3 +331,27 @@ def test_images_are_told_how_to_become_rows():
         CRBMClassifier().fit(images, rows)
     with pytest.raises(ValueError, match=r"got 3; use y.reshape\(len\(y\), -1\), .*ImageCRBM"):
         CRBMClassifier().fit(rows, images)
+
+
+def test_names_are_read_when_a_value_is_checked():
+    names = ["one", "two"]
+    constraint = KnownName(names, auto=True, unlisted=["old"])
+    assert not constraint.is_satisfied_by("three")
+    names.append("three")
+    assert all(map(constraint.is_satisfied_by, ("auto", "old", *names)))
+    assert not any(map(constraint.is_satisfied_by, ("ONE", 1, None, ["one"])))
+    assert str(constraint) == "one of 'auto', 'one', 'two', 'three'"
+    assert not KnownName(names).is_satisfied_by("auto")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (CRBMClassifier(solver="newton"), "one of 'auto', 'lbfgs', 'asgd', 'adam', 'sgd' or a co"),
+        (CRBMClassifier(decode="best"), "one of 'marginal', 'label_set', 'expected_jaccard', "),
+        (CRBMClassifier(learning="ml"), "one of 'mle', 'noisy_mle', "),
+    ],
+)
+def test_errors_list_names_in_the_order_of_registration(estimator, message):
+    with pytest.raises(ValueError, match=f"must be {message}"):
+        estimator.fit(X, Y)

@@ -54,29 +54,13 @@ def gibbs_sweep(
     The energies listed in the table `SWEEPS` have a compiled sweep, which draws the same states as
     `sweep_blocks`, up to rounding.
 
-    Parameters
-    ----------
-    energy : BaseEnergy
-        Batch of N models. Clamped variables are set to their values.
-    states : ndarray (N, C, n_variables)
-        States of C chains of each model.
-    key : uint64
-        Key of the random numbers, see `random_key`.
-    streams : ndarray (C,) or (N * C,) of int
-        Index of the random stream of each chain. With C entries, all models share the streams; with
-        N * C entries, each model has its own streams.
-    step : int
-        Index of the first sweep, which selects the random numbers in each stream. The next sweep
-        has index ``step + 1``.
-    n_sweeps : int, default=1
-        Number of sweeps.
+    Each of the N models has C chains with the `states` (N, C, n_variables). Clamped variables are
+    set to their values. `streams`, of shape (C,) or (N * C,), are the random streams of the chains,
+    and `key` is made by `random_key`. `step` is the index of the first sweep, which selects the
+    random numbers in each stream; the next sweep has index ``step + 1``.
 
-    Returns
-    -------
-    states : ndarray (N, C, n_variables) in the dtype of `chain_dtype`
-        New states.
-    log_odds : ndarray (N, C, n_variables), or (N, C, n_variables, K) for K states of a variable
-        Log-odds from which each variable was drawn in the last sweep.
+    Return the new states, in the dtype of `chain_dtype`, and the log-odds from which each variable
+    was drawn in the last sweep, of the same shape, or (N, C, n_variables, K) for K states.
     """
     return sweep_for(type(energy))(energy, states, key, streams, step, n_sweeps)
 

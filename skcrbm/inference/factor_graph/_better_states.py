@@ -35,16 +35,9 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
     If coordinate ascent improves the state of a model, the model counts as not converged, because
     its messages do not agree with the best state found.
 
-    Parameters
-    ----------
-    method : MaxProduct
-    energy : FactorGraphEnergy
-    query : Query
-    fields : dict
-        Answer to the query. "assignment", "converged" and "log_odds" are changed.
-    graph : object
-        The attribute `variables` (E,) has the variables of all factors. Factor f has the variables
-        ``variables[edge_start[f]:edge_start[f + 1]]``.
+    The entries "assignment", "converged" and "log_odds" of `fields`, the answer to the query, are
+    changed. `graph.variables` (E,) has the variables of all factors: factor f has the variables
+    ``variables[edge_start[f]:edge_start[f + 1]]``.
     """
     if not is_categorical(energy):
         _decide_ties(method, energy, query, fields)

@@ -147,10 +147,7 @@ def can_eliminate(order: Order, max_entries: int, seconds: float) -> bool:
 def eliminate(part: Component, order: Order) -> np.ndarray:
     """Return a state with the highest score.
 
-    Raises
-    ------
-    ImpossibleModelError
-        If all states have weight 0.
+    An ImpossibleModelError is raised if all states have weight 0.
     """
     position, buckets = _buckets(part, order.variables)
     back = []

@@ -111,14 +111,9 @@ class StateGraph:
     def add_single(self, beliefs: np.ndarray, weight: np.ndarray, statistics: np.ndarray) -> None:
         """Write the probabilities of all entries of one-variable tables to `statistics`.
 
-        Parameters
-        ----------
-        beliefs : ndarray (R, n, K)
-            Log-probabilities of the states of each variable.
-        weight : ndarray (R,)
-            Weight of each model in the sum.
-        statistics : ndarray (1 or R, n_entries)
-            Output: one row with the weighted sum over the models, or a row for each model.
+        `beliefs` (R, n, K) are log-probabilities of the states of each variable. `statistics`
+        (1, n_entries) gets the sum over the models, weighted by `weight` (R,); if it has the shape
+        (R, n_entries), it gets a row for each model.
         """
         for variables, positions in self._single:
             found = np.exp(beliefs[:, variables, : positions.shape[1]])
@@ -271,12 +266,8 @@ def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -
     Neighbours often have similar indices, so they are visited soon after each other and are close
     in memory.
 
-    Parameters
-    ----------
-    variables : ndarray (E,)
-        Variables of all factors, factor by factor.
-    arity : ndarray (F,)
-        Number of variables of each factor.
+    `variables` (E,) are the variables of all factors, factor by factor, and `arity` (F,) is the
+    number of variables of each factor.
     """
     order = forest_order(variables, arity, n_variables)
     return np.arange(n_variables) if order is None else order

@@ -100,10 +100,7 @@ class TableModel:
     def reduce(self) -> list[Component]:
         """Remove states and variables, and return the connected components of the remaining model.
 
-        Raises
-        ------
-        ImpossibleModelError
-            If all states of a variable are found to have weight 0.
+        An ImpossibleModelError is raised if all states of a variable are found to have weight 0.
         """
         changed = set(self.tables)
         while changed:

@@ -24,13 +24,9 @@ def k_best_states(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the k best states of a single model (k', n), and their scores (k',).
 
-    The states are in descending order of the scores. If the model has fewer than k states of
-    positive weight, k' is their number, else k.
-
-    Raises
-    ------
-    ValueError
-        If a table would have more than ``max_entries`` scores; each entry of a table has k scores.
+    The states are in descending order of the scores. k' is k, or the number of states of positive
+    weight if the model has fewer than k of them. A ValueError is raised if a table would have more
+    than `max_entries` scores; each entry of a table has k scores.
     """
     states, scores = k_best_of_models(energy, k, max_entries)
     n_found = int(np.count_nonzero(scores[0] > -np.inf))

@@ -227,13 +227,9 @@ def _proven(moves):
 def _bound(moves, budget):
     """Compute an upper bound of the score by sweeps of MPLP.
 
-    The sweeps shift log-weights between the tables of a component, which lowers the bound but does
-    not change the score of any state. Return the bound and the component with the shifted tables.
-
-    Raises
-    ------
-    ImpossibleModelError
-        If the bound shows that all states have weight 0.
+    The sweeps shift log-weights between the tables of a component such that the bound falls. Return
+    the bound and the component with the shifted tables. The score of each state stays the same. An
+    ImpossibleModelError is raised if the bound shows that all states have weight 0.
     """
     graph = moves.graph
     belief, shifted = graph.unary.copy(), graph._replace(entries=graph.entries.copy())

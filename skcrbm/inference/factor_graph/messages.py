@@ -366,13 +366,9 @@ def field_weights(field, held, dtype):
 
     `held` is -1 for free variables.
 
-    Returns
-    -------
-    field, on, off : ndarray (n, K) of the dtype
-        The fields (log-odds), and the weights of the values 1 and 0 of each variable. The two
-        weights are normalised to a sum of 1.
-    constant : ndarray (K,) float64
-        Logarithm of the product of the normalising constants of all variables.
+    Return the fields (log-odds) and the weights of the values 1 and 0 of each variable, three
+    arrays (n, K) of the dtype, and an array (K,) of float64. The two weights are normalised to a
+    sum of 1; the last array is the logarithm of the product of the normalising constants.
     """
     field = field.astype(np.float64)
     free = held < 0

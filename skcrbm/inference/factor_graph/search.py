@@ -64,16 +64,9 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
 def clique_products(energy):
     """Rewrite the tables of an energy as a sum of weighted products of -1/+1 variables.
 
-    Returns
-    -------
-    cliques : list of tuples of int
-        Variables of each product. There are J products, each of two or more variables.
-    weights : ndarray (J,), float64
-        Weights of the products. All are nonzero.
-    linear : ndarray (n,), float64
-        Weights of single variables. The caller adds half of the fields.
-    constant : float or ndarray (N,)
-        Constant of the score. The caller adds half of the sum of the fields.
+    Return the variables of J products of two or more variables, their nonzero weights (J,), the
+    weights (n,) of single variables, to which the caller adds half of the fields, and a constant of
+    the score, to which the caller adds half of the sum of the fields.
     """
     constant, sums = energy.offset, {}
     for group in energy.tables:

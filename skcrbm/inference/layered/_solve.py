@@ -152,16 +152,9 @@ def _lanes(values, n_nodes):
 def _until_converged(network, inputs, tolerance):
     """Iterate, and stop each row when its beliefs have converged.
 
-    Yields
-    ------
-    rows : ndarray of int
-        Rows that stop, because they have converged or all iterations are done.
-    converged : ndarray of bool
-        True for rows that have converged.
-    changes : ndarray (n_rows, n_iter)
-        Largest change of a belief in each iteration, as a probability.
-    trace : Trace
-        Beliefs and messages of these rows.
+    Yield the rows that stop, because they have converged or all iterations are done; an array of
+    bool that is True for converged rows; the largest change (n_rows, n_iter) of a belief in each
+    iteration, as a probability; and the `Trace` with beliefs and messages of these rows.
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []

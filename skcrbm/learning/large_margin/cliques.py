@@ -214,10 +214,7 @@ def fit_cliques(
     default 0. `fit_large_margin` describes `on_pass_begin` and `on_pass_end`; here the current fit
     is a `CliqueFit`.
 
-    Raises
-    ------
-    ValueError
-        If the numbers overflow.
+    A ValueError is raised if the numbers overflow.
     """
     alpha = np.zeros_like(problem.limit) if dual is None else np.clip(dual, 0, problem.limit)
     with np.errstate(over="ignore", invalid="ignore"):

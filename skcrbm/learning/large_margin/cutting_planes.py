@@ -252,10 +252,7 @@ def fit_cutting_planes(
     number of planes, and a function that returns the current `StructuralMarginFit`. `on_pass_end`
     returns True to stop the training.
 
-    Raises
-    ------
-    ValueError
-        If the numbers overflow.
+    A ValueError is raised if the numbers overflow.
     """
     return cut_planes(problem, tol, max_iter, on_pass_begin, on_pass_end)
 

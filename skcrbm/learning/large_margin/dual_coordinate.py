@@ -182,10 +182,7 @@ def fit_large_margin(
     share of dual variables that are still active, and a function that returns the current
     `LargeMarginFit`. `on_pass_end` returns True to stop the training.
 
-    Raises
-    ------
-    ValueError
-        If the numbers overflow.
+    A ValueError is raised if the numbers overflow.
     """
     hooks = on_pass_begin, on_pass_end
     if len(problem.cliques) and problem.spread > 0:

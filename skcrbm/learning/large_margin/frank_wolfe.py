@@ -381,10 +381,7 @@ def fit_frank_wolfe(
     gap, and a function that returns the current `FrankWolfeFit`. `on_pass_end` returns True to stop
     the training.
 
-    Raises
-    ------
-    FloatingPointError
-        If the parameters or the loss overflow.
+    A FloatingPointError is raised if the parameters or the loss overflow.
     """
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         return _Run(blocks, tol, max_iter).fit(rng, on_pass_begin, on_pass_end)
