@@ -13,6 +13,8 @@ SUM, MAX, MIXED = 0, 1, 2
 NEGLIGIBLE = 60.0
 # If the marginals of a position of a chain sum to 1 up to this error, they are valid.
 MARGINAL_ERROR = 1e-8
+# Machine epsilon of both precisions.
+EPS_32, EPS_64 = (float(np.finfo(dtype).eps) for dtype in (np.float32, np.float64))
 # Largest relative difference of two computations of a log-odds, in units of the machine epsilon.
 ROUNDING = 4.0
 
