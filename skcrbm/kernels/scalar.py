@@ -313,7 +313,7 @@ def shuffle(order, count, state):
         x ^= x << np.uint64(13)
         x ^= x >> np.uint64(7)
         x ^= x << np.uint64(17)
-        j = int((x >> np.uint64(11)) * 1.1102230246251565e-16 * (r + 1))
+        j = np.int64((x >> np.uint64(11)) * 1.1102230246251565e-16 * (r + 1))
         order[r], order[j] = order[j], order[r]
     state[0] = x
 
