@@ -27,8 +27,8 @@ for module in [m for name, m in sys.modules.items() if name.startswith("skcrbm.k
 print(misses, hits)
 """
 
-# Number of versions of functions that are compiled, with callees and functions of Numba. The program
-# skips the optimiser to save time.
+# Number of versions of functions that are compiled, with callees and with functions of Numba. The
+# program skips the optimiser to save time.
 COMPILED = """
 import pickle, sys
 from numba.core import codegen, event
