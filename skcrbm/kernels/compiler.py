@@ -161,10 +161,15 @@ class KernelCompiler(Compiler):
             gc.enable()
 
 
-def _fills_arrays(function):
-    """Return whether a function has a loop and writes to an array."""
+def _is_vectorised(function, flags):
+    """Return whether LLVM may vectorise a loop of a function: it writes to arrays or reorders sums.
+
+    Copies of vectorised loops in several callers would have to be compiled several times, and sums
+    would be reordered in another way in each copy.
+    """
     names = {instruction.opname for instruction in dis.get_instructions(function)}
-    return "STORE_SUBSCR" in names and any("JUMP_BACKWARD" in name for name in names)
+    has_loop = any("JUMP_BACKWARD" in name for name in names)
+    return has_loop and ("STORE_SUBSCR" in names or "reassoc" in flags.fastmath.flags)
 
 
 class _InnerLibrary(JITCodeLibrary):
@@ -208,7 +213,8 @@ class InnerCompiler(KernelCompiler):
 
     def compile_extra(self, func):
         """Compile `func` for inclusion in its callers."""
+        flags = self.state.flags
         library = _InnerLibrary(self.state.targetctx.codegen(), func.__qualname__)
-        library.keep_calls = not self.state.flags.forceinline and _fills_arrays(func)
+        library.keep_calls = not flags.forceinline and _is_vectorised(func, flags)
         self.state["library"] = library
         return super().compile_extra(func)
