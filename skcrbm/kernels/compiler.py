@@ -76,7 +76,7 @@ def _compile_as_selection(function, comparison):
 
 _compile_as_selection(_larger, operator.gt)
 _compile_as_selection(_smaller, operator.lt)
-_REPLACEMENTS = {max: _larger, min: _smaller}
+_REPLACEMENTS = {id(max): _larger, id(min): _smaller}  # globals such as arrays have no hash
 
 
 def bits_of(number):
@@ -126,8 +126,8 @@ class _ReplaceMinMax(FunctionPass):
         for block in state.func_ir.blocks.values():
             for assignment in block.find_insts(ir.Assign):
                 name = assignment.value
-                if isinstance(name, ir.Global) and name.value in (max, min):
-                    name.value = _REPLACEMENTS[name.value]
+                if isinstance(name, ir.Global) and id(name.value) in _REPLACEMENTS:
+                    name.value = _REPLACEMENTS[id(name.value)]
                     found = True
         return found
 

@@ -52,12 +52,16 @@ def test_a_function_is_compiled_once_for_literals_and_other_integers(monkeypatch
     assert listener.compiled[powers.py_func] == 1
 
 
+HALVES = np.array([0.5, 1.5])
+
+
 @jit
 def least_and_largest(x, out):
     for i in range(x.shape[0]):
         low = x[i]
         high = x[i]
-        for value in (0.5, 1.5):
+        for k in range(HALVES.shape[0]):
+            value = HALVES[k]
             low = min(low, value)
             high = max(value, high)
         out[i, 0] = low
