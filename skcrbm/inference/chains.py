@@ -79,8 +79,9 @@ def chain_marginals(energies: AnyChains, weight: np.ndarray) -> ChainMarginals:
     pairs = np.zeros(energies.pairs.shape)
     log_z = np.empty(energies.n_chains)
     scores = energies.scores.copy()
+    rows, sums = np.empty((2, scores.shape[1])), np.empty(factors.shape[1:])
     kernels.forward_backward(
-        energies.start, scores, factors, first, last, weight, states, pairs, log_z
+        energies.start, scores, factors, first, last, weight, rows, sums, states, pairs, log_z
     )
     if not several:
         pairs *= factors
@@ -147,7 +148,9 @@ def best_paths(energies: AnyChains) -> tuple[np.ndarray, np.ndarray]:
     else:
         path = np.empty(energies.start[-1], np.int64)
         value = np.empty(energies.n_chains)
-        kernels.best_paths(*energies, path, value)
+        n_classes, longest = energies.scores.shape[1], np.diff(energies.start).max(initial=0)
+        rows, back = np.empty((2, n_classes)), np.empty((longest, n_classes), np.int64)
+        kernels.best_paths(*energies, rows, back, path, value)
     impossible = np.flatnonzero(~np.isfinite(value))
     if len(impossible):
         raise ImpossiblePathError(int(impossible[0]))

@@ -27,7 +27,7 @@ import numpy as np
 
 from skcrbm.kernels.arguments import ONE, PAIR, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import MAX, ROUNDING, copy_into, fill
+from skcrbm.kernels.scalar import EPS_64, MAX, ROUNDING, copy_into, fill
 
 
 @jit(allocates=False, inline=True)
@@ -346,7 +346,7 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
     held, own, message, sent = models
     max_iter, tol, slack, _, kind = options
     state, score = states
-    rounding = ROUNDING * np.finfo(np.float64).eps
+    rounding = ROUNDING * EPS_64
     other, scratch, trial = np.empty(own.shape[1]), np.empty(sent.shape[1]), state[:1].copy()
     for m in range(own.shape[0]):
         belief = answers.belief[m]

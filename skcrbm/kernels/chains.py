@@ -174,7 +174,9 @@ def _forward(begin, end, scores, factors, first, last, alpha):
 
 
 @jit
-def forward_backward(start, scores, factors, first, last, weight, marginals, pair_sums, log_z):
+def forward_backward(
+    start, scores, factors, first, last, weight, rows, sums, marginals, pair_sums, log_z
+):
     """Compute marginals and log Z of chains by scaled probabilities.
 
     Parameters
@@ -188,6 +190,9 @@ def forward_backward(start, scores, factors, first, last, weight, marginals, pai
         exp of the log-weights of the states of first and last positions, divided by the maximum.
     weight : ndarray (n,)
         Weights of the chains in `marginals` and `pair_sums`.
+    rows : ndarray (2, K)
+    sums : ndarray (K, K)
+        Work space.
     marginals : ndarray (T, K)
         Filled with the probability of each state times the weight of its chain.
     pair_sums : ndarray (1 or T, K, K)
@@ -202,9 +207,8 @@ def forward_backward(start, scores, factors, first, last, weight, marginals, pai
     """
     n_states = scores.shape[1]
     several = factors.shape[0] > 1
-    beta = np.empty(n_states)
-    v = np.empty(n_states)
-    sums = np.zeros((n_states, n_states))
+    beta = rows[0]
+    v = rows[1]
     for c in range(start.shape[0] - 1):
         begin, end = start[c], start[c + 1]
         log_z[c] = _forward(begin, end, scores, factors, first, last, marginals)
@@ -320,20 +324,17 @@ def path_scores(start, scores, pairs, first, last, path, out):
 
 
 @jit
-def best_paths(start, scores, pairs, first, last, path, value):
+def best_paths(start, scores, pairs, first, last, rows, back, path, value):
     """Find the path with the largest log-weight in each chain (Viterbi); ties go to lower states.
 
     The states are written to `path` (T,), and the log-weights to `value` (n,). If no path is
-    possible, the log-weight is -inf.
+    possible, the log-weight is -inf. `rows` (2, K) and `back` (length of the longest chain, K) are
+    work space.
     """
     n_states = scores.shape[1]
     several = pairs.shape[0] > 1
-    longest = 0
-    for c in range(start.shape[0] - 1):
-        longest = max(longest, start[c + 1] - start[c])
-    back = np.empty((longest, n_states), np.int64)
-    best = np.empty(n_states)
-    previous = np.empty(n_states)
+    best = rows[0]
+    previous = rows[1]
     for c in range(start.shape[0] - 1):
         begin, end = start[c], start[c + 1]
         for j in range(n_states):

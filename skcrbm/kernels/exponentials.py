@@ -6,6 +6,7 @@ of two and evaluates a polynomial of the remainder. The compiler can vectorise b
 
 import numpy as np
 
+from skcrbm.kernels.compiler import bits_of, from_bits
 from skcrbm.kernels.jit import jit
 
 _LN2_32 = np.float32(0.69314718)
@@ -67,8 +68,8 @@ def _exp_series_32(f, shifted):
     p = _EXP_TERMS_32[2] + f * p
     p = _EXP_TERMS_32[1] + f * p
     p = _EXP_TERMS_32[0] + f * p
-    bits = (np.float32(shifted).view(np.int32) - _ROUND_BITS_32 + np.int32(127)) << np.int32(23)
-    return p * np.int32(bits).view(np.float32)
+    bits = (bits_of(np.float32(shifted)) - _ROUND_BITS_32 + np.int32(127)) << np.int32(23)
+    return p * from_bits(np.int32(bits))
 
 
 @jit(fastmath={"contract"})
@@ -101,8 +102,8 @@ def _exp_series_64(f, shifted):
     p = _EXP_TERMS_64[2] + f * p
     p = _EXP_TERMS_64[1] + f * p
     p = _EXP_TERMS_64[0] + f * p
-    bits = (np.float64(shifted).view(np.int64) - _ROUND_BITS_64 + np.int64(1023)) << np.int64(52)
-    return p * np.int64(bits).view(np.float64)
+    bits = (bits_of(np.float64(shifted)) - _ROUND_BITS_64 + np.int64(1023)) << np.int64(52)
+    return p * from_bits(np.int64(bits))
 
 
 @jit(fastmath={"contract"})
@@ -167,16 +168,16 @@ def _log_32(v, count):
     """Replace v[:count] by log(max(v, _FLOOR_32)); `v` contains positive float32."""
     one = np.float32(1)
     for k in range(np.uintp(count)):
-        bits = np.float32(max(np.float32(v[k]), _FLOOR_32)).view(np.int32)
+        bits = bits_of(np.float32(max(np.float32(v[k]), _FLOOR_32)))
         power = np.int32((bits - _SQRT_HALF_BITS_32) >> np.int32(23))
-        m = np.int32(bits - (power << np.int32(23))).view(np.float32)
+        m = from_bits(np.int32(bits - (power << np.int32(23))))
         s = (m - one) / (m + one)
         q = s * s
         p = np.float32(1 / 7) + q * np.float32(1 / 9)
         p = np.float32(1 / 5) + q * p
         p = np.float32(1 / 3) + q * p
         p = one + q * p
-        whole = np.int32(power + _ROUND_BITS_32).view(np.float32) - _ROUND_32
+        whole = from_bits(np.int32(power + _ROUND_BITS_32)) - _ROUND_32
         v[k] = whole * _LN2_HIGH_32 + (whole * _LN2_LOW_32 + np.float32(2) * s * p)
 
 
@@ -184,9 +185,9 @@ def _log_32(v, count):
 def _log_64(v, count):
     """Replace v[:count] by log(max(v, _FLOOR_64)); `v` contains positive float64."""
     for k in range(np.uintp(count)):
-        bits = np.float64(max(np.float64(v[k]), _FLOOR_64)).view(np.int64)
+        bits = bits_of(np.float64(max(np.float64(v[k]), _FLOOR_64)))
         power = np.int64((bits - _SQRT_HALF_BITS_64) >> np.int64(52))
-        m = np.int64(bits - (power << np.int64(52))).view(np.float64)
+        m = from_bits(np.int64(bits - (power << np.int64(52))))
         s = (m - 1.0) / (m + 1.0)
         q = s * s
         p = 1 / 19 + q * (1 / 21)
@@ -199,7 +200,7 @@ def _log_64(v, count):
         p = 1 / 5 + q * p
         p = 1 / 3 + q * p
         p = 1.0 + q * p
-        whole = np.int64(power + _ROUND_BITS_64).view(np.float64) - _ROUND_64
+        whole = from_bits(np.int64(power + _ROUND_BITS_64)) - _ROUND_64
         v[k] = whole * _LN2_HIGH_64 + (whole * _LN2_LOW_64 + 2.0 * s * p)
 
 
@@ -312,8 +313,8 @@ def _beliefs_32(theta, free, t, u):
         u[j] = ((small if on else large) if number else x) if free[j] else u[j]
         # Compare floats by their bits, which have the same order if the floats are not negative:
         # such a loop can be vectorised.
-        most = max(most, np.float32(abs(new - old)).view(np.int32))
-    return np.int32(most).view(np.float32)
+        most = max(most, bits_of(np.float32(abs(new - old))))
+    return from_bits(np.int32(most))
 
 
 @jit(fastmath={"contract"})
@@ -333,8 +334,8 @@ def _beliefs_64(theta, free, t, u):
         u[j] = ((small if on else large) if number else x) if free[j] else u[j]
         # Compare floats by their bits, which have the same order if the floats are not negative:
         # such a loop can be vectorised.
-        most = max(most, np.float64(abs(new - old)).view(np.int64))
-    return np.int64(most).view(np.float64)
+        most = max(most, bits_of(np.float64(abs(new - old))))
+    return from_bits(np.int64(most))
 
 
 @jit(by_precision=(_beliefs_32, _beliefs_64))

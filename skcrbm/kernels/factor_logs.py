@@ -33,6 +33,7 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
+    EPS_64,
     MAX,
     ROUNDING,
     SUM,
@@ -394,7 +395,7 @@ def pass_logs(kind, graph, models, start, options, answers):
     n_iter, converged, trace, score, state, log_odds = answers
     n = field.shape[1]
     work = work_for(graph)
-    rounding = ROUNDING * np.finfo(np.float64).eps
+    rounding = ROUNDING * EPS_64
     kept = np.empty(message.shape[1])
     for m in range(field.shape[0]):
         theta, after = np.empty(n), np.empty(n)

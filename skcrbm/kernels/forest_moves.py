@@ -249,7 +249,7 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
         code[f] = at
     for temperature in temperatures:
         for i in range(n - 1, 0, -1):
-            j = int(next_uniform(seed) * (i + 1))
+            j = np.int64(next_uniform(seed) * (i + 1))
             order[i], order[j] = order[j], order[i]
         _choose_forest(order, state, forest, root, stamp, joined, free)
         count = _sort_forest(graph, order, free, forest)

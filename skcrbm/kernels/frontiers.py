@@ -183,7 +183,7 @@ def _next_variable(graph, work, m, seed):
     leave the frontier.
     """
     least, chosen = 1 << 60, -1
-    shift = int(next_uniform(seed) * m)
+    shift = np.int64(next_uniform(seed) * m)
     for q in range(m):
         p = (q + shift) % m
         if work.left[work.members[p]] < least:
@@ -191,7 +191,7 @@ def _next_variable(graph, work, m, seed):
     if chosen < 0:
         return -1
     begin, end = graph.variable_start[chosen], graph.variable_start[chosen + 1]
-    shift = int(next_uniform(seed) * (end - begin))
+    shift = np.int64(next_uniform(seed) * (end - begin))
     for q in range(end - begin):
         e = graph.variable_edge[begin + (q + shift) % (end - begin)]
         f = graph.edge_factor[e]

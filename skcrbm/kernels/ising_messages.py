@@ -21,6 +21,8 @@ import numpy as np
 from skcrbm.kernels.exponentials import sign_messages
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
+    EPS_32,
+    EPS_64,
     ROUNDING,
     binary_entropy,
     copy_into,
@@ -286,7 +288,7 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
     theta, n_iter, converged, log_partition, pairwise, trace = answers
     n_labels = edge.shape[0]
     one = edge.dtype.type(1)
-    rounding = ROUNDING * np.finfo(edge.dtype).eps
+    rounding = ROUNDING * (EPS_32 if edge.itemsize == 4 else EPS_64)
     message = np.empty((n_labels, n_labels), edge.dtype)
     out = np.empty(n_labels, edge.dtype)
     last = np.empty(n_labels, edge.dtype)

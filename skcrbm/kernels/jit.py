@@ -6,7 +6,6 @@ cache cannot be written, read or trusted, the function is compiled again without
 
 import contextlib
 import functools
-import gc
 import hashlib
 import os
 import signal
@@ -17,8 +16,8 @@ from typing import Any
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+
+from skcrbm.kernels.compiler import InnerCompiler, KernelCompiler
 
 # A cache file is written under a temporary name, then renamed. If a temporary file is older than
 # this number of seconds, its process must have been killed, and the file is removed.
@@ -130,44 +129,6 @@ class _ForgivingCache(FunctionCache):
             super().save_overload(sig, data)
 
 
-class _Compiler(Compiler):
-    """Numba's compiler with cyclic garbage collection off, which saves a tenth of the time."""
-
-    def compile_extra(self, func):
-        if not gc.isenabled():  # already off, for example while a caller is being compiled
-            return super().compile_extra(func)
-        gc.disable()
-        try:
-            return super().compile_extra(func)
-        finally:
-            gc.enable()
-
-
-class _InnerLibrary(JITCodeLibrary):
-    """Compiled code that other kernels include; no machine code is generated for it alone."""
-
-    def _finalize_final_module(self):
-        self._finalize_dynamic_globals()
-        self._verify_declare_only_symbols()
-        self._finalized = True
-
-    def get_pointer_to_function(self, name):
-        return 0
-
-    @property
-    def codegen(self):  # Numba reads this attribute only to call `set_env`
-        return self
-
-    def set_env(self, env_name, env):
-        """Do nothing: kernels that include this code do not use the address of its globals."""
-
-
-class _InnerCompiler(_Compiler):
-    def compile_extra(self, func):
-        self.state["library"] = _InnerLibrary(self.state.targetctx.codegen(), func.__qualname__)
-        return super().compile_extra(func)
-
-
 @contextlib.contextmanager
 def _interrupts_later():
     """Delay Ctrl-C until Numba has read its registries; otherwise later compilations would fail."""
@@ -260,13 +221,12 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
         "forceinline": inline,
         "_nrt": allocates,
     }
-    dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
+    dispatcher = numba.njit(pipeline_class=KernelCompiler, **options)(function)
     # With NUMBA_DISABLE_JIT=1 functions are plain Python and have no such attribute.
     if hasattr(dispatcher, "py_func"):
-        # Other kernels include a second version of the function, without machine code and without a
-        # Python wrapper. Generating these for every included function would take a third of the
-        # compile time.
-        inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
+        # Other kernels include a second version of the function, for which no machine code and no
+        # Python wrapper is generated. Generating both would take a third of the compile time.
+        inner = numba.njit(pipeline_class=InnerCompiler, no_cpython_wrapper=True, **options)(
             function
         )
         dispatcher.get_call_template = _without_literals(inner)

@@ -45,6 +45,7 @@ class LabelDual(NamedTuple):
     # (4, L): largest and smallest projected gradient of each label, in the previous pass (rows 0
     # and 1) and in this pass (rows 2 and 3); -inf and inf if a pass skips the label.
     bounds: np.ndarray
+    work: np.ndarray  # (2, L), work space for a row: margins, and changes of alpha
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -228,9 +229,9 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
     number of active dual variables, summed over passes.
     """
     square, signs, target, spread, limit = rows
-    alpha, labels, n_active, coef, intercept, pairwise, bounds = dual
-    margin = np.empty(signs.shape[1])
-    change = np.empty(signs.shape[1])
+    alpha, labels, n_active, coef, intercept, pairwise, bounds, work = dual
+    margin = work[0]
+    change = work[1]
     done = visited = 0
     violation = np.inf
     while done < n_passes and count > 0 and violation > goal:
@@ -265,9 +266,9 @@ def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows,
     The matrix is given by `data` (nnz,), `indices` (nnz,) and `indptr` (N + 1,).
     """
     square, signs, target, spread, limit = rows
-    alpha, labels, n_active, coef, intercept, pairwise, bounds = dual
-    margin = np.empty(signs.shape[1])
-    change = np.empty(signs.shape[1])
+    alpha, labels, n_active, coef, intercept, pairwise, bounds, work = dual
+    margin = work[0]
+    change = work[1]
     done = visited = 0
     violation = np.inf
     while done < n_passes and count > 0 and violation > goal:

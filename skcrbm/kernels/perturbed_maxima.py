@@ -285,7 +285,7 @@ def _relay_up(order, n_relays, graph, limit, held, theta, message):
         if negated[f] and stop - start == two:
             a = _cavity(np.uintp(variables[start]), message[start], limit, held, theta)
             b = _cavity(np.uintp(variables[stop - one]), message[stop - one], limit, held, theta)
-            new = _within(min(a, b, a + b), limit)
+            new = _within(min(min(a, b), a + b), limit)
             message[stop] = new
             theta[np.uintp(variables[stop])] += new
             continue

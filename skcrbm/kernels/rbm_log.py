@@ -25,6 +25,8 @@ import numpy as np
 from skcrbm.kernels.exponentials import beliefs, log_messages
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
+    EPS_32,
+    EPS_64,
     MAX,
     MIXED,
     ROUNDING,
@@ -410,7 +412,7 @@ def pass_logs(kind, model, batch, options, answers):
     n_hidden = hidden_bias.shape[1]
     dtype = weights.dtype
     one = dtype.type(1)
-    rounding = ROUNDING * np.finfo(dtype).eps
+    rounding = ROUNDING * (EPS_32 if weights.itemsize == 4 else EPS_64)
     size = max(_BLOCK, _BLOCK_NUMBERS // (2 * max(n_hidden, 1)) * 2)
     size = min(size, max(n_visible, 1))
     messages, gathered = np.empty((n_visible, n_hidden), dtype), np.empty((0, n_hidden), dtype)

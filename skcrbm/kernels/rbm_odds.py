@@ -25,6 +25,8 @@ import numpy as np
 from skcrbm.kernels.exponentials import beliefs
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
+    EPS_32,
+    EPS_64,
     MIXED,
     ROUNDING,
     add_row,
@@ -389,7 +391,7 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
     column, product, total, rows = work.column, work.product, work.total, work.rows
     real = odds.dtype.type
     one = real(1)
-    rounding = ROUNDING * np.finfo(odds.dtype).eps
+    rounding = ROUNDING * (EPS_32 if odds.itemsize == 4 else EPS_64)
     change = real(0)
     moved = False
     in_logs = False
@@ -476,7 +478,7 @@ def _update_hidden(work, in_logs, hidden_bias, free_h, theta_h, slack):
     t, u, product, total = work.t, work.u, work.product, work.total
     if not in_logs:
         return _beliefs_from_products(product, work.hidden_odds, t, u), False
-    rounding = ROUNDING * np.finfo(t.dtype).eps
+    rounding = ROUNDING * (EPS_32 if t.itemsize == 4 else EPS_64)
     _flush_logs(product, total)
     moved = False
     for j in range(t.shape[0]):

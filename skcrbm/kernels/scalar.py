@@ -14,6 +14,8 @@ NEGLIGIBLE = 60.0
 # The marginals of a position of a chain are valid if their sum differs from 1 by less than this
 # error.
 MARGINAL_ERROR = 1e-8
+# Machine epsilon of both precisions.
+EPS_32, EPS_64 = (float(np.finfo(dtype).eps) for dtype in (np.float32, np.float64))
 # Largest relative difference of two computations of a log-odds, in units of the machine epsilon.
 ROUNDING = 4.0
 
@@ -319,7 +321,7 @@ def shuffle(order, count, state):
         x ^= x << np.uint64(13)
         x ^= x >> np.uint64(7)
         x ^= x << np.uint64(17)
-        j = int((x >> np.uint64(11)) * 1.1102230246251565e-16 * (r + 1))
+        j = np.int64((x >> np.uint64(11)) * 1.1102230246251565e-16 * (r + 1))
         order[r], order[j] = order[j], order[r]
     state[0] = x
 

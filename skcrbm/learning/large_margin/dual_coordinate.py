@@ -333,7 +333,8 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
     margin, spread = float(problem.margin), float(problem.spread)
     rows = LabelRows(square, signs, margin, spread, problem.limit)
     coef, intercept, pairwise = weights
-    dual = LabelDual(alpha, labels, n_active, coef, intercept, pairwise, bounds)
+    work = np.empty((2, signs.shape[1]))
+    dual = LabelDual(alpha, labels, n_active, coef, intercept, pairwise, bounds, work)
 
     def passes(n_passes, state, order, count, goal):
         return kernel(n_passes, goal, state, order, count, *inputs, rows, dual)

@@ -1,0 +1,220 @@
+"""The compilers of kernels: Numba's compiler without steps that kernels do not need.
+
+A kernel is compiled as a whole. Functions that only other kernels call are translated, but not
+optimised by themselves: LLVM optimises their code once, together with the kernel that calls them.
+"""
+
+import dis
+import gc
+import operator
+
+import numpy as np
+from numba import types
+from numba.core import ir, typing
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.runtime import rtsys
+from numba.core.untyped_passes import IRProcessing
+from numba.extending import lower_builtin, type_callable
+
+# Passes of Numba that do not change kernels, because kernels contain neither closures, `with`
+# blocks, generators nor expressions of whole arrays. Numba analyses a function again after each
+# pass, so that these passes take a tenth of the time of compilation.
+_NEEDLESS_PASSES = {
+    "AnnotateTypes",  # for `inspect_types`
+    "DumpParforDiagnostics",
+    "FindLiterallyCalls",
+    "InlineClosureLikes",
+    "InlineInlinables",
+    "InlineOverloads",
+    "LiteralPropagationSubPipelinePass",
+    "LiteralUnroll",
+    "MakeFunctionToJitFunction",
+    "NoPythonSupportedFeatureValidation",
+    "NopythonRewrites",
+    "RewriteDynamicRaises",
+    "WithLifting",
+}
+# Passes that remove the branch of an if statement that an argument of None does not reach.
+_PASSES_FOR_NONE = {"DeadBranchPrune", "RewriteSemanticConstants"}
+_NONE = types.NoneType | types.Omitted | types.Optional
+
+
+def _larger(a, b):
+    """Return max(a, b), which the compiler turns into a comparison and a selection."""
+    return max(a, b)
+
+
+def _smaller(a, b):
+    """Return min(a, b), which the compiler turns into a comparison and a selection."""
+    return min(a, b)
+
+
+def _compile_as_selection(function, comparison):
+    """Compile `function(a, b)` as `b if comparison(b, a) else a`, without a function call."""
+
+    @type_callable(function)
+    def _result_type(context):
+        def unify(a, b):
+            if all(isinstance(kind, types.Number | types.Boolean) for kind in (a, b)):
+                return context.unify_types(types.unliteral(a), types.unliteral(b))
+            return None
+
+        return unify
+
+    @lower_builtin(function, types.Any, types.Any)
+    def _select(context, builder, signature, args):
+        kind = signature.return_type
+        compare = context.get_function(comparison, typing.signature(types.boolean, kind, kind))
+        a, b = (
+            context.cast(builder, value, given, kind)
+            for value, given in zip(args, signature.args, strict=True)
+        )
+        return builder.select(compare(builder, (b, a)), b, a)
+
+
+_compile_as_selection(_larger, operator.gt)
+_compile_as_selection(_smaller, operator.lt)
+_REPLACEMENTS = {id(max): _larger, id(min): _smaller}  # globals such as arrays have no hash
+
+
+def bits_of(number):
+    """Return the bits of a float32 or float64 as an integer of the same size."""
+    return number.view(np.dtype(f"i{number.itemsize}"))
+
+
+def from_bits(number):
+    """Return the float32 or float64 with the bits of an int32 or int64."""
+    return number.view(np.dtype(f"f{number.itemsize}"))
+
+
+def _compile_as_bitcast(function, results):
+    """Compile calls of `function` as a cast of the bits, without a function call.
+
+    Numba compiles `view` of a number as a function of its own for each pair of types.
+    """
+
+    @type_callable(function)
+    def _result_type(context):
+        return lambda kind: results.get(types.unliteral(kind))
+
+    @lower_builtin(function, types.Number)
+    def _cast(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(signature.return_type))
+
+
+_INTEGERS = {types.float32: types.int32, types.float64: types.int64}
+_compile_as_bitcast(bits_of, _INTEGERS)
+_compile_as_bitcast(from_bits, {integer: real for real, integer in _INTEGERS.items()})
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _ReplaceMinMax(FunctionPass):
+    """Replace `max` and `min` of two numbers, which Numba compiles as functions of their own.
+
+    Each function takes 35 ms, once for every pair of types and every set of compiler flags.
+    """
+
+    _name = "skcrbm_replace_min_max"
+
+    def __init__(self):
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state):
+        found = False
+        for block in state.func_ir.blocks.values():
+            for assignment in block.find_insts(ir.Assign):
+                name = assignment.value
+                if isinstance(name, ir.Global) and id(name.value) in _REPLACEMENTS:
+                    name.value = _REPLACEMENTS[id(name.value)]
+                    found = True
+        return found
+
+
+class KernelCompiler(Compiler):
+    """Compiler of kernels that Python calls."""
+
+    def define_pipelines(self):
+        """Return Numba's passes without the needless passes."""
+        self.state.type_annotation = ""
+        [passes] = super().define_pipelines()
+        has_none = any(isinstance(kind, _NONE) for kind in self.state.args)
+        needless = _NEEDLESS_PASSES if has_none else _NEEDLESS_PASSES | _PASSES_FOR_NONE
+        passes.passes = [
+            (step, description)
+            for step, description in passes.passes
+            if step.__name__ not in needless
+        ]
+        passes.add_pass_after(_ReplaceMinMax, IRProcessing)
+        passes.finalize()
+        return [passes]
+
+    def compile_extra(self, func):
+        """Compile `func` with cyclic garbage collection off, which saves a tenth of the time."""
+        if not gc.isenabled():  # already off, for example while a caller is being compiled
+            return super().compile_extra(func)
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            gc.enable()
+
+
+def _is_vectorised(function, flags):
+    """Return whether LLVM may vectorise a loop of a function: it writes to arrays or reorders sums.
+
+    Copies of vectorised loops in several callers would have to be compiled several times, and sums
+    would be reordered in another way in each copy.
+    """
+    names = {instruction.opname for instruction in dis.get_instructions(function)}
+    has_loop = any("JUMP_BACKWARD" in name for name in names)
+    return has_loop and ("STORE_SUBSCR" in names or "reassoc" in flags.fastmath.flags)
+
+
+class _InnerLibrary(JITCodeLibrary):
+    """Code for inclusion in kernels: neither optimised nor turned into machine code by itself."""
+
+    keep_calls = False  # whether callers call the function instead of copying its body
+
+    def add_llvm_module(self, ll_module):
+        self._optimize_functions(ll_module)
+        if self.keep_calls:
+            for function in ll_module.functions:
+                if not function.is_declaration and function.name.startswith("_ZN"):
+                    function.add_function_attribute("noinline")
+        self._final_module.link_in(ll_module)
+
+    def add_linking_library(self, library):
+        if library is not rtsys.library:  # the kernel that Python calls includes Numba's runtime
+            super().add_linking_library(library)
+
+    def _optimize_final_module(self):
+        """Do nothing: the code is optimised as a part of the kernels that include it."""
+
+    def _finalize_final_module(self):
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name):
+        return 0
+
+    @property
+    def codegen(self):  # Numba reads this attribute only to call `set_env`
+        return self
+
+    def set_env(self, env_name, env):
+        """Do nothing: kernels that include this code do not use the address of its globals."""
+
+
+class InnerCompiler(KernelCompiler):
+    """Compiler of functions that only kernels call."""
+
+    def compile_extra(self, func):
+        """Compile `func` for inclusion in its callers."""
+        flags = self.state.flags
+        library = _InnerLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        library.keep_calls = not flags.forceinline and _is_vectorised(func, flags)
+        self.state["library"] = library
+        return super().compile_extra(func)
