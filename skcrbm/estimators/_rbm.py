@@ -28,8 +28,6 @@ from skcrbm.inference.base import resolve_method
 from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
-from skcrbm.targets.kinds import make_targets
-from skcrbm.targets.multioutput import UnitTargets, lists_classes, unit_targets
 from skcrbm.utils.columns import in_faster_storage
 from skcrbm.utils.fitting import CallbackSupportMixin, only_when_fitted
 from skcrbm.utils.labels import distinct_rows, label_sets_of
@@ -104,8 +102,6 @@ class RBMClassifier(
         *("_progress", "_rng", "_n_hidden"),
     )
 
-    _takes_columns_of_classes = False  # else each column of y may hold the classes of an output
-
     def __sklearn_is_fitted__(self):
         # `classes_` is not used here, because it exists even if the first fit failed.
         return hasattr(self, "visible_coef_")
@@ -113,7 +109,6 @@ class RBMClassifier(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.target_tags.multi_output = self._takes_columns_of_classes
         return tags
 
     def _label_scores(self, posterior):
@@ -309,16 +304,6 @@ class RBMClassifier(
         return self
 
     # ------------------------------------------------------------- steps of a fit
-
-    def _make_targets(self, y, classes):
-        if not self._takes_columns_of_classes:
-            return super()._make_targets(y, classes)
-        if classes is not None and lists_classes(classes) and np.ndim(y) == 2:
-            return UnitTargets(y, classes)
-        try:
-            return make_targets(y, classes, self)
-        except ValueError as error:
-            return unit_targets(y, classes, error)
 
     def _fold_settings(self, rows: Rows):
         """Return X, y and the hyperparameters to change, for fits on folds of the rows."""
