@@ -342,7 +342,9 @@ class GraphLikelihood(StructuredObjective):
             states[np.arange(len(states)), piece.path] -= 1.0
             pairs[np.arange(len(pairs)), piece.path[edges[:, 0]], piece.path[edges[:, 1]]] -= 1.0
             if cliques is not None:
-                cliques -= _observed_cliques(piece, model.n_states)
+                cliques -= clique_counts(
+                    piece, piece.path[None], np.ones((1, len(piece))), model.n_states
+                )
         weight = float(piece.weight[0])
         cliques = None if cliques is None else weight * cliques
         return Residuals(weight * loss, weight * states, weight * pairs, converged, cliques)
@@ -372,14 +374,20 @@ class GraphLikelihood(StructuredObjective):
         return float(found.log_partition[0]), *counts, bool(found.converged[0])
 
 
-def _observed_cliques(piece, k):
-    """Return how often each entry (P,) of the tables of cliques occurs in complete labels."""
+def clique_counts(
+    piece: GraphBatch, states: np.ndarray, weight: np.ndarray, k: int
+) -> np.ndarray | None:
+    """Return the weighted counts (P,) of the entries of clique tables in `states` (S, T).
+
+    `weight` (S, n) is the weight of each state of each graph. The result is None without cliques.
+    """
     parts = []
-    for scopes, _ in piece.arrays.cliques:
+    for scopes, first in piece.arrays.cliques:
         m = scopes.shape[1]
-        codes = piece.path[scopes] @ k ** np.arange(m)[::-1]
-        parts.append(np.bincount(codes, minlength=k**m))
-    return np.concatenate(parts)
+        codes = states[:, scopes] @ k ** np.arange(m)[::-1]
+        of_clique = np.repeat(weight, np.diff(first), axis=1)
+        parts.append(np.bincount(codes.ravel(), of_clique.ravel(), k**m))
+    return np.concatenate(parts) if parts else None
 
 
 class GraphPseudoLikelihood(StructuredObjective):
