@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.chains import best_paths, path_log_weights
 from skcrbm.learning.chains import SequenceBatch, add_path
-from skcrbm.learning.graphs import GraphBatch, kind_of_graphs
+from skcrbm.learning.graphs import GraphBatch, Posed, kind_of_graphs
 from skcrbm.learning.structured import Residuals, StructuredObjective
 
 
@@ -172,26 +173,31 @@ class GraphHinge(HingeObjective):
         return batch.pieces(model.n_entries)
 
     def energies(self, model, piece):
-        """Return the log-weights of the nodes (T, K) and of the edges (M, K, K)."""
-        return model.scores(piece.X), model.pairs(piece.arrays.Z)
+        """Return the log-weights of the nodes (T, K) and of the edges (M, K, K), and a function.
+
+        The function makes the model of the labels from changed log-weights of the nodes.
+        """
+        scores, tables = model.scores(piece.X), model.pairs(piece.arrays.Z)
+        return scores, tables, partial(_posed, model, piece, tables)
 
     def worst(self, energies, piece, augmented=True):
         """Return the labels that violate the margin most; see `HingeObjective`."""
-        scores, tables = energies
+        scores, _, pose = energies
         if augmented:
             scores = scores + 1.0
             scores[np.arange(len(scores)), piece.path] -= 1.0
-        energy = pairwise_classes(scores, piece.arrays.edges, tables)
+        posed = pose(scores)
+        energy = posed.energy
         if self.inference.name == "exact":
-            return self._found(energy, self.inference)[0], True
+            return posed.states(self._found(energy, self.inference)[0]), True
         if piece not in self._kinds:
             self._kinds[piece] = kind_of_graphs(piece, energy.n_levels)
         kind = self._kinds[piece]
         if kind != "narrow":
             path, converged = self._found(energy, "max_product")
             if kind == "wide" or converged:
-                return path, kind == "forest"
-        return self._found(energy, "exact")[0], True
+                return posed.states(path), kind == "forest"
+        return posed.states(self._found(energy, "exact")[0]), True
 
     def _found(self, energy, method):
         found = infer(energy, method, returns="map")
@@ -200,7 +206,7 @@ class GraphHinge(HingeObjective):
 
     def log_weights(self, energies, piece, path):
         """Return the log-weight (n,) of the labels `path` of graphs."""
-        scores, tables = energies
+        scores, tables, _ = energies
         i, j = piece.arrays.edges.T
         own = np.add.reduceat(scores[np.arange(len(path)), path], piece.start[:-1])
         pairs = np.cumsum(np.append(0.0, tables[np.arange(len(tables)), path[i], path[j]]))
@@ -208,7 +214,7 @@ class GraphHinge(HingeObjective):
 
     def scores_of(self, energies, one, labels):
         """Return the log-weights (m,) of m label vectors `labels` (m, T) for a single graph."""
-        scores, tables = energies
+        scores, tables, _ = energies
         i, j = one.arrays.edges.T
         own = scores[np.arange(len(scores)), labels].sum(axis=1)
         return own + tables[np.arange(len(tables)), labels[:, i], labels[:, j]].sum(axis=1)
@@ -223,6 +229,15 @@ class GraphHinge(HingeObjective):
     def pairs_of(self, model, piece):
         """Return an array of zeros (M, K, K), with a matrix for each edge."""
         return np.zeros((len(piece.arrays.edges), model.n_states, model.n_states))
+
+
+def _posed(model, piece, tables, scores):
+    """Return the `Posed` of the labels with changed scores (T, K) of the nodes."""
+    edges = piece.arrays.edges
+    if model.first is None:
+        return Posed(pairwise_classes(scores, edges, tables), None, None)
+    ranges = model.ranges(piece.arrays, scores, tables)
+    return Posed(ranges.energy, None, ranges)
 
 
 def single_examples(piece: Any) -> Iterator[Any]:
