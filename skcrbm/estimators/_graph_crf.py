@@ -51,8 +51,6 @@ from skcrbm.utils.validation import check_sample_weight
 _SPREAD = 0.1
 # Largest number of entries of the table of a clique.
 _MOST_CLIQUE_ENTRIES = 2**20
-# Names of the learning rules that do not support cliques.
-_RULES_WITHOUT_CLIQUES = ("max_margin", "backprop")
 # If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
@@ -417,10 +415,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         types = graphs.arrays.types is not None
         if types and latent > 1:
             raise ValueError(f"node_types need n_latent_states=1; got n_latent_states={latent}")
-        if self._rows.sizes and (latent > 1 or rule.name in _RULES_WITHOUT_CLIQUES or types):
+        if self._rows.sizes and (latent > 1 or rule.name == "backprop" or types):
             raise ValueError(
                 "cliques need n_latent_states=1, no node_types, and a learning rule other than "
-                "'max_margin' and 'backprop'; got learning="
+                "'backprop'; got learning="
                 f"{option_name(self.learning)!r}, n_latent_states={latent}"
             )
         model = self._model if resume else self._first_model(graphs, rng, partial)

@@ -431,7 +431,7 @@ class GraphPseudoLikelihood(StructuredObjective):
         pairs[edge, :, path[j]] += states[i]
         pairs[edge, path[i]] += states[j]
         weight = float(piece.weight[0])
-        cliques = np.zeros(model.params.cliques.shape) if entries else None
+        cliques: Any = np.zeros(model.params.cliques.shape) if entries else None
         for nodes, places, _ in entries:
             np.add.at(cliques, places, weight * states[nodes])
         return Residuals(weight * loss, weight * states, weight * pairs, cliques=cliques)

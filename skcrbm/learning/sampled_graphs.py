@@ -216,14 +216,15 @@ class GraphContrast(SampledContrast):
     def _contrast(self, model, clock, chains, piece):
         """Return the `Residuals` of a part of a batch."""
         missing, converged, start = piece.path == MISSING, True, piece
+        observed: list[Any]
         if missing.any():
             posed = Posed.of(model, piece)
             _, *observed, converged = self.likelihood.expected(posed, piece, free=False)
             start = replace(piece, path=_completed(piece, observed[0], clock), _pieces={})
         else:
             ones = np.ones((1, len(piece)))
-            observed = [*counts(piece, piece.path[None], ones, model.n_states)]
-            observed.append(clique_counts(piece, piece.path[None], ones, model.n_states))
+            labels = piece, piece.path[None], ones, model.n_states
+            observed = [*counts(*labels), clique_counts(*labels)]
         drawn = self.sampler.draw(model, start, clock, chains)
         states, pairs = counts(piece, drawn.states, drawn.weight, model.n_states)
         cliques = clique_counts(piece, drawn.states, drawn.weight, model.n_states)

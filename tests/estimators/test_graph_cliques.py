@@ -168,6 +168,24 @@ def test_partial_fit_declares_the_sizes_of_later_cliques():
             GraphCRF(**options).partial_fit(X, y, clique_sizes=wrong)
 
 
+@pytest.mark.parametrize("solver", ["frank_wolfe", "cutting_planes"])
+def test_max_margin_counts_the_entries_of_cliques(solver):
+    X, y = make_graphs(4)
+    options = {"learning": "max_margin", "solver": solver, "max_iter": 600, "random_state": 0}
+    model = GraphCRF(alpha=0.05, inference="exact", **options).fit(X, y)
+    total = 0.0
+    for graph, labels in zip(X, y, strict=True):
+        states, weight = log_weights(model, graph)
+        score = weight[(states == labels).all(axis=1)][0]
+        total += (weight + (states != labels).sum(axis=1)).max() - score
+    tables = list(model.clique_coef_.values())
+    assert np.ptp(tables[0]) > 0.05
+    arrays = [model.coef_, model.intercept_, model.pair_intercept_, *tables]
+    penalty = 0.025 * sum((part**2).sum() for part in arrays)
+    assert model.objective_ == pytest.approx(total / len(X) + penalty, rel=1e-8)
+    assert 0 <= model.duality_gap_ <= 0.011 * model.objective_
+
+
 def test_messages_are_exact_if_cliques_form_a_tree():
     X, y = make_graphs(2)
     X = [graph._replace(cliques=[[0, 1, 2]]) for graph in X]
@@ -211,7 +229,7 @@ def test_clear_errors():
     plain = GraphCRF(alpha=0.1).fit([graph._replace(cliques=None) for graph in X], y)
     with pytest.raises(ValueError, match="3 nodes, but the model was fitted without cliques"):
         plain.predict([X[0]._replace(cliques=np.array([[0, 1, 2]]))])
-    for options in ({"learning": "backprop"}, {"n_latent_states": 2}, {"learning": "max_margin"}):
+    for options in ({"learning": "backprop"}, {"n_latent_states": 2}):
         with pytest.raises(ValueError, match="cliques need n_latent_states=1"):
             GraphCRF(alpha=0.1, **options).fit(X, y)
     large = Graph(np.zeros((12, 2)), [], None, None, [list(range(12))])
