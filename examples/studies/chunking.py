@@ -7,6 +7,7 @@ which include the conversion of the features. The row of crfsuite needs python-c
 
     python -m examples.studies.chunking                     # about ten minutes
     python -m examples.studies.chunking --sentences 1000
+    python -m examples.studies.chunking --sentences 1000 --learners    # learning rules of ChainCRF
 
 The data file conll2000.npz must lie in the folder that SKCRBM_DATA names.
 """
@@ -24,6 +25,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from skcrbm import ChainCRF
+from skcrbm.learning import (
+    Adam,
+    BPChainLearning,
+    ContrastiveDivergence,
+    PersistentContrastiveDivergence,
+    PMPLearning,
+)
 
 # c2 of crfsuite and the penalty of all models: c2 |w|^2 is added to the sum of the losses.
 _C2 = 1.0
@@ -154,11 +162,45 @@ def models(n_sentences, max_iter):
     return rows
 
 
+def learners(n_sentences, max_iter):
+    """Return `ChainCRF` with each learning rule, all with the same penalty, by the name of the row.
+
+    Rules that sample draw five label sequences for each sentence, and make at most 20 epochs.
+    """
+    alpha = 2 * _C2 / n_sentences
+    rules = {
+        "maximum likelihood": "mle",
+        "pseudo-likelihood": "pseudo_likelihood",
+        "max margin": "max_margin",
+    }
+    sampled = {
+        "maximum likelihood by Adam": "mle",
+        "contrastive divergence": ContrastiveDivergence(n_steps=3, n_chains=5),
+        "persistent chains": PersistentContrastiveDivergence(n_steps=3, n_chains=5),
+        "perturb-and-max-product": PMPLearning(n_samples=5),
+        "chained belief propagation": BPChainLearning("exact", n_samples=5),
+    }
+    found = {
+        name: ChainCRF(alpha=alpha, max_iter=max_iter, learning=rule, random_state=0)
+        for name, rule in rules.items()
+    }
+    for name, rule in sampled.items():
+        found[name] = ChainCRF(
+            alpha=alpha,
+            max_iter=min(max_iter, 20),
+            learning=rule,
+            solver=Adam(learning_rate=0.05),
+            random_state=0,
+        )
+    return found
+
+
 def main(arguments=None):
     """Fit all models and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sentences", type=int, help="number of training sentences")
     parser.add_argument("--max-iter", type=int, default=300)
+    parser.add_argument("--learners", action="store_true", help="compare learning rules instead")
     parser.add_argument("--only", default="", help="part of the name of a row")
     options = parser.parse_args(arguments)
     words, tags, y = read("train", options.sentences)
@@ -167,7 +209,8 @@ def main(arguments=None):
     X_test = [features(*sentence) for sentence in zip(words, tags)]
     print("| model | F1 of chunks | tokens right | fit, s | predict, s | iterations |")
     print("|---|---|---|---|---|---|")
-    for name, model in models(len(X), options.max_iter).items():
+    rows = learners if options.learners else models
+    for name, model in rows(len(X), options.max_iter).items():
         if options.only not in name:
             continue
         started = time.process_time()

@@ -25,6 +25,9 @@ _OVERSHOOT = 0.5
 # Number of states of input nodes from which on the indicators of the states are stored as a CSR
 # matrix. Nearly all indicators are then 0, so a sparse matrix takes less time and memory.
 _SPARSE_STATES = 8
+# Unary score of a state that an output node lacks. Its probability rounds to 0, because state 0 has
+# the score 0. The score is finite, because differences of beliefs must not be NaN.
+_IMPOSSIBLE = -1e4
 # `InputCode.mean` encodes this number of rows at a time, to limit the memory.
 _MEAN_ROWS = 1000
 
@@ -175,7 +178,9 @@ class FittedLayer(NamedTuple):
     layer : Dense, Local2d or Conv2d
         Description of the layer.
     unary : ndarray (n_nodes, n_states - 1)
-        Unary scores of the states of each node.
+        Unary scores of the states of each node. If the columns of y have different numbers of
+        classes, all output nodes have entries for the largest number, and the entries of the
+        classes that an output lacks are 0.
     pairwise : ndarray
         Pairwise scores with the layer below. The shape is (n_below, n_nodes, states_below - 1,
         n_states - 1) if the layer is `Dense`, else (n_tables, states_below - 1, n_states - 1).
@@ -230,8 +235,15 @@ class LayeredModel(NamedTuple):
         return self.params.unaries.dtype
 
     def layer_unaries(self) -> list[np.ndarray]:
-        """Return the unary scores (n_nodes, n_states - 1) of each layer."""
-        return self.structure.unaries(self.params)
+        """Return the unary scores (n_nodes, n_states - 1) of each layer.
+
+        States that an output node lacks have the score `_IMPOSSIBLE`.
+        """
+        unaries = self.structure.unaries(self.params)
+        if self.structure.possible is not None:
+            possible = self.structure.possible[:, 1:]
+            unaries[-1] = np.where(possible, unaries[-1], self.dtype.type(_IMPOSSIBLE))
+        return unaries
 
     def connection_weights(self) -> list[np.ndarray]:
         """Return the flat pairwise scores of each connection."""
@@ -279,7 +291,7 @@ class LayeredModel(NamedTuple):
         for connection, flat, unary in zip(
             self.structure.connections,
             self.connection_weights(),
-            self.layer_unaries()[1:],
+            self.structure.unaries(self.params)[1:],
         ):
             pairwise = connection.tables(flat)
             if connection.dense:

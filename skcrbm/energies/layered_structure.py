@@ -185,6 +185,10 @@ class LayeredStructure(Versioned):
     skips : sequence of (int, int), default=()
         Pairs (a, b) of layers that are also connected, with an edge from each node of layer a to
         each node of layer b. Layer 0 is the input, and b must be at least a + 2.
+    output_states : array-like of int (n_outputs,), default=None
+        Number of states of each output node, from 1 to `n_output_states`. None means that each
+        output node has `n_output_states` states. A node with fewer states keeps the parameters of
+        the states that it lacks: their scores are always 0, and `possible` is False.
 
     Attributes
     ----------
@@ -195,6 +199,8 @@ class LayeredStructure(Versioned):
         Number of nodes of each layer, and number of states of the nodes of each layer.
     depth : int
         Index of the output layer, the number of connections without skips.
+    possible : ndarray of bool (n_outputs, n_output_states), or None
+        True for the states that an output node has; None if the nodes have all states.
 
     Raises
     ------
@@ -215,6 +221,8 @@ class LayeredStructure(Versioned):
 
     _saved = ("layers", "connections", "n_states", "n_nodes", "depth", "skips")
 
+    possible: np.ndarray | None = None
+
     def __init__(
         self,
         layers: Sequence[Layer],
@@ -223,6 +231,7 @@ class LayeredStructure(Versioned):
         n_outputs: int,
         n_output_states: int,
         skips: Sequence[tuple[int, int]] = (),
+        output_states: Any = None,
     ):
         self.layers = (*layers, Dense(n_outputs, max(n_output_states, 2)))
         states = [n_input_states, *(layer.n_states for layer in layers), n_output_states]
@@ -234,6 +243,8 @@ class LayeredStructure(Versioned):
         self.n_states = states
         self.n_nodes = [int(np.prod(input_shape)), *(c.n_right for c in self.connections)]
         self.depth = len(self.connections)
+        if output_states is not None:
+            self.possible = np.arange(n_output_states) < np.asarray(output_states)[:, None]
         self.skips = checked_skips(skips, self.depth)
         for a, b in self.skips:
             layer = Dense(self.n_nodes[b], max(states[b], 2))
@@ -285,14 +296,29 @@ class LayeredStructure(Versioned):
         """Join scores of layers and connections to `LayeredParams`.
 
         This is the inverse of the methods `unaries` and `weights`. The weights of the first
-        connection may be `RowSparse`.
+        connection may be `RowSparse`. Scores of states that an output node lacks become 0.
         """
+        if self.possible is not None:
+            unaries, weights = self._without_impossible(list(unaries), list(weights))
         empty = np.empty(0, weights[0].dtype)
         return LayeredParams(
             weights[0] if isinstance(weights[0], RowSparse) else weights[0].ravel(),
             np.concatenate([empty, *(w.ravel() for w in weights[1:])]),
             np.concatenate([u.ravel() for u in unaries]),
         )
+
+    def _without_impossible(self, unaries, weights):
+        """Set the scores of the states that an output node lacks to 0."""
+        assert self.possible is not None
+        possible = self.possible[:, 1:]
+        unaries[-1] = unaries[-1] * possible
+        for c, connection in enumerate(self.connections):
+            # A `RowSparse` is the gradient of a model without hidden layers. Its entries for these
+            # states are 0 already, because the states have no probability.
+            if connection.target == self.depth and not isinstance(weights[c], RowSparse):
+                by_state = weights[c].reshape(-1, *possible.shape)
+                weights[c] = (by_state * possible).ravel()
+        return unaries, weights
 
 
 def checked_skips(skips: Any, depth: int) -> tuple[tuple[int, int], ...]:

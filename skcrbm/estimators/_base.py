@@ -15,7 +15,7 @@ from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors, TopLa
 from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import score as score_with_known
-from skcrbm.targets.multioutput import refuse_columns_of_classes
+from skcrbm.targets.multioutput import lists_classes, refuse_columns_of_classes, targets_of_columns
 from skcrbm.targets.new_labels import in_label_order, listed_labels
 from skcrbm.utils.fitting import first_copies, first_copy_of_each
 from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
@@ -71,8 +71,8 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     #: True if X may hold NaN.
     _allow_nan = False
-    #: True if each column of y may hold the classes of an output.
-    _takes_columns_of_classes = False
+    #: Class of the targets of a y whose columns hold classes; None if such a y is refused.
+    _columns_of_classes: Any = None
     #: Names of the private attributes that a fit sets; a new fit deletes them first.
     _state: tuple[str, ...] = ("_targets",)
     #: Hyperparameters that change predictions; they are validated before each prediction.
@@ -154,9 +154,9 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = True
+        tags.target_tags.multi_output = self._columns_of_classes is not None
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self._allow_nan
-        tags.target_tags.multi_output = self._takes_columns_of_classes
         if tags.transformer_tags is not None:
             tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -172,9 +172,14 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
+        kind = self._columns_of_classes
+        if kind is not None and lists_classes(classes) and np.ndim(y) == 2:
+            return kind(y, classes)
         try:
             return make_targets(y, classes, self)
         except ValueError as error:
+            if kind is not None:
+                return targets_of_columns(kind, y, classes, error)
             advice = "use CRBMClassifier().fit(X, y) or LabelGraphCRF().fit(X, y) from skcrbm"
             refuse_columns_of_classes(y, type(self).__name__, advice, error)
             raise

@@ -247,7 +247,8 @@ class ChainAnswers(SavedModel, BaseEstimator):
         path = np.full(start[-1], MISSING)
         if y_known is not None:
             path = codes_of(flat_labels(y_known, start, name), self.classes_, name)
-        return SequenceBatch(rows, start, path, np.ones(len(start) - 1))
+        n = len(start) - 1
+        return SequenceBatch(rows, start, path, np.ones(n), np.arange(n))
 
     def _pieces(self, batch):
         return batch.pieces(self._model.n_entries)

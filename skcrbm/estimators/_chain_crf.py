@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -10,12 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
 
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
 from skcrbm.estimators._structured import (
-    SAMPLED_RULES,
     STRUCTURED_CONSTRAINTS,
     check_hinge,
     fit_dual,
@@ -88,12 +87,14 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     learning : str or object, default="mle"
         Learning rule: "mle" is maximum likelihood and sums over missing labels; "pseudo_likelihood"
         needs complete labels; "max_margin" is the structured hinge loss, which needs complete
-        labels and an L2 penalty, and gives no probabilities (see `MaxMargin`).
+        labels and an L2 penalty, and gives no probabilities (see `MaxMargin`). For comparisons,
+        "cd", "pcd", "pmp", "bp_chain" and "weighted_bp_chain" estimate the gradient of "mle" from
+        sampled label sequences, as in `GraphCRF`.
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs".
-        "cutting_planes" solves the same problem as "frank_wolfe". Stochastic solvers take steps on
-        mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
-        ``Adam(learning_rate=0.01, batch_size=16)``.
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
+        samples label sequences, else "lbfgs". "cutting_planes" solves the same problem as
+        "frank_wolfe". Stochastic solvers take steps on mini-batches of sequences: "adam", "sgd",
+        "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
         Maximum number of iterations of L-BFGS or "cutting_planes", of passes of "frank_wolfe", or
         of epochs of a stochastic solver.
@@ -183,7 +184,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
     _parameter_constraints: ClassVar[dict] = {
         **STRUCTURED_CONSTRAINTS,
-        "learning": [*rule_constraint("chain", "PseudoLikelihood()"), StrOptions({*SAMPLED_RULES})],
+        "learning": rule_constraint("chain", "PseudoLikelihood()"),
         "transition_features": ["boolean"],
         "order": [Integer(1, 2)],
         "fit_intercept": ["boolean"],
@@ -337,9 +338,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 self.feature_names_in_ = np.array(list(self._rows.index.columns), object)
         path = codes_of(labels, self.classes_)
         weight = check_sample_weight(sample_weight, start[1:, None])
-        sequences = SequenceBatch(rows, start, path, weight)
+        sequences = SequenceBatch(rows, start, path, weight, np.arange(len(weight)))
         if (weight == 0).any():
             sequences = sequences.take(np.flatnonzero(weight))
+            sequences = replace(sequences, index=np.arange(len(sequences)), _pieces={})
         return sequences
 
     def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
@@ -349,13 +351,6 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
     def _problem(self, sequences, resume, partial=False) -> tuple[ChainModel, Any]:
         """Return the model from which a fit starts, and its objective."""
-        if option_name(self.learning) in SAMPLED_RULES:
-            raise ValueError(
-                f"learning={option_name(self.learning)!r} estimates a gradient from drawn labels, "
-                "but the gradient of a chain is exact in a single pass: use learning='mle'. For a "
-                "comparison, GraphCRF(learning=...) takes the rule on the same chain, as Graph(x, "
-                "edges) with edges [[0, 1], [1, 2], ...] and directed=True"
-            )
         rule = resolve_rule(self.learning, "chain")
         self._hinge = check_hinge(self)
         require_labels_of(self, rule, sequences.path)
@@ -365,9 +360,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 f"order={self.order} differs from the fitted model, which was fitted with "
                 f"order={model.order}; set warm_start=False to start again"
             )
-        if self.order == 2 and rule.name == "pseudo_likelihood":
+        if self.order == 2 and rule.name not in ("mle", "max_margin"):
             raise ValueError(
-                "order=2 needs learning='mle' or 'max_margin'; got learning='pseudo_likelihood'"
+                "order=2 needs learning='mle' or 'max_margin'; got "
+                f"learning={option_name(self.learning)!r}"
             )
         self._check_possible(model, sequences)
         return model, rule.chain(self._trained(), self.n_jobs)

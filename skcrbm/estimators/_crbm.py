@@ -62,6 +62,7 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.targets.class_weight import refuse_balanced_weights
+from skcrbm.targets.multioutput import UnitTargets
 from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
@@ -330,7 +331,7 @@ class CRBMClassifier(RBMClassifier):
     (2, 5)
     """
 
-    _takes_columns_of_classes = True
+    _columns_of_classes = UnitTargets
 
     _parameter_constraints: dict = {
         "n_hidden": [Integer(0)],

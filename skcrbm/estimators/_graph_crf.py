@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -50,8 +51,6 @@ from skcrbm.utils.validation import check_sample_weight
 _SPREAD = 0.1
 # Largest number of entries of the table of a clique.
 _MOST_CLIQUE_ENTRIES = 2**20
-# Names of the learning rules that support types of nodes.
-_RULES_OF_TYPES = ("mle", "pseudo_likelihood")
 # If inference did not converge, a warning mentions these consequences.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
@@ -326,6 +325,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         y: Iterable,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        clique_sizes: Iterable[int] | None = None,
     ):
         """Train for one epoch on the given graphs, with a stochastic solver.
 
@@ -339,6 +339,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         classes : array-like of shape (n_classes,) or dict, default=None
             All classes; required in the first call if `y` does not contain all of them. If nodes
             have types, a dict with the classes of each type.
+        clique_sizes : list of int, default=None
+            Sizes of the cliques of later graphs, such as ``[3, 4]``; required in the first call if
+            the graphs in it do not have cliques of all sizes.
 
         Returns
         -------
@@ -348,7 +351,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         if resume:
             self._validate_params()
         require_stochastic(self, "graphs")
-        graphs = self._training_graphs(X, y, sample_weight, resume, classes)
+        sizes = _checked_sizes(clique_sizes)
+        graphs = self._training_graphs(X, y, sample_weight, resume, classes, sizes)
         if self._rows.nodes.index is not None:
             raise ValueError(
                 "partial_fit cannot take dicts, because later batches may hold new features; turn "
@@ -360,14 +364,19 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         fit_next_epoch(self, plan, rng, resume, attributes)
         return self
 
-    def _training_graphs(self, X, y, sample_weight, resume, classes=None) -> GraphBatch:
+    def _training_graphs(self, X, y, sample_weight, resume, classes=None, sizes=()) -> GraphBatch:
         """Validate the data of a fit; set `classes_` and the attributes of the features."""
         if resume:
             arrays = self._rows.transform(X)
+            if not set(sizes) <= set(self._rows.sizes):
+                raise ValueError(
+                    f"clique_sizes={list(sizes)} has sizes that differ from the first call of "
+                    f"partial_fit, which had cliques of {list(self._rows.sizes)} nodes"
+                )
         else:
             self._rows = GraphRows()
             types = list(classes) if isinstance(classes, Mapping) else None
-            arrays = self._rows.fit_transform(X, types)
+            arrays = self._rows.fit_transform(X, types, sizes)
         labels = flat_labels(y, arrays.start, kind=GRAPH)
         if not resume:
             names = None if self._rows.types is None else self._rows.types.names
@@ -407,16 +416,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"n_latent_states={latent} needs learning='mle'; got learning="
                 f"{option_name(self.learning)!r}"
             )
-        if graphs.arrays.types is not None and (latent > 1 or rule.name not in _RULES_OF_TYPES):
+        types = graphs.arrays.types is not None
+        if types and latent > 1:
+            raise ValueError(f"node_types need n_latent_states=1; got n_latent_states={latent}")
+        if self._rows.sizes and (latent > 1 or rule.name == "backprop" or types):
             raise ValueError(
-                "node_types need learning='mle' or 'pseudo_likelihood', and n_latent_states=1; got "
-                f"learning={option_name(self.learning)!r}, n_latent_states={latent}"
-            )
-        if self._rows.sizes and (
-            latent > 1 or rule.name != "mle" or graphs.arrays.types is not None
-        ):
-            raise ValueError(
-                "cliques need learning='mle', n_latent_states=1 and no node_types; got learning="
+                "cliques need n_latent_states=1, no node_types, and a learning rule other than "
+                "'backprop'; got learning="
                 f"{option_name(self.learning)!r}, n_latent_states={latent}"
             )
         model = self._model if resume else self._first_model(graphs, rng, partial)
@@ -479,3 +485,17 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             "clique_coef_": dict(zip(model.sizes, model.clique_tables())),
             "alpha_": alpha,
         }
+
+
+def _checked_sizes(clique_sizes):
+    """Return the sizes of cliques as integers, or raise a ValueError."""
+    sizes = [] if clique_sizes is None else clique_sizes
+    try:
+        found = [operator.index(size) for size in sizes]
+    except TypeError:
+        found = [0]
+    if any(size < 3 for size in found):
+        raise ValueError(
+            f"clique_sizes should be a list of integers of at least 3, got {clique_sizes!r}"
+        )
+    return found

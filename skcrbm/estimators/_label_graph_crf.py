@@ -240,7 +240,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
     _saved = ("n_features_in_", "classes_", "_targets", "_model")
     _state = ("_targets", "_model", "_progress")
-    _takes_columns_of_classes = True
+    _columns_of_classes = MultioutputTargets
 
     _parameter_constraints: dict = {
         "graph": [StrOptions({"auto", "full", "tree"}), "array-like"],

@@ -46,6 +46,8 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.targets.class_weight import refuse_balanced_weights
 from skcrbm.targets.kinds import label_output
+from skcrbm.targets.multioutput import MultioutputTargets
+from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
@@ -74,8 +76,10 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     which are dense, local or convolutional [1]_. T iterations of approximate inference compute the
     beliefs (approximate marginals) of the output nodes. Training backpropagates ``-log belief(y)``
     through these T iterations, so prediction uses the same T. The output layer depends on y: a
-    categorical node for a 1-D y, or a binary node for each column of a 2-D y, whose missing labels
-    may be NaN.
+    categorical node for a 1-D y, a binary node for each column of a 0/1 matrix, or a categorical
+    node for each column if the columns of y hold classes ("multiclass-multioutput", see
+    `CRBMClassifier` for the y that count as columns of classes). NaN and None are missing labels of
+    a 2-D y.
 
     Parameters
     ----------
@@ -136,8 +140,9 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         Pairwise scores of each skip (a, b), in the shape of the pairwise scores of a dense layer.
     input_unary_ : ndarray (n_features, n_states - 1)
         Unary scores of the input nodes, which are used if features are missing.
-    classes_ : ndarray (n_outputs,) or (n_classes,)
-        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
+    classes_ : ndarray (n_outputs,) or (n_classes,), or list of ndarray
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y, or the
+        sorted classes of each column of y.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     allow_empty_, unseen_share_
@@ -206,6 +211,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         "verbose": ["verbose"],
     }
     _allow_nan = True
+    _columns_of_classes = MultioutputTargets
     _state = ("_targets", "_model", "_inference", "_fitted_structure", "_progress", "_rng")
     _prediction_parameters = ("n_jobs",)
 
@@ -260,7 +266,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features, with NaN for missing features.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix with NaN for missing labels, or classes.
+            0/1 indicator matrix or columns of classes, with NaN or None for missing entries; or the
+            classes of a 1-D y.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
             Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
             weights of single labels of a 2-D y; see the page on missing labels.
@@ -316,8 +323,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         X, y, sample_weight
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes of a 1-D y; required in the first call if `y` does not contain all of them.
-            The classes of a 2-D y are 0 and 1.
+            All classes of a 1-D y, or a list with the classes of each column of y; required in the
+            first call if `y` does not contain all of them. The classes of a 0/1 matrix are 0 and 1.
 
         Returns
         -------
@@ -408,8 +415,14 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
         n_outputs, n_states = (1, n_visible) if self._targets.one_hot else (n_visible, 2)
+        n_classes = None
+        if isinstance(self._targets, MultioutputTargets):
+            n_classes = self._targets.n_classes
+            n_states = max(2, int(n_classes.max()))
         layers, skips = split_skips(self.layers)
-        structure = LayeredStructure(layers, shape, code.n_states, n_outputs, n_states, skips)
+        structure = LayeredStructure(
+            layers, shape, code.n_states, n_outputs, n_states, skips, n_classes
+        )
         return structure, code
 
     def _hyperstructure(self):
@@ -460,7 +473,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     def _output_scores(self, X):
         """Return the log-odds (N, L) of the labels, or the scores (N, K - 1) of the classes.
 
-        The score of the first class is always 0 and is left out.
+        The score of the first class is always 0 and is left out. If the columns of y hold classes,
+        the scores of the outputs are side by side.
         """
         check_is_fitted(self)
 
@@ -476,9 +490,18 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         return scores
 
     def _label_log_odds(self, scores):
-        return scores
+        if self._targets.indicator:
+            return scores
+        return one_against_rest(self._scores_by_output(scores))
+
+    def _scores_by_output(self, scores):
+        """Return the scores (N, L, K) of the classes of each output, for columns of classes."""
+        scores = scores.reshape(len(scores), self._targets.n_outputs, -1)
+        return np.concatenate([np.zeros_like(scores[:, :, :1]), scores], axis=2)
 
     def _labels(self, scores):
+        if not self._targets.indicator:
+            return self._scores_by_output(scores).argmax(axis=2)
         return with_a_label(scores >= 0, scores, self.allow_empty_)
 
     def _binary_scores(self, scores):

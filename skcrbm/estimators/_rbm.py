@@ -31,8 +31,6 @@ from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.inference.registry import answers_of
 from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
-from skcrbm.targets.kinds import make_targets
-from skcrbm.targets.multioutput import UnitTargets, lists_classes, unit_targets
 from skcrbm.utils.columns import in_faster_storage
 from skcrbm.utils.fitting import CallbackSupportMixin, only_when_fitted
 from skcrbm.utils.labels import distinct_rows, label_sets_of
@@ -288,16 +286,6 @@ class RBMClassifier(
         return self
 
     # ------------------------------------------------------------- steps of a fit
-
-    def _make_targets(self, y, classes):
-        if not self._takes_columns_of_classes:
-            return super()._make_targets(y, classes)
-        if classes is not None and lists_classes(classes) and np.ndim(y) == 2:
-            return UnitTargets(y, classes)
-        try:
-            return make_targets(y, classes, self)
-        except ValueError as error:
-            return unit_targets(y, classes, error)
 
     def _fold_settings(self, rows: Rows):
         """Return X, y and the hyperparameters to change, for fits on folds of the rows."""

@@ -27,6 +27,7 @@ class SequenceBatch:
     start: np.ndarray  # (n + 1,): sequence c has the positions start[c] to start[c + 1] - 1
     path: np.ndarray  # (T,) class of each position, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the sequences
+    index: np.ndarray  # (n,) position of each sequence in the training data
     _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
 
     def __len__(self) -> int:
@@ -37,7 +38,9 @@ class SequenceBatch:
         """Return the sequences `first` to ``stop - 1``, without a copy of a dense X."""
         rows = slice(self.start[first], self.start[stop])
         start = self.start[first : stop + 1] - self.start[first]
-        return SequenceBatch(self.X[rows], start, self.path[rows], self.weight[first:stop])
+        part = slice(first, stop)
+        X, path = self.X[rows], self.path[rows]
+        return SequenceBatch(X, start, path, self.weight[part], self.index[part])
 
     def blocks(self) -> list[SequenceBatch]:
         """Return the whole batch, because objectives of chains split a batch themselves."""
@@ -52,7 +55,8 @@ class SequenceBatch:
         lengths = np.diff(self.start)[numbers]
         start = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(start[-1]) + np.repeat(self.start[numbers] - start[:-1], lengths)
-        return SequenceBatch(self.X[rows], start, self.path[rows], self.weight[numbers])
+        X, path = self.X[rows], self.path[rows]
+        return SequenceBatch(X, start, path, self.weight[numbers], self.index[numbers])
 
     def pieces(self, n_entries: int) -> list[SequenceBatch]:
         """Split the batch into parts of a few sequences, to bound the memory.

@@ -180,6 +180,19 @@ class GraphModel(NamedTuple):
         cliques = zip(scopes, self.clique_tables())
         return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z), cliques)
 
+    def outside(self, arrays: GraphArrays) -> np.ndarray | None:
+        """Return True for the classes (T, K) that a node lacks because of its type, or None."""
+        if self.first is None:
+            return None
+        kind = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        return kind != np.asarray(arrays.types)[:, None]
+
+    def ranges(self, arrays: GraphArrays, scores: np.ndarray, tables: np.ndarray) -> RangeModel:
+        """Return the model in which each node has the classes of its type only."""
+        assert self.first is not None
+        begin, size = self.first[:-1][arrays.types], np.diff(self.first)[arrays.types]
+        return RangeModel(scores, arrays.edges, tables, begin, size)
+
     def clique_tables(self) -> list[np.ndarray]:
         """Return the table (K, ..., K) of the cliques of each size."""
         ends = np.cumsum([self.n_states**m for m in self.sizes])
@@ -239,9 +252,8 @@ class Posed(NamedTuple):
         """Return the distribution without known classes."""
         if model.first is None:
             return cls(model.energy(piece), None, None)
-        a, first = piece.arrays, model.first
-        begin, size = first[:-1][a.types], np.diff(first)[a.types]
-        ranges = RangeModel(model.scores(a.X), a.edges, model.pairs(a.Z), begin, size)
+        a = piece.arrays
+        ranges = model.ranges(a, model.scores(a.X), model.pairs(a.Z))
         return cls(ranges.energy, None, ranges)
 
     def assignment(self, states: np.ndarray) -> np.ndarray:
@@ -344,7 +356,9 @@ class GraphLikelihood(StructuredObjective):
             states[np.arange(len(states)), piece.path] -= 1.0
             pairs[np.arange(len(pairs)), piece.path[edges[:, 0]], piece.path[edges[:, 1]]] -= 1.0
             if cliques is not None:
-                cliques -= _observed_cliques(piece, model.n_states)
+                cliques -= clique_counts(
+                    piece, piece.path[None], np.ones((1, len(piece))), model.n_states
+                )
         weight = float(piece.weight[0])
         cliques = None if cliques is None else weight * cliques
         return Residuals(weight * loss, weight * states, weight * pairs, converged, cliques)
@@ -375,14 +389,20 @@ class GraphLikelihood(StructuredObjective):
         return float(found.log_partition[0]), *counts, bool(found.converged[0])
 
 
-def _observed_cliques(piece, k):
-    """Return how often each entry (P,) of the tables of cliques occurs in complete labels."""
+def clique_counts(
+    piece: GraphBatch, states: np.ndarray, weight: np.ndarray, k: int
+) -> np.ndarray | None:
+    """Return the weighted counts (P,) of the entries of clique tables in `states` (S, T).
+
+    `weight` (S, n) is the weight of each state of each graph. The result is None without cliques.
+    """
     parts = []
-    for scopes, _ in piece.arrays.cliques:
+    for scopes, first in piece.arrays.cliques:
         m = scopes.shape[1]
-        codes = piece.path[scopes] @ k ** np.arange(m)[::-1]
-        parts.append(np.bincount(codes, minlength=k**m))
-    return np.concatenate(parts)
+        codes = states[:, scopes] @ k ** np.arange(m)[::-1]
+        of_clique = np.repeat(weight, np.diff(first), axis=1)
+        parts.append(np.bincount(codes.ravel(), of_clique.ravel(), k**m))
+    return np.concatenate(parts) if parts else None
 
 
 class GraphPseudoLikelihood(StructuredObjective):
@@ -399,9 +419,12 @@ class GraphPseudoLikelihood(StructuredObjective):
         # belongs to the label of the neighbour.
         to_first, to_second = (_incidence(nodes, len(scores)) for nodes in (i, j))
         scores = scores + to_first @ tables[edge, :, path[j]] + to_second @ tables[edge, path[i]]
-        if model.first is not None:
-            kind = np.repeat(np.arange(len(model.first) - 1), np.diff(model.first))
-            scores = np.where(kind == a.types[:, None], scores, -np.inf)
+        entries = list(_clique_entries(model, a, path))
+        for nodes, _, log_weights in entries:
+            np.add.at(scores, nodes, log_weights)
+        outside = model.outside(a)
+        if outside is not None:
+            scores = np.where(outside, -np.inf, scores)
         log_p = log_softmax(scores, axis=1)
         node = np.arange(len(scores))
         loss = -float(log_p[node, path].sum())
@@ -411,7 +434,28 @@ class GraphPseudoLikelihood(StructuredObjective):
         pairs[edge, :, path[j]] += states[i]
         pairs[edge, path[i]] += states[j]
         weight = float(piece.weight[0])
-        return Residuals(weight * loss, weight * states, weight * pairs)
+        cliques: Any = np.zeros(model.params.cliques.shape) if entries else None
+        for nodes, places, _ in entries:
+            np.add.at(cliques, places, weight * states[nodes])
+        return Residuals(weight * loss, weight * states, weight * pairs, cliques=cliques)
+
+
+def _clique_entries(model, arrays, path):
+    """Yield for each size of cliques, and each place in a clique, the effect on the nodes there.
+
+    The effect is a tuple of the nodes (C,), the indices (C, K) in ``params.cliques`` of the entries
+    of their classes given the labels of the other nodes of the clique, and the log-weights (C, K).
+    """
+    k, begin = model.n_states, 0
+    for scopes, _ in arrays.cliques:
+        m = scopes.shape[1]
+        steps = k ** np.arange(m)[::-1]
+        codes = begin + path[scopes] @ steps
+        for place, step in enumerate(steps.tolist()):
+            nodes = scopes[:, place]
+            places = (codes - step * path[nodes])[:, None] + step * np.arange(k)
+            yield nodes, places, model.params.cliques[places]
+        begin += k**m
 
 
 def _incidence(nodes, n_nodes):

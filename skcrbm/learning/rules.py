@@ -26,6 +26,7 @@ from skcrbm.learning.phases import (
     ObservedOnce,
     Phase,
 )
+from skcrbm.learning.sampled_chains import ChainContrast
 from skcrbm.learning.sampled_graphs import GibbsStates, GraphContrast
 from skcrbm.utils.labels import require_complete
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
@@ -262,9 +263,18 @@ class _Contrastive(LearningRule):
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
         """Return the objective of a graph; `inference` is for missing labels and validation."""
+        likelihood = GraphLikelihood(trained, inference, n_jobs)
+        return GraphContrast(likelihood, *self._graph_sampler())
+
+    def chain(self, trained, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a chain."""
+        return ChainContrast(ChainLikelihood(trained, n_jobs), *self._graph_sampler())
+
+    def _graph_sampler(self):
+        """Return the sampler of chains and graphs, and the key of the state of training."""
         n_chains = self.n_chains or GRAPH_STATES
-        chains = GibbsStates(self.n_steps, n_chains, self.start == "persistent")
-        return GraphContrast(trained, chains, inference, n_jobs, (self.name, n_chains))
+        sampler = GibbsStates(self.n_steps, n_chains, self.start == "persistent")
+        return sampler, (self.name, n_chains)
 
     def _model_phase(self, inference, sampler, n_jobs):
         return Chains(self.n_steps, self.start, self.n_chains or N_STATES)
@@ -287,8 +297,8 @@ class ContrastiveDivergence(_Contrastive):
         Number k of Gibbs sweeps in each step.
     n_chains : int or None, default=None
         Number of chains of a density, which begin at rows drawn from the data; None stands for
-        100. In `GraphCRF` it is the number of chains of each graph; None stands for 10. Another
-        conditional model has one chain per row and accepts only None.
+        100. In `ChainCRF` and `GraphCRF` it is the number of chains of each sequence or graph; None
+        stands for 10. Another conditional model has one chain per row and accepts only None.
 
     Examples
     --------
@@ -313,9 +323,9 @@ class PersistentContrastiveDivergence(_Contrastive):
     n_steps : int, default=1
         Number of Gibbs sweeps in each step.
     n_chains : int or None, default=None
-        Number of chains of a density; None stands for 100. In `GraphCRF` it is the number of chains
-        of each graph; None stands for 10. Another conditional model has one chain per row and
-        accepts only None.
+        Number of chains of a density; None stands for 100. In `ChainCRF` and `GraphCRF` it is the
+        number of chains of each sequence or graph; None stands for 10. Another conditional model
+        has one chain per row and accepts only None.
 
     Examples
     --------
@@ -394,7 +404,16 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "conditional": ("mle", "noisy_mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
     "layered": ("backprop", "analytic"),
-    "chain": ("mle", "pseudo_likelihood", "max_margin"),
+    "chain": (
+        "mle",
+        "pseudo_likelihood",
+        "max_margin",
+        "cd",
+        "pcd",
+        "pmp",
+        "bp_chain",
+        "weighted_bp_chain",
+    ),
     "graph": (
         "mle",
         "pseudo_likelihood",

@@ -1,4 +1,4 @@
-"""Train graphs by sampled states: contrastive divergence, and rules with a sampler.
+"""Train chains and graphs by sampled states: contrastive divergence, and rules with a sampler.
 
 States drawn from the model are compared with the observed labels: the gradient is the mean count of
 each class and pair of classes in the drawn states, minus its count in the observed labels. The
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.energies.pairwise_classes import two_classes
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import infer
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.random_numbers import uniforms
 from skcrbm.learning.data import Clock
@@ -27,13 +27,14 @@ from skcrbm.learning.graphs import (
     GraphModel,
     GraphPseudoLikelihood,
     Posed,
+    clique_counts,
 )
 from skcrbm.learning.phases import tempered_weights
 from skcrbm.learning.structured import Residuals, StructuredObjective
 
-# Argument of `Clock.draw` for the random numbers that complete missing labels in a step. Gibbs
-# chains use smaller arguments.
-_COMPLETION = 2**19
+#: Argument of `Clock.draw` for the random numbers that complete missing labels in a step. Gibbs
+#: chains use smaller arguments.
+COMPLETION = 2**19
 
 
 class Drawn(NamedTuple):
@@ -68,6 +69,7 @@ class GibbsStates(GraphSampler):
 
     def draw(self, model, piece, clock, chains):
         """Sweep `n_steps` times over all nodes; see `GraphSampler`."""
+        posed = Posed.free(model, piece)
         states = np.repeat(piece.path[None], self.n_chains, axis=0)
         start, index = piece.start, piece.index
         if chains is not None:
@@ -79,12 +81,17 @@ class GibbsStates(GraphSampler):
                     states[:, start[c] : start[c + 1]] = before
         streams = int(index[0]) * self.n_chains + np.arange(self.n_chains)
         found, _ = gibbs_sweep(
-            model.energy(piece), states[None], clock.key, streams, clock.draw(1), self.n_steps
+            posed.energy,
+            posed.assignment(states)[None],
+            clock.key,
+            streams,
+            clock.draw(1),
+            self.n_steps,
         )
-        states = found[0].astype(np.int64)
+        states = posed.states(found[0])
         if chains is not None:
             for c, number in enumerate(index.tolist()):
-                chains[number] = found[0][:, start[c] : start[c + 1]].copy()
+                chains[number] = states[:, start[c] : start[c + 1]].astype(found.dtype)
         return Drawn(states, np.full((len(states), len(piece)), 1 / len(states)))
 
 
@@ -116,7 +123,8 @@ class SamplerStates(GraphSampler):
 
     def _drawn(self, model, piece, clock):
         """Return states (S, T), and their scores minus log-probabilities (None if not weighted)."""
-        energy, sampler = self._energy(model, piece)
+        posed, sampler = self._posed(model, piece)
+        energy = posed.energy
         seed = np.random.SeedSequence([int(clock.key), clock.step, int(piece.index[0])])
         found = infer(
             energy,
@@ -128,93 +136,114 @@ class SamplerStates(GraphSampler):
         assert found.samples is not None
         states = found.samples[0]
         if not self.weighted:
-            return states.astype(np.int64), None
+            return posed.states(states), None
         assert found.sample_log_prob is not None
         score = energy.rows(np.zeros(len(states), int)).score(states)
-        return states.astype(np.int64), score - found.sample_log_prob[0]
+        return posed.states(states), score - found.sample_log_prob[0]
 
-    def _energy(self, model, piece):
-        """Return an energy from which the sampler can draw, and the sampler."""
-        energy = model.energy(piece)
-        if model.n_states == 2:
+    def _posed(self, model, piece):
+        """Return a distribution from which the sampler can draw, and the sampler."""
+        posed = Posed.free(model, piece)
+        if model.n_states == 2 and model.first is None and not piece.arrays.cliques:
             try:
-                return energy, self.find(energy)
+                return posed, self.find(posed.energy)
             except ValueError:
                 a = piece.arrays
                 energy = two_classes(model.scores(a.X), a.edges, model.pairs(a.Z))
-        return energy, self.find(energy)
+                posed = posed._replace(energy=energy)
+        return posed, self.find(posed.energy)
 
 
-class GraphContrast(StructuredObjective):
-    """Objective whose gradient compares states that a sampler draws with the observed labels.
+class SampledContrast(StructuredObjective):
+    """Base class of the objectives of chains and graphs that compare sampled and observed labels.
 
-    In a graph with missing labels, the method `inference` computes the probabilities of the states
-    given the observed labels, and these probabilities replace the labels. Chains then begin at
-    states drawn from the probabilities of each node. The reported loss is the mean score of the
-    drawn states minus the score of the labels, which does not measure progress. `inference`
-    computes the validation score.
+    The reported loss is the mean score of the drawn states minus the score of the labels, which
+    does not measure progress.
+
+    Parameters
+    ----------
+    likelihood : StructuredObjective
+        Negative log-likelihood, for the validation score and for missing labels.
+    sampler : GraphSampler
+    state_key : hashable
+        Key of the rule and its options. Training continues from the chains of an earlier fit if
+        this key and the trained arrays are the same.
     """
 
     draws = True
     is_loss = False
 
-    def __init__(
-        self,
-        trained: tuple[bool, ...],
-        sampler: GraphSampler,
-        inference: InferenceMethod,
-        n_jobs: int | None = None,
-        state_key: Any = None,
-    ):
-        super().__init__(trained, n_jobs)
+    def __init__(self, likelihood: Any, sampler: GraphSampler, state_key: Any = None):
+        super().__init__(likelihood.trained, likelihood.n_jobs)
+        self.likelihood = likelihood
         self.sampler = sampler
         self.keeps_chains = sampler.keeps_chains
-        self.state_key = type(self).__name__, trained, state_key
-        #: Likelihood by `inference`, for validation and for missing labels.
-        self.likelihood = GraphLikelihood(trained, inference, n_jobs)
-
-    @property
-    def for_search(self):
-        """The pseudo-likelihood: a loss by which the search for alpha compares models."""
-        return GraphPseudoLikelihood(self.trained, self.n_jobs)
+        self.state_key = type(self).__name__, likelihood.trained, state_key
 
     def start(self, n_rows):
-        """Return a list of the chains of each training graph, or None if no chains are kept."""
+        """Return a list of the chains of each training row, or None if no chains are kept."""
         return [None] * n_rows if self.keeps_chains else None
 
     def score(self, model, batch: Any, epoch):
-        """Return the mean log-likelihood of held-out graphs, by `inference`."""
+        """Return the mean log-likelihood of held-out rows."""
         return self.likelihood.score(model, batch, epoch)
 
     def _function(self, model, clock, state):
         return partial(self._contrast, model, clock, state)
 
     def _residuals(self, model, piece):
-        raise TypeError("GraphContrast has no loss")
+        raise TypeError(f"{type(self).__name__} has no loss")
+
+    @abstractmethod
+    def _contrast(self, model, clock, chains, piece) -> Residuals:
+        """Return the `Residuals` of a part of a batch."""
+
+
+class GraphContrast(SampledContrast):
+    """Contrast of graphs. The likelihood is a `GraphLikelihood`.
+
+    In a graph with missing labels, the inference method of the likelihood computes the
+    probabilities of the states given the observed labels, and these probabilities replace the
+    labels. Chains then begin at states drawn from the probabilities of each node.
+    """
+
+    likelihood: GraphLikelihood
+
+    @property
+    def for_search(self):
+        """The pseudo-likelihood: a cheap loss by which the search for alpha compares models."""
+        return GraphPseudoLikelihood(self.trained, self.n_jobs)
 
     def _contrast(self, model, clock, chains, piece):
         """Return the `Residuals` of a part of a batch."""
         missing, converged, start = piece.path == MISSING, True, piece
+        observed: list[Any]
         if missing.any():
             posed = Posed.of(model, piece)
-            _, *observed, _, converged = self.likelihood.expected(posed, piece, free=False)
+            _, *observed, converged = self.likelihood.expected(posed, piece, free=False)
             start = replace(piece, path=_completed(piece, observed[0], clock), _pieces={})
         else:
             ones = np.ones((1, len(piece)))
-            observed = counts(piece, piece.path[None], ones, model.n_states)
+            labels = piece, piece.path[None], ones, model.n_states
+            observed = [*counts(*labels), clique_counts(*labels)]
         drawn = self.sampler.draw(model, start, clock, chains)
         states, pairs = counts(piece, drawn.states, drawn.weight, model.n_states)
+        cliques = clique_counts(piece, drawn.states, drawn.weight, model.n_states)
         states -= observed[0]
         pairs -= observed[1]
         scores, tables = model.scores(piece.X), model.pairs(piece.arrays.Z)
         loss = float(np.vdot(states, scores) + np.vdot(pairs, tables))
         weight = float(piece.weight[0])
-        return Residuals(weight * loss, weight * states, weight * pairs, converged)
+        if cliques is not None:
+            cliques -= observed[2]
+            loss += float(cliques @ model.params.cliques)
+            cliques *= weight
+        return Residuals(weight * loss, weight * states, weight * pairs, converged, cliques)
 
 
 def _completed(piece, chances, clock):
     """Return the labels (T,), with missing labels drawn from their probabilities (T, K)."""
-    draw = clock.draw(_COMPLETION)
+    draw = clock.draw(COMPLETION)
     u = uniforms(clock.key, piece.index[:1], draw, len(piece.path))[0]
     edges = chances.cumsum(axis=1)
     found = (u[:, None] * edges[:, -1:] >= edges).sum(axis=1)

@@ -12,9 +12,12 @@ from skcrbm.inference import InferenceMethod, PerturbAndMaxProduct, available_me
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for, quoted
 from skcrbm.inference.registry import METHODS
+from skcrbm.learning.chains import ChainLikelihood
+from skcrbm.learning.graphs import GraphLikelihood
 from skcrbm.learning.objectives import Contrast, Objective
 from skcrbm.learning.phases import Independent, Observed, PerturbedMaxima, Sampled
 from skcrbm.learning.rules import GRAPH_STATES, N_STATES, LearningRule
+from skcrbm.learning.sampled_chains import ChainContrast
 from skcrbm.learning.sampled_graphs import GraphContrast, SamplerStates
 from skcrbm.utils.options import Integer
 
@@ -48,15 +51,23 @@ class _SampledRule(LearningRule):
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
         """Return the objective of a graph; `inference` is for missing labels and validation."""
+        likelihood = GraphLikelihood(trained, inference, n_jobs)
+        return GraphContrast(likelihood, self._graph_sampler(), self.name)
+
+    def chain(self, trained, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a chain."""
+        return ChainContrast(ChainLikelihood(trained, n_jobs), self._graph_sampler(), self.name)
+
+    def _graph_sampler(self):
+        """Return the sampler of chains and graphs."""
         sampler = resolve_method(self.sampler, "sampler")
         if isinstance(sampler, PerturbAndMaxProduct) and sampler.persistence:
             raise ValueError(
-                f"sampler must have persistence=0 for a graph, whose perturbations are new in each "
-                f"step; got {sampler!r}"
+                f"sampler must have persistence=0 for a graph or chain, whose perturbations are "
+                f"new in each step; got {sampler!r}"
             )
         n_states, weighted = self._graph_states()
-        states = SamplerStates(self.density_sampler, n_states, weighted)
-        return GraphContrast(trained, states, inference, n_jobs, self.name)
+        return SamplerStates(self.density_sampler, n_states, weighted)
 
     @abstractmethod
     def _graph_states(self) -> tuple[int, bool]:
@@ -78,13 +89,13 @@ class PMPLearning(_SampledRule):
         Method that draws the samples. A density takes any method that can return "samples" and has
         an option `random_state`, for example ``PerturbAndMAP("mplp")``, or
         ``PerturbAndMaxProduct(persistence=0.9)``, which keeps perturbations from step to step.
-        `GraphCRF` takes a method that draws independent samples in each step. Other conditional
-        models take only ``PerturbAndMaxProduct(max_iter=...)`` or the name, which stands for
-        ``max_iter=50`` in these models.
+        `ChainCRF` and `GraphCRF` take a method that draws independent samples in each step. Other
+        conditional models take only ``PerturbAndMaxProduct(max_iter=...)`` or the name, which
+        stands for ``max_iter=50`` in these models.
     n_samples : int or None, default=None
-        Number of samples of a density in each step; None stands for 100. In `GraphCRF` it is the
-        number of samples of each graph; None stands for 10. Another conditional model draws one
-        sample per row and accepts only None.
+        Number of samples of a density in each step; None stands for 100. In `ChainCRF` and
+        `GraphCRF` it is the number of samples of each sequence or graph; None stands for 10.
+        Another conditional model draws one sample per row and accepts only None.
 
     References
     ----------
@@ -171,7 +182,8 @@ class BPChainLearning(_SampledRule):
         Method that draws the states. Any method that has an option `random_state` and can return
         "samples" (and "sample_log_prob" if `weighted`) is accepted.
     n_samples : int, default=100
-        Number of states that are drawn in each step; in `GraphCRF` for each graph.
+        Number of states that are drawn in each step; in `ChainCRF` and `GraphCRF` for each sequence
+        or graph.
     weighted : bool, default=False
         True uses importance weights: the unnormalised probability of a state under the model,
         divided by the probability with which the sampler drew the state. The estimated moments are

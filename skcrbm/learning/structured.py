@@ -139,7 +139,7 @@ class StructuredObjective(Objective):
     def step(self, model, batch: Any, clock, state):
         """Return the `Step` of a batch; see `Objective`."""
         gradient, loss = type(model.params)(*map(np.zeros_like, model.params)), 0.0
-        pieces = batch.pieces(model.n_entries)
+        pieces = batch.pieces(self._entries(model))
         n_converged = 0
         residuals = ordered_map(self._function(model, clock, state), pieces, self.n_jobs)
         for piece, found in zip(pieces, residuals):
@@ -161,6 +161,10 @@ class StructuredObjective(Objective):
     def for_search(self) -> StructuredObjective:
         """Objective of the search for alpha, which L-BFGS or a dual solver minimises."""
         return self
+
+    def _entries(self, model) -> int:
+        """Return the number of entries per position or node in the largest array of a part."""
+        return model.n_entries
 
     def _function(self, model, clock, state) -> Callable[[Any], Residuals]:
         """Return the function that `step` calls for each part of the batch."""

@@ -132,7 +132,7 @@ class TruncatedLikelihood(Objective):
         def chunk(rows):
             part = batch.rows(rows)
             trace = network.run(LayeredInput(*model.encode(part.X)))
-            return self._loss(trace.beliefs[-1][-1], part)[0]
+            return self._loss(trace.beliefs[-1][-1], part, model.structure)[0]
 
         return sum(ordered_map(chunk, row_chunks(len(batch), LAYERED_CHUNK_ROWS), self.n_jobs))
 
@@ -140,12 +140,12 @@ class TruncatedLikelihood(Objective):
         """Return the `Step` of the first n rows of a batch; the other rows have weight 0."""
         trace = network.run(LayeredInput(*model.encode(batch.X)), keep=True)
         output = trace.beliefs[-1][-1]
-        loss, difference = self._loss(output, batch)
+        loss, difference = self._loss(output, batch, model.structure)
         d_output = difference[:, 1:].reshape(output.shape).astype(output.dtype)
         gradient = network.gradient(trace, np.ascontiguousarray(d_output))
         return Step(gradient, loss, self._converged(trace, n))
 
-    def _loss(self, output, batch):
+    def _loss(self, output, batch, structure):
         """Return the loss, and its gradient with respect to the scores of the output nodes.
 
         The gradient has the shape (n_outputs, n_states, n).
@@ -155,7 +155,11 @@ class TruncatedLikelihood(Objective):
         weight = np.where(np.isnan(target[:, :1]), 0.0, batch.weight)
         target = np.nan_to_num(target)
         eps = self.label_smoothing
-        target = (1 - eps) * target + eps / p.shape[1]
+        if structure.possible is None:
+            even = 1 / p.shape[1]
+        else:  # outputs with different numbers of states
+            even = (structure.possible / structure.possible.sum(axis=1, keepdims=True))[:, :, None]
+        target = (1 - eps) * target + eps * even
         log_p = np.log(np.maximum(p, 1e-300))
         return -float((weight * target * log_p).sum()), weight * (p - target)
 
@@ -179,7 +183,7 @@ class TruncatedMoments(TruncatedLikelihood):
         inputs = LayeredInput(*model.encode(batch.X))
         trace = network.run(inputs, complete=True, keep=True)
         output = trace.beliefs[-1][-1]
-        loss, _ = self._loss(output, batch)
+        loss, _ = self._loss(output, batch, model.structure)
         model_moments = network.moments(trace, batch.weight)
         target = targets_of(batch.visible, (len(output), self._n_states(output, trace.n), trace.n))
         free = np.isnan(target[:, 0]).astype(output.dtype)
@@ -212,9 +216,12 @@ def targets_of(visible: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
     """Return the target probability (n_outputs, n_states, n) of each state of each output node.
 
     The targets of outputs that are not observed are NaN. `visible` (n, V) holds the one-hot states
-    of a single categorical node, or the 0/1 states of V binary nodes.
+    of a single categorical node, or the state 0, 1, 2, ... of each of V nodes.
     """
     values = visible.T.astype(np.float64)
-    if shape[1] == 2 and shape[0] == len(values):
+    if shape[0] != len(values) or shape[1] == 1:
+        return values[None]
+    if shape[1] == 2:
         return np.stack([1 - values, values], axis=1)
-    return values[None]
+    found = (values[:, None] == np.arange(shape[1])[:, None]).astype(np.float64)
+    return np.where(np.isnan(values)[:, None], np.nan, found)

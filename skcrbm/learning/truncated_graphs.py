@@ -10,6 +10,10 @@ from skcrbm.inference.truncated_graphs import GraphNetwork, truncated_network
 from skcrbm.learning.graphs import MISSING, GraphBatch, GraphModel
 from skcrbm.learning.structured import Residuals, StructuredObjective
 
+# Score of a class that a node lacks because of its type. The probability of the class rounds to 0.
+# The score is finite, because the gradient needs finite scores.
+_OUTSIDE = -1e4
+
 
 def network_of(
     model: GraphModel, piece: GraphBatch, inference: InferenceMethod, known: bool = False
@@ -20,6 +24,9 @@ def network_of(
     """
     a = piece.arrays
     scores = model.scores(a.X)
+    outside = model.outside(a)
+    if outside is not None:
+        scores[outside] = _OUTSIDE
     if known:
         held = np.flatnonzero(piece.path != MISSING)
         scores[held] = -np.inf
@@ -51,6 +58,10 @@ class GraphTruncated(StructuredObjective):
         k, eps = model.n_states, self.label_smoothing
         observed = np.flatnonzero(piece.path != MISSING)
         target = np.full((len(observed), k), eps / k)
+        outside = model.outside(piece.arrays)
+        if outside is not None:  # the share goes to the classes of the type of the node
+            own = ~outside[observed]
+            target = eps * own / own.sum(axis=1, keepdims=True)
         target[np.arange(len(observed)), piece.path[observed]] += 1 - eps
         loss = -float((target * log_p[observed]).sum())
         slope = np.zeros(log_p.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from itertools import pairwise, product
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -65,17 +66,18 @@ class GraphRows:
         self.types: NodeTypes | None = None  # None if the nodes have no types
         self.sizes: tuple[int, ...] = ()  # sizes of cliques
 
-    def fit_transform(self, X: Any, types: Any = None) -> GraphArrays:
+    def fit_transform(self, X: Any, types: Any = None, sizes: Iterable[int] = ()) -> GraphArrays:
         """Return the arrays, and store the numbers of features and the types of nodes.
 
-        `types` lists all types; None takes the types of the nodes in X.
+        `types` lists all types; None takes the types of the nodes in X. `sizes` are the sizes of
+        cliques that later graphs may have, in addition to the sizes in X.
         """
         graphs = _graphs(X)
         if types is not None or any(graph.node_types is not None for graph in graphs):
             self.types = NodeTypes(graphs, types)
             graphs = self.types.padded(graphs)
         rows, start = self.nodes.fit_transform([graph.nodes for graph in graphs])
-        self.sizes = tuple(sorted({len(c) for graph in graphs for c in graph.cliques}))
+        self.sizes = tuple(sorted({*sizes, *(len(c) for graph in graphs for c in graph.cliques)}))
         given = [graph.edge_features for graph in graphs if graph.edge_features is not None]
         self.n_edge_features = 0
         for features in given:

@@ -85,15 +85,17 @@ def shows_classes(y: Any) -> bool:
     return not (coded or any(value < 0 for value in numbers))
 
 
-def unit_targets(y: Any, classes: Any, error: ValueError) -> UnitTargets:
-    """Return the `UnitTargets` of a y with columns of classes; raise a ValueError for another y.
+def targets_of_columns(
+    kind: type[MultioutputTargets], y: Any, classes: Any, error: ValueError
+) -> MultioutputTargets:
+    """Return the targets of a y with columns of classes; raise a ValueError for another y.
 
-    `classes` may list the classes of each column. `error` is the error of `make_targets` about this
-    y. It is raised again. If y may hold classes as well as labels in another format, the message
-    also explains how to mark columns as classes.
+    `kind` is the class of the targets. `classes` may list the classes of each column. `error` is
+    the error of `make_targets` about this y. It is raised again, with advice on how to mark columns
+    as classes if y may hold classes or labels in another form.
     """
     if shows_classes(y):
-        return UnitTargets(y, classes)
+        return kind(y, classes)
     if not seems_multiclass(y):
         raise error
     raise ValueError(

@@ -74,7 +74,8 @@ def test_tags_are_honest(estimator):
     assert not tags._skip_test
     # Only the layered model has nodes for the inputs.
     assert tags.input_tags.allow_nan == (estimator is LayeredGMClassifier)
-    assert tags.target_tags.multi_output == (estimator is CRBMClassifier)
+    takes_columns = estimator in (CRBMClassifier, LayeredGMClassifier)
+    assert tags.target_tags.multi_output == takes_columns
 
 
 # Slow, and near to the default configuration.

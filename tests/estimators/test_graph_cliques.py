@@ -7,7 +7,11 @@ import pytest
 from scipy.special import logsumexp
 
 from skcrbm import Graph, GraphCRF
-from skcrbm.inference import SumProduct
+from skcrbm.inference import Exact, SumProduct
+from skcrbm.inference.random_numbers import random_key
+from skcrbm.learning import Adam, BPChainLearning, ContrastiveDivergence
+from skcrbm.learning.data import Clock
+from skcrbm.learning.graphs import GraphLikelihood
 from skcrbm.learning.lbfgs import RowsObjective
 from skcrbm.learning.structured import structured_penalty
 
@@ -63,13 +67,16 @@ def test_answers_are_those_of_enumeration(edges):
         assert gap[c] == pytest.approx(0, abs=1e-8)
 
 
-@pytest.mark.parametrize("missing", [False, True])
-def test_gradient_by_finite_differences(missing):
+@pytest.mark.parametrize(
+    ("learning", "missing"), [("mle", False), ("mle", True), ("pseudo_likelihood", False)]
+)
+def test_gradient_by_finite_differences(learning, missing):
     X, y = make_graphs(1)
     if missing:
         y = [[None, *labels[1:].tolist()] for labels in y]
     weight = np.arange(8) % 3 + 1.0
-    model = GraphCRF(inference="exact", alpha=0.1, max_iter=2, directed=True)
+    options = {"alpha": 0.1, "max_iter": 2, "directed": True}
+    model = GraphCRF(learning=learning, inference="exact", **options)
     model.fit(X, y, sample_weight=weight)
     batch = model._training_graphs(X, y, weight, True)
     plan, _ = model._plan(batch, np.random.RandomState(0), True)
@@ -83,6 +90,100 @@ def test_gradient_by_finite_differences(missing):
         step[i] = 1e-5
         slope = (function(x + step)[0] - function(x - step)[0]) / 2e-5
         assert gradient[i] == pytest.approx(slope, abs=2e-6)
+
+
+def test_pseudo_likelihood_is_the_sum_over_the_nodes():
+    X, y = make_graphs(3)
+    model = GraphCRF(learning="pseudo_likelihood", inference="exact", alpha=0.05).fit(X, y)
+    assert np.ptp(model.clique_coef_[3]) > 0.1
+    batch = model._training_graphs(X, y, None, True)
+    _, objective = model._problem(batch, np.random.RandomState(0), True)
+    expected = 0.0
+    for graph, labels in zip(X, y, strict=True):
+        states, weight = log_weights(model, graph)
+        for node in range(len(labels)):
+            same = (np.delete(states, node, 1) == np.delete(labels, node)).all(axis=1)
+            chosen = weight[same & (states[:, node] == labels[node])][0]
+            expected += chosen - logsumexp(weight[same])
+    assert objective.score(model._model, batch, 0) == pytest.approx(expected / len(X), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ContrastiveDivergence(n_steps=40, n_chains=6),
+        pytest.param(BPChainLearning("exact", n_samples=20), marks=pytest.mark.deep),
+    ],
+)
+@pytest.mark.parametrize("missing", [False, True])
+def test_sampled_rules_have_the_gradient_of_the_likelihood(rule, missing):
+    X, y = make_graphs(1)
+    if missing:
+        y = [[None, *labels[1:].tolist()] for labels in y]
+    weight = np.arange(8) % 3 + 1.0
+    model = GraphCRF(inference="exact", alpha=0.1, max_iter=2).fit(X, y, weight)
+    model.set_params(learning=rule)
+    batch = model._training_graphs(X, y, weight, True)
+    start, objective = model._problem(batch, np.random.RandomState(0), True)
+    step, _ = GraphLikelihood(objective.trained, Exact()).step(start, batch, Clock(0, 0), None)
+    key, found = random_key(0), []
+    for t in range(150):
+        result, _ = objective.step(start, batch, Clock(0, t, key), None)
+        found.append(np.concatenate([part.ravel() for part in result.gradient]))
+    found = np.array(found)
+    error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    expected = np.concatenate([part.ravel() for part in step.gradient])
+    assert (np.abs(found.mean(axis=0) - expected) <= 5 * error + 1e-9).all()
+    assert error.max() < 0.3
+
+
+@pytest.mark.parametrize("learning", ["cd", "pseudo_likelihood"])
+def test_other_rules_learn_what_pairs_cannot(learning):
+    rng = np.random.default_rng(0)
+    y = [np.array([a, b, (a + b) % 2]) for a, b in rng.integers(0, 2, (60, 2))]
+    X = [Graph(np.zeros((3, 1)), [], cliques=[[0, 1, 2]])] * 60
+    solver = "lbfgs" if learning == "pseudo_likelihood" else Adam(learning_rate=0.1)
+    options = {"learning": learning, "solver": solver, "max_iter": 30, "random_state": 0}
+    model = GraphCRF(inference="exact", **options).fit(X, y)  # also searches alpha
+    assert model.score_samples(X, y).mean() > -1.6  # log 1/4 is -1.39, log 1/8 is -2.08
+
+
+def test_partial_fit_declares_the_sizes_of_later_cliques():
+    X, y = make_graphs()
+    first = [c for c in range(8) if c % 3][:3]  # cliques of three nodes only
+    options = {"solver": "adam", "alpha": 0.01, "inference": "exact", "random_state": 0}
+    model = GraphCRF(**options)
+    few = [X[c] for c in first], [y[c] for c in first]
+    model.partial_fit(*few, classes=[0, 1], clique_sizes=[4])
+    assert sorted(model.clique_coef_) == [3, 4]
+    assert (model.clique_coef_[4] == 0).all()
+    model.partial_fit(X, y)
+    assert (model.clique_coef_[4] != 0).all()
+    with pytest.raises(ValueError, match=r"clique_sizes=\[5\] has sizes that differ"):
+        model.partial_fit(X, y, clique_sizes=[5])
+    with pytest.raises(ValueError, match="4 nodes, but the model was fitted with cliques of"):
+        GraphCRF(**options).partial_fit(*few, classes=[0, 1]).partial_fit(X, y)
+    for wrong in ([2], 3, ["a"], [3.5]):
+        with pytest.raises(ValueError, match="clique_sizes should be a list of integers"):
+            GraphCRF(**options).partial_fit(X, y, clique_sizes=wrong)
+
+
+@pytest.mark.parametrize("solver", ["frank_wolfe", "cutting_planes"])
+def test_max_margin_counts_the_entries_of_cliques(solver):
+    X, y = make_graphs(4)
+    options = {"learning": "max_margin", "solver": solver, "max_iter": 600, "random_state": 0}
+    model = GraphCRF(alpha=0.05, inference="exact", **options).fit(X, y)
+    total = 0.0
+    for graph, labels in zip(X, y, strict=True):
+        states, weight = log_weights(model, graph)
+        score = weight[(states == labels).all(axis=1)][0]
+        total += (weight + (states != labels).sum(axis=1)).max() - score
+    tables = list(model.clique_coef_.values())
+    assert np.ptp(tables[0]) > 0.05
+    arrays = [model.coef_, model.intercept_, model.pair_intercept_, *tables]
+    penalty = 0.025 * sum((part**2).sum() for part in arrays)
+    assert model.objective_ == pytest.approx(total / len(X) + penalty, rel=1e-8)
+    assert 0 <= model.duality_gap_ <= 0.011 * model.objective_
 
 
 def test_messages_are_exact_if_cliques_form_a_tree():
@@ -128,8 +229,8 @@ def test_clear_errors():
     plain = GraphCRF(alpha=0.1).fit([graph._replace(cliques=None) for graph in X], y)
     with pytest.raises(ValueError, match="3 nodes, but the model was fitted without cliques"):
         plain.predict([X[0]._replace(cliques=np.array([[0, 1, 2]]))])
-    for options in ({"learning": "cd"}, {"n_latent_states": 2}, {"learning": "max_margin"}):
-        with pytest.raises(ValueError, match="cliques need learning='mle'"):
+    for options in ({"learning": "backprop"}, {"n_latent_states": 2}):
+        with pytest.raises(ValueError, match="cliques need n_latent_states=1"):
             GraphCRF(alpha=0.1, **options).fit(X, y)
     large = Graph(np.zeros((12, 2)), [], None, None, [list(range(12))])
     with pytest.raises(ValueError, match=r"would have 12\^12 entries"):

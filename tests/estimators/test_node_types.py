@@ -10,6 +10,10 @@ from sklearn.base import clone
 
 from skcrbm import Graph, GraphCRF
 from skcrbm.inference import Exact, SumProduct, infer
+from skcrbm.inference.random_numbers import random_key
+from skcrbm.learning import Backpropagation, BPChainLearning, ContrastiveDivergence
+from skcrbm.learning.data import Clock
+from skcrbm.learning.graphs import GraphLikelihood
 from skcrbm.learning.lbfgs import RowsObjective
 from skcrbm.learning.structured import structured_penalty
 
@@ -105,7 +109,13 @@ def test_answers_are_those_of_enumeration(cycles, inference, directed):
 
 
 @pytest.mark.parametrize(
-    ("learning", "missing"), [("mle", False), ("mle", True), ("pseudo_likelihood", False)]
+    ("learning", "missing"),
+    [
+        ("mle", False),
+        ("mle", True),
+        ("pseudo_likelihood", False),
+        (Backpropagation(label_smoothing=0.1), True),
+    ],
 )
 def test_gradient_by_finite_differences(learning, missing):
     X, y = make_graphs(1)
@@ -127,6 +137,64 @@ def test_gradient_by_finite_differences(learning, missing):
         step[i] = 1e-5
         slope = (function(x + step)[0] - function(x - step)[0]) / 2e-5
         assert gradient[i] == pytest.approx(slope, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ContrastiveDivergence(n_steps=40, n_chains=6),
+        pytest.param(BPChainLearning("exact", n_samples=20), marks=pytest.mark.deep),
+    ],
+)
+def test_sampled_labels_have_classes_of_their_type(rule):
+    X, y = make_graphs(2, 4)
+    y = [[None, *labels[1:]] if c == 3 else labels for c, labels in enumerate(y)]
+    model = GraphCRF(alpha=0.1, max_iter=2, inference="exact").fit(X, y)
+    model.set_params(learning=rule)
+    batch = model._training_graphs(X, y, None, True)
+    start, objective = model._problem(batch, np.random.RandomState(0), True)
+    step, _ = GraphLikelihood(objective.trained, Exact()).step(start, batch, Clock(0, 0), None)
+    key, found = random_key(0), []
+    for t in range(150):
+        result, _ = objective.step(start, batch, Clock(0, t, key), None)
+        found.append(np.concatenate([part.ravel() for part in result.gradient]))
+    found = np.array(found)
+    error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    expected = np.concatenate([part.ravel() for part in step.gradient])
+    assert (np.abs(found.mean(axis=0) - expected) <= 5 * error + 1e-9).all()
+    assert error.max() < 0.2
+
+
+def test_max_margin_finds_the_labels_that_violate_the_margin_most():
+    X, y = make_graphs(4)
+    model = GraphCRF(alpha=0.05, learning="max_margin", random_state=0).fit(X, y)
+    total = 0.0
+    for graph, labels in zip(X, y, strict=True):
+        states, weight = log_weights(model, graph)
+        true = positions(model, graph, labels)
+        score = weight[(states == true).all(axis=1)][0]
+        total += (weight + (states != true).sum(axis=1)).max() - score
+    # All arrays of weights count in the penalty of "max_margin".
+    arrays = model.coef_, model.intercept_, model.pair_intercept_, model.pair_coef_
+    penalty = 0.025 * sum((part**2).sum() for part in arrays)
+    assert model.objective_ == pytest.approx(total / len(X) + penalty, rel=1e-8)
+    assert model.certified_
+    assert 0 <= model.duality_gap_ <= 0.011 * model.objective_
+    for graph, found in zip(X, model.predict(X), strict=True):
+        states, weight = log_weights(model, graph)
+        np.testing.assert_array_equal(found, model.classes_[states[weight.argmax()]])
+
+
+def test_iterations_of_backpropagation_give_other_classes_no_probability():
+    X, y = make_graphs(5)
+    model = GraphCRF(
+        alpha=0.05, learning="backprop", inference=SumProduct(max_iter=4), decode="marginal"
+    ).fit(X, y)
+    for graph, proba in zip(X, model.predict_proba(X), strict=True):
+        own = model.class_types_[None] == np.array(graph.node_types)[:, None]
+        assert (proba[~own] == 0).all()
+        np.testing.assert_allclose(proba.sum(axis=1), 1)
+    assert model.score(X, y) > 0.5
 
 
 def test_a_single_type_changes_nothing():
@@ -196,8 +264,7 @@ def test_clear_errors():
         model.score_samples(X, wrong)
     with pytest.raises(ValueError, match="fitted without node_types"):
         GraphCRF(alpha=0.1).fit([plain] * 2, [[0, 1]] * 2).predict(X)
-    for options in ({"learning": "max_margin"}, {"learning": "cd"}, {"n_latent_states": 2}):
-        with pytest.raises(ValueError, match="node_types need learning='mle'"):
-            GraphCRF(alpha=0.1, **options).fit(X, y)
+    with pytest.raises(ValueError, match="node_types need n_latent_states=1"):
+        GraphCRF(alpha=0.1, n_latent_states=2).fit(X, y)
     with pytest.raises(ValueError, match="classes must be a dict"):
         GraphCRF(solver="adam").partial_fit(X, y, classes=["C", "N"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-from skcrbm import ChainCRF, Graph, GraphCRF
+from skcrbm import Graph, GraphCRF
 from skcrbm.inference import PerturbAndMaxProduct
 from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning import (
@@ -290,8 +290,6 @@ def test_errors_name_the_cause():
     with pytest.raises(ValueError, match="stochastic solver such as 'adam'"):
         GraphCRF(learning="cd", solver="lbfgs").fit(X, y)
     for name in ("pcd", "weighted_bp_chain"):
-        with pytest.raises(ValueError, match=f"learning='{name}' estimates a gradient from drawn"):
-            ChainCRF(learning=name).fit([graph.nodes for graph in X], y)
         with pytest.raises(ValueError, match=f"needs learning='mle'; got learning='{name}'"):
             GraphCRF(learning=name, n_latent_states=2).fit(X, y)
     with pytest.raises(ValueError, match="persistence=0"):

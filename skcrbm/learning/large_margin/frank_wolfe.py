@@ -120,8 +120,7 @@ class DualBlocks(ABC):
         params = type(self.params)(*map(np.zeros_like, self.params))
         for piece, path, dual in self.labels():
             factor = piece.weight * dual / self.total
-            states, pairs = self.objective.difference(self.model, piece, piece.path, path, factor)
-            self.model.add_gradient(piece, states, pairs, params)
+            self.objective.add_difference(self.model, piece, piece.path, path, factor, params)
         for part, used in zip(params, self.objective.trained):
             part *= used
         for part, new in zip(self.params, params):
@@ -259,9 +258,8 @@ class Blocks(DualBlocks):
 
     def _direction(self, model, one, plus, minus):
         """Return the feature sums of the labels `plus` minus the feature sums of `minus`."""
-        states, pairs = self.objective.difference(model, one, plus, minus, np.ones(1))
         direction = type(self.params)(*map(np.zeros_like, self.params))
-        model.add_gradient(one, states, pairs, direction)
+        self.objective.add_difference(model, one, plus, minus, np.ones(1), direction)
         for part, used in zip(direction, self.objective.trained):
             part *= used
         return direction

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,7 +20,7 @@ from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.chains import best_paths, path_log_weights
 from skcrbm.learning.chains import SequenceBatch, add_path
-from skcrbm.learning.graphs import GraphBatch, kind_of_graphs
+from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, clique_counts, kind_of_graphs
 from skcrbm.learning.structured import Residuals, StructuredObjective
 
 
@@ -98,10 +98,26 @@ class HingeObjective(StructuredObjective):
         self.add_labels(piece, minus, -factor, states, pairs)
         return states, pairs
 
+    def clique_difference(self, model: Any, piece: Any, plus, minus, factor) -> Any:
+        """Return the counts of clique entries in `plus` minus `minus`, or None without cliques."""
+        return None
+
+    def add_difference(self, model: Any, piece: Any, plus, minus, factor, total: Any) -> None:
+        """Add the feature sums of `plus` minus the feature sums of `minus` to `total`.
+
+        `total` has the form of ``model.params``; for `factor` see `difference`.
+        """
+        states, pairs = self.difference(model, piece, plus, minus, factor)
+        model.add_gradient(piece, states, pairs, total)
+        cliques = self.clique_difference(model, piece, plus, minus, factor)
+        if cliques is not None:
+            total.cliques[...] += cliques
+
     def _residuals(self, model, piece):
         loss, path, proven = self.losses(model, piece)
-        states, pairs = self.difference(model, piece, path, piece.path, piece.weight)
-        return Residuals(float(loss @ piece.weight), states, pairs, proven)
+        change = model, piece, path, piece.path, piece.weight
+        cliques = self.clique_difference(*change)
+        return Residuals(float(loss @ piece.weight), *self.difference(*change), proven, cliques)
 
     def score(self, model, batch: Any, epoch):
         """Return minus the mean number of wrong labels of held-out examples."""
@@ -154,6 +170,23 @@ class ChainHinge(HingeObjective):
         return np.zeros((n, model.n_states, model.n_states))
 
 
+class GraphWeights(NamedTuple):
+    """Log-weights of the labels of graphs under a model."""
+
+    model: GraphModel
+    scores: np.ndarray  # (T, K), of the nodes
+    tables: np.ndarray  # (M, K, K), of the edges
+
+    def posed(self, piece: GraphBatch, scores: np.ndarray) -> Posed:
+        """Return the distribution of the labels, with other log-weights of the nodes."""
+        a, model = piece.arrays, self.model
+        if model.first is not None:
+            ranges = model.ranges(a, scores, self.tables)
+            return Posed(ranges.energy, None, ranges)
+        cliques = zip((part.scopes for part in a.cliques), model.clique_tables())
+        return Posed(pairwise_classes(scores, a.edges, self.tables, cliques), None, None)
+
+
 class GraphHinge(HingeObjective):
     """Structured hinge loss of graphs.
 
@@ -174,26 +207,27 @@ class GraphHinge(HingeObjective):
         return batch.pieces(model.n_entries)
 
     def energies(self, model, piece):
-        """Return the log-weights of the nodes (T, K) and of the edges (M, K, K)."""
-        return model.scores(piece.X), model.pairs(piece.arrays.Z)
+        """Return the log-weights of graphs."""
+        return GraphWeights(model, model.scores(piece.X), model.pairs(piece.arrays.Z))
 
     def worst(self, energies, piece, augmented=True):
         """Return the labels that violate the margin most; see `HingeObjective`."""
-        scores, tables = energies
+        scores = energies.scores
         if augmented:
             scores = scores + 1.0
             scores[np.arange(len(scores)), piece.path] -= 1.0
-        energy = pairwise_classes(scores, piece.arrays.edges, tables)
+        posed = energies.posed(piece, scores)
+        energy = posed.energy
         if self.inference.name == "exact":
-            return self._found(energy, self.inference)[0], True
+            return posed.states(self._found(energy, self.inference)[0]), True
         if piece not in self._kinds:
             self._kinds[piece] = kind_of_graphs(piece, energy.n_levels)
         kind = self._kinds[piece]
         if kind != "narrow":
             path, converged = self._found(energy, "max_product")
             if kind == "wide" or converged:
-                return path, kind == "forest"
-        return self._found(energy, "exact")[0], True
+                return posed.states(path), kind == "forest"
+        return posed.states(self._found(energy, "exact")[0]), True
 
     def _found(self, energy, method):
         found = infer(energy, method, returns="map")
@@ -202,18 +236,25 @@ class GraphHinge(HingeObjective):
 
     def log_weights(self, energies, piece, path):
         """Return the log-weight (n,) of the labels `path` of graphs."""
-        scores, tables = energies
+        model, scores, tables = energies
         i, j = piece.arrays.edges.T
         own = np.add.reduceat(scores[np.arange(len(path)), path], piece.start[:-1])
         pairs = np.cumsum(np.append(0.0, tables[np.arange(len(tables)), path[i], path[j]]))
-        return own + np.diff(pairs[piece.arrays.edge_start])
+        own = own + np.diff(pairs[piece.arrays.edge_start])
+        for (scopes, first), table in zip(piece.arrays.cliques, model.clique_tables()):
+            entries = np.cumsum(np.append(0.0, table[tuple(path[scopes].T)]))
+            own = own + np.diff(entries[first])
+        return own
 
     def scores_of(self, energies, one, labels):
         """Return the log-weights (m,) of m label vectors `labels` (m, T) for a single graph."""
-        scores, tables = energies
+        model, scores, tables = energies
         i, j = one.arrays.edges.T
         own = scores[np.arange(len(scores)), labels].sum(axis=1)
-        return own + tables[np.arange(len(tables)), labels[:, i], labels[:, j]].sum(axis=1)
+        own = own + tables[np.arange(len(tables)), labels[:, i], labels[:, j]].sum(axis=1)
+        for (scopes, _), table in zip(one.arrays.cliques, model.clique_tables()):
+            own = own + table[tuple(np.moveaxis(labels[:, scopes], 2, 0))].sum(axis=1)
+        return own
 
     def add_labels(self, piece, path, factor, states, pairs):
         """Add the states and pairs of labels; see `HingeObjective`."""
@@ -221,6 +262,13 @@ class GraphHinge(HingeObjective):
         states[np.arange(len(path)), path] += np.repeat(factor, np.diff(a.start))
         i, j = a.edges.T
         pairs[np.arange(len(pairs)), path[i], path[j]] += np.repeat(factor, np.diff(a.edge_start))
+
+    def clique_difference(self, model, piece, plus, minus, factor):
+        """Return the difference of the counts of clique entries; see `HingeObjective`."""
+        if not piece.arrays.cliques:
+            return None
+        labels = np.stack([plus, minus])
+        return clique_counts(piece, labels, np.stack([factor, -factor]), model.n_states)
 
     def pairs_of(self, model, piece):
         """Return an array of zeros (M, K, K), with a matrix for each edge."""
