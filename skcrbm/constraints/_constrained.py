@@ -24,7 +24,7 @@ from skcrbm.constraints._distributions import Counted, Eliminated, Impossible, L
 from skcrbm.constraints._rules import LabelNumbers
 from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import score as score_with_known
-from skcrbm.targets.multioutput import make_wrapped_targets
+from skcrbm.targets.multioutput import make_label_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, takes_known
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_distribution import LabelDistribution
@@ -211,8 +211,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             If an argument is invalid, or the rules contradict each other.
         """
-        targets = make_wrapped_targets(y, type(self).__name__, self)
-        targets.require_multilabel(type(self).__name__)
+        targets = make_label_targets(y, type(self).__name__, self)
         check_same_length(X, y, sample_weight)
         numbers = LabelNumbers(targets.n_visible, targets.names)
         self._targets = targets

@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 
 from skcrbm import CRBMClassifier, DecodedClassifier
+from skcrbm.calibration import ConformalLabelSets
 from skcrbm.constraints import (
     Allowed,
     Between,
@@ -297,6 +298,31 @@ def test_forms_of_a_hierarchy():
         np.testing.assert_array_equal(model.satisfies(vectors), holds(by_index, vectors.T))
     with pytest.raises(ValueError, match=r"with a cycle of the labels \['"):
         Constrained(Given(), [Hierarchy({"a": "b", "b": "a"})]).fit(np.ones((4, 4)), Y)
+
+
+def test_names_of_labels_may_be_tuples():
+    """Every form of a `Hierarchy` takes the names of columns with two levels, which are tuples."""
+    columns = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])
+    Y = pd.DataFrame(np.zeros((4, 3), int), columns=columns)
+    vectors = np.array(list(product((0, 1), repeat=3)))
+    by_index = Hierarchy([(0, 1), (0, 2)])
+    root, first, second = columns
+    forms = [[(root, first), [root, second]], {first: root, second: [root]}]
+    for form in forms:
+        model = Constrained(Given(), [Hierarchy(form)]).fit(np.full((4, 3), 0.5), Y)
+        np.testing.assert_array_equal(model.satisfies(vectors), holds(by_index, vectors.T))
+    for wrong in ([(root, (first, second))], [(root, [first])], [(root, ([], 1))]):
+        with pytest.raises(ValueError, match=r"in place of a pair \(parent, child\)"):
+            Constrained(Given(), [Hierarchy(wrong)]).fit(np.full((4, 3), 0.5), Y)
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4,)])
+@pytest.mark.parametrize("wrapper", [lambda m: Constrained(m, []), ConformalLabelSets])
+def test_a_single_label_is_refused(wrapper, shape):
+    y = np.array([0, 1, 0, 1]).reshape(shape)
+    with pytest.raises(ValueError, match=r"with at least two columns, got a y of shape \(4,") as e:
+        wrapper(Given()).fit(np.full((4, 1), 0.5), y)
+    assert "fitted on" not in str(e.value)
 
 
 def test_rules_of_the_same_meaning_have_the_same_answers():
