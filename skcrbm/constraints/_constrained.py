@@ -294,7 +294,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         proba = np.clip(proba, 0, 1)  # sums of probabilities may exceed 1 by rounding
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
-    def sample(self, X, n_samples=1, y_known=None, random_state=None):
+    def sample(self, X, n_samples=1, y_known=None, random_state=None, *, return_log_proba=False):
         """Draw label vectors (n_samples_of_X, n_samples, n_outputs) that satisfy the rules.
 
         Parameters
@@ -305,11 +305,23 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             Number of draws for each row.
         random_state : int, RandomState or None, default=None
             Seed of the draws.
+        return_log_proba : bool, default=False
+            If True, also return the log-probability of each draw under the rules, as an array
+            (n_samples_of_X, n_samples).
         """
         check_outer_fitted(self)
         n_samples = check_count("n_samples", n_samples)
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        return self._draw(X, self._known(X, y_known), n_samples, seed)
+        known = self._known(X, y_known)
+        if not return_log_proba:
+            return self._draw(X, known, n_samples, seed)
+        rng = np.random.RandomState(seed)
+
+        def draw(part):
+            drawn = part.draw(n_samples, rng)
+            return drawn, part.log_proba_of_draws(drawn)
+
+        return tuple(map(np.concatenate, zip(*self._answers(X, known, draw))))
 
     def predict_topk(self, X, k=1, y_known=None):
         """Return the k most probable label vectors of each row that satisfy the rules.

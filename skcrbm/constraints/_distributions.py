@@ -12,7 +12,7 @@ from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.counted_trees import CountedTreeModels
-from skcrbm.inference.factor_graph.k_best import k_best_states
+from skcrbm.inference.factor_graph.k_best import k_best_of_models
 from skcrbm.utils.parallel import row_chunks
 
 
@@ -63,6 +63,12 @@ class Listed:
         found = np.where(same, self.log_p, -np.inf)
         return found.max(axis=1, initial=-np.inf)
 
+    def log_proba_of_draws(self, drawn):
+        bits = 1 << np.arange(self.vectors.shape[1])
+        place = np.zeros(2 ** len(bits), np.int64)
+        place[self.vectors @ bits] = np.arange(len(self.vectors))
+        return np.take_along_axis(self.log_p, place[drawn @ bits], axis=1)
+
     def log_proba_of_sets(self, label_sets):
         bits = 1 << np.arange(self.vectors.shape[1])
         found = np.full((len(self.log_p), 2 ** len(bits)), -np.inf)
@@ -104,12 +110,10 @@ class Eliminated:
     def top(self, k):
         log_z = self._ask("log_partition").log_partition
         energy = self.energy if self.clamp is None else self.energy.condition(self.clamp)
-        rows = []
-        for i in range(energy.n_models):
-            states, scores = k_best_states(energy.rows(slice(i, i + 1)), k)
-            rows.append(_padded(states[None, :, : self.n_labels], scores[None] - log_z[i], k))
-        labels, log_p = map(np.concatenate, zip(*rows))
-        return labels, log_p
+        states, scores = k_best_of_models(energy, k)
+        found = (scores > -np.inf)[:, :, None]
+        labels = np.where(found, states[:, :, : self.n_labels], -1)
+        return _padded(labels, scores - log_z[:, None], k)
 
     def draw(self, n_samples, rng, alike=False):
         """Return draws (n, n_samples, L); if `alike`, by the same random numbers for all rows."""
@@ -128,6 +132,9 @@ class Eliminated:
     def log_proba(self, labels):
         own = (labels * self.log_odds).sum(axis=1)
         return own - self._ask("log_partition").log_partition
+
+    def log_proba_of_draws(self, drawn):
+        return _weights_of(drawn, self.log_odds) - self._ask("log_partition").log_partition[:, None]
 
     def log_proba_of_sets(self, label_sets):
         log_z = self._ask("log_partition").log_partition
@@ -188,6 +195,9 @@ class Counted:
     def log_proba(self, labels):
         return (labels * self.log_odds).sum(axis=1) - self._log_z()
 
+    def log_proba_of_draws(self, drawn):
+        return _weights_of(drawn, self.log_odds) - self._log_z()[:, None]
+
     def log_proba_of_sets(self, label_sets):
         log_p = self.log_odds @ label_sets.T - self._log_z()[:, None]
         return _only_known(log_p, label_sets, self.known)
@@ -236,6 +246,11 @@ def is_possible(conditions: Conditions) -> bool:
     except (ContradictionError, Impossible):
         return False
     return True
+
+
+def _weights_of(drawn, log_odds):
+    """Return the sums (n, n_samples) of the log-odds (n, L) of the labels of draws."""
+    return (drawn.astype(np.float64) @ log_odds[:, :, None])[:, :, 0]
 
 
 def _only_known(log_p, label_sets, known):

@@ -20,14 +20,17 @@ class LabelDistribution:
     """Distribution p(y | x) of the L labels of a 2-D y under a fitted classifier.
 
     A classifier with the method ``score_label_sets(X, label_sets)``, itself or as the final model
-    of a pipeline, is a joint model. For any other classifier the labels are independent given x,
-    with the probabilities of its `predict_proba`.
+    of a pipeline, is a joint model, and so is a `Constrained` classifier with any number of labels.
+    For any other classifier the labels are independent given x, with the probabilities of its
+    `predict_proba`.
     """
 
     def __init__(self, model: Any, n_labels: int):
         self.model = model
         self.n_labels = n_labels
-        self.is_joint = is_joint(model)
+        # `Constrained` has the method `satisfies`, and its `predict_topk` ranks all vectors.
+        self.can_rank = inner_method(model, "satisfies") is not None
+        self.is_joint = is_joint(model) or self.can_rank
 
     @property
     def can_enumerate(self) -> bool:
@@ -63,10 +66,21 @@ class LabelDistribution:
             else:
                 yield rows, _independent(proba[rows, None], vectors[None])
 
+    def most_probable(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the k most probable of all label vectors (N, k, L), and their log-probabilities.
+
+        If fewer vectors are possible, the last log-probabilities are -inf. `can_rank` must be True.
+        """
+        labels, proba = call_given(self.model, "predict_topk", X, None, k=k)
+        log_p = np.log(np.maximum(proba, np.finfo(np.float64).tiny))
+        return labels, np.where(labels[:, :, 0] >= 0, log_p, -np.inf)
+
     def draw(self, X: Any, n_draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return draws (N, n_draws, L) from p(y | x), and their log-probabilities (N, n_draws)."""
         if self.is_joint:
-            options = {"n_samples": n_draws, "random_state": seed}
+            options: dict[str, Any] = {"n_samples": n_draws, "random_state": seed}
+            if self.can_rank:
+                return call_given(self.model, "sample", X, None, return_log_proba=True, **options)
             draws = np.asarray(call_given(self.model, "sample", X, None, **options))
             log_p = np.empty(draws.shape[:2])
             each = max(1, BLOCK_ENTRIES // (n_draws * self.n_labels))
