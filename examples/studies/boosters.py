@@ -1,12 +1,13 @@
 """Boosted trees beside the stack: LightGBM and CatBoost, with their own labels and with our rules.
 
 The published splits; CAL500 and the generated sets have a random split. LightGBM is fitted for each
-label, and CatBoost to all labels at once ("MultiLogloss"). "Own" labels are those with a probability of at least 1/2. "Our rules" predict
-each metric by the rule that is made for it, from the same probabilities: subset accuracy by the
-most probable label set seen in training, Jaccard and micro-F1 by the largest expected Jaccard
-index, F1 by the largest expected F1, and macro-F1 by a threshold for each label, which costs three
-further fits. "On top" is `make_stacked([booster], cv=3)`: a CRBM on the out-of-fold log-odds of the
-booster. The two packages are not installed with skcrbm: `pip install lightgbm catboost`.
+label, and CatBoost to all labels at once ("MultiLogloss"). "Own" labels are those with a
+probability of at least 1/2. "Our rules" predict each metric by the rule that is made for it, from
+the same probabilities: subset accuracy by the most probable label set seen in training, Jaccard and
+micro-F1 by the largest expected Jaccard index, F1 by the largest expected F1, and macro-F1 by a
+threshold for each label, which costs three further fits. "On top" is `make_stacked([booster],
+cv=3)`: a CRBM on the out-of-fold log-odds of the booster.
+The two packages are not installed with skcrbm: `pip install lightgbm catboost`.
 
     python -m examples.studies.boosters [--sets emotions birds Yeast]
     python -m examples.studies.boosters --sets Yeast --trees 100 --only LightGBM CatBoost

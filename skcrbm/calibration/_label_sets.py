@@ -61,8 +61,9 @@ class ConformalLabelSets(ConformalBase):
         are more than 20 labels.
     n_best : int, default=100
         Number of most probable label vectors of a row whose probabilities are added up exactly if
-        there are more than 20 labels and the estimator is `skcrbm.constraints.Constrained`, which
-        finds the most probable of all vectors. 0 uses draws alone.
+        there are more than 20 labels and the estimator is a `skcrbm.constraints.Constrained` with
+        exact answers, which finds the most probable of all vectors. 0 uses draws alone. If the
+        rules are no trees with counts, smaller lists save time.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
     random_state : int, RandomState or None, default=None

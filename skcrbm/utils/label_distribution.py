@@ -9,7 +9,12 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.utils import _safe_indexing, check_random_state
 
-from skcrbm.utils.classifiers import call_given, inner_method, label_marginals
+from skcrbm.utils.classifiers import (
+    call_given,
+    final_model,
+    inner_method,
+    label_marginals,
+)
 from skcrbm.utils.labels import all_label_vectors
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import row_chunks
@@ -28,9 +33,11 @@ class LabelDistribution:
     def __init__(self, model: Any, n_labels: int):
         self.model = model
         self.n_labels = n_labels
-        # `Constrained` has the method `satisfies`, and its `predict_topk` ranks all vectors.
-        self.can_rank = inner_method(model, "satisfies") is not None
-        self.is_joint = is_joint(model) or self.can_rank
+        # `Constrained` has the attribute `is_exact_`, and its draws have log-probabilities. If
+        # answers are exact, its `predict_topk` ranks all vectors in a short time.
+        is_exact = getattr(final_model(model)[0], "is_exact_", None)
+        self.has_rules, self.can_rank = is_exact is not None, bool(is_exact)
+        self.is_joint = is_joint(model) or self.has_rules
 
     @property
     def can_enumerate(self) -> bool:
@@ -79,7 +86,7 @@ class LabelDistribution:
         """Return draws (N, n_draws, L) from p(y | x), and their log-probabilities (N, n_draws)."""
         if self.is_joint:
             options: dict[str, Any] = {"n_samples": n_draws, "random_state": seed}
-            if self.can_rank:
+            if self.has_rules:
                 return call_given(self.model, "sample", X, None, return_log_proba=True, **options)
             draws = np.asarray(call_given(self.model, "sample", X, None, **options))
             log_p = np.empty(draws.shape[:2])
