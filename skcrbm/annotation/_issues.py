@@ -8,8 +8,14 @@ import numpy as np
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.utils.classifiers import call_given, final_model, label_marginals, takes_known
+from skcrbm.targets.multioutput import make_label_targets
+from skcrbm.utils.classifiers import (
+    call_given,
+    final_model,
+    label_marginals,
+    rule_check,
+    takes_known,
+)
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_count, check_same_length, check_sample_weight
@@ -170,8 +176,7 @@ def find_label_issues(
     >>> bool(roc_auc_score(wrong.ravel(), issues.entry_scores.ravel()) > 0.8)
     True
     """
-    targets = make_wrapped_targets(y, "find_label_issues")
-    targets.require_multilabel("find_label_issues")
+    targets = make_label_targets(y, "find_label_issues")
     check_same_length(X, y)
     index = _row_names(X, y)
     y = targets.for_classifier(y)
@@ -226,7 +231,7 @@ def _conditionals(model, X, visible):
 
     If the other labels contradict the rules of `Constrained`, the result is P(y_i = 1 | x).
     """
-    satisfies = getattr(final_model(model)[0], "satisfies", None)
+    satisfies = rule_check(model)
     proba, repairs = np.empty(visible.shape), np.zeros(visible.shape, bool)
     for i in range(visible.shape[1]):
         known = visible.copy()

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import TargetsMixin, label_output
-from skcrbm.targets.multioutput import make_wrapped_targets
+from skcrbm.targets.multioutput import make_label_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
 from skcrbm.utils.labels import indicator_by_name, require_complete
 from skcrbm.utils.options import multilabel_tags
@@ -38,8 +38,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         ``respond(model, X, y)`` returns an array with an entry for each row. The mask (n,) is True
         for rows of y without NaN.
         """
-        targets = make_wrapped_targets(y, type(self).__name__, self)
-        targets.require_multilabel(type(self).__name__)
+        targets = make_label_targets(y, type(self).__name__, self)
         check_same_length(X, y)
         note_features(self, X)
         y = targets.for_classifier(y)

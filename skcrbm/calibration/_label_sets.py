@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from skcrbm.calibration._conformal import ConformalBase, check_groups, conformal_quantile
@@ -17,8 +17,9 @@ from skcrbm.utils.classifiers import check_outer_fitted
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_distribution import LabelDistribution, is_joint
 from skcrbm.utils.labels import all_label_vectors
-from skcrbm.utils.limits import MAX_ALL_LABEL_SETS
+from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
+from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import check_count, count_rows
 
 # Scores that differ by less than this number count as equal, so that rounding errors of sums of
@@ -59,6 +60,11 @@ class ConformalLabelSets(ConformalBase):
     n_draws : int, default=1000
         Number of draws from p(y | x) that replace the enumeration of all label vectors if there
         are more than 20 labels.
+    n_best : int, default=100
+        Number of most probable label vectors of a row whose probabilities are added up exactly if
+        there are more than 20 labels and the estimator is a `skcrbm.constraints.Constrained` with
+        exact answers, which finds the most probable of all vectors. 0 uses draws alone. If the
+        rules are no trees with counts, smaller lists save time.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
     random_state : int, RandomState or None, default=None
@@ -97,9 +103,13 @@ class ConformalLabelSets(ConformalBase):
     calibrate. Only the ratios of weights matter: a new row counts with the average weight.
 
     Up to 20 labels all label vectors are enumerated, and every answer is exact. With more labels,
-    the mass of the more probable vectors is estimated by their share of `n_draws` draws. The
-    guarantee does not depend on the error of this estimate, because the threshold is calibrated
-    with the same estimate.
+    the mass of the more probable vectors is estimated by their share of `n_draws` draws, with a
+    standard error of at most ``0.5 / sqrt(n_draws)``, which is 0.016 by default. The guarantee does
+    not depend on the error of this estimate, because the threshold is calibrated with the same
+    estimate. With `Constrained` around a classifier, the `n_best` most probable vectors that
+    satisfy the rules are listed: the mass and the size of a set within this list are exact, and
+    draws estimate the rest. A vector that violates the rules is in no set, unless a threshold of 1
+    lets all vectors in.
 
     References
     ----------
@@ -128,6 +138,7 @@ class ConformalLabelSets(ConformalBase):
         "rule": [StrOptions({"mass", "probability"})],
         "cv": ["cv_object"],
         "n_draws": [Integer(1)],
+        "n_best": [Integer(0)],
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
     }
@@ -140,6 +151,7 @@ class ConformalLabelSets(ConformalBase):
         rule: str = "mass",
         cv: Any = None,
         n_draws: int = 1000,
+        n_best: int = 100,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -148,6 +160,7 @@ class ConformalLabelSets(ConformalBase):
         self.rule = rule
         self.cv = cv
         self.n_draws = n_draws
+        self.n_best = n_best
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -186,7 +199,7 @@ class ConformalLabelSets(ConformalBase):
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         self._grouped = groups is not None
         groups = check_groups(groups, X)
-        respond = partial(_scores, rule=self.rule, n_draws=self.n_draws, seed=self._seed)
+        respond = partial(_scores, **self._options())
         scores, _, weight, complete = self._fit_inner(X, y, sample_weight, respond)
         used = complete & (weight > 0)
         self.thresholds_ = {}
@@ -222,8 +235,8 @@ class ConformalLabelSets(ConformalBase):
         """
         threshold = self._thresholds_of(X, groups)
         labels = self._labels_of_rows(y, count_rows(X))
-        options = {"rule": self.rule, "n_draws": self.n_draws, "seed": self._seed}
-        return _scores(self.estimator_, X, labels, **options) <= threshold + _SLACK
+        scores = _scores(self.estimator_, X, labels, **self._options())
+        return scores <= threshold + _SLACK
 
     def set_sizes(self, X, groups=None):
         """Return the number of label vectors in the set of each row.
@@ -239,7 +252,8 @@ class ConformalLabelSets(ConformalBase):
         -------
         sizes : ndarray (n_samples,)
             Numbers of vectors. Up to 20 labels they are exact integers; with more labels they are
-            estimates from `n_draws` weighted draws.
+            estimates from `n_draws` weighted draws, which are exact for `Constrained` if the set
+            has less than `n_best` vectors.
         """
         threshold = self._thresholds_of(X, groups)
         distribution = self._distribution()
@@ -271,10 +285,14 @@ class ConformalLabelSets(ConformalBase):
         Raises
         ------
         ValueError
-            If there are more than 20 labels, which are too many to enumerate.
+            If there are more than 20 labels, which are too many to enumerate, and the estimator is
+            not `skcrbm.constraints.Constrained`.
         """
         check_count("limit", limit)
         threshold = self._thresholds_of(X, groups)
+        distribution = self._distribution()
+        if distribution.can_rank and not distribution.can_enumerate:
+            return self._listed_sets(distribution, X, threshold, limit)
         vectors, sets = all_label_vectors(self._enumerated("predict_sets")), []
         for rows, log_p in self._distribution().tables(X):
             for row, member in zip(log_p, self._members(log_p, threshold[rows])):
@@ -318,6 +336,15 @@ class ConformalLabelSets(ConformalBase):
 
     # ------------------------------------------------------------------ inside
 
+    def _options(self):
+        """Return the options of the scores of label vectors."""
+        return {
+            "rule": self.rule,
+            "n_draws": self.n_draws,
+            "n_best": self.n_best,
+            "seed": self._seed,
+        }
+
     def _distribution(self):
         return LabelDistribution(self.estimator_, self._targets.n_visible)
 
@@ -351,30 +378,78 @@ class ConformalLabelSets(ConformalBase):
         return _mass_above(log_p) <= threshold[:, None] + _SLACK
 
     def _estimated_sizes(self, distribution, X, threshold):
-        """Estimate the size of each set by the mean of 1 / p(y | x) over draws y.
+        """Estimate the size of each set: count the best vectors, and weigh the draws of others.
 
-        A draw that is not in the set counts as 0.
+        A draw that is in the set counts as 1 / p(y | x), and other draws count as 0.
         """
-        _, log_p = distribution.draw(X, self.n_draws, self._seed)
-        if self.rule == "probability":
-            score = -log_p
-        else:
-            score = np.stack([_share_above(row, row) for row in log_p])
-        inside = score <= threshold[:, None] + _SLACK
-        return np.where(inside, np.exp(-log_p), 0.0).mean(axis=1)
+        sizes = []
+        for rows, part in _summaries(distribution, X, self.n_draws, self.n_best, self._seed):
+            limit = threshold[rows, None] + _SLACK
+            inside = [part.scores(log_p, self.rule) <= limit for log_p in (part.best, part.drawn)]
+            weight = np.exp(-np.where(part.drawn > _IMPOSSIBLE, part.drawn, 0.0))
+            drawn = np.where(inside[1] & (part.drawn > _IMPOSSIBLE), weight, 0.0).mean(axis=1)
+            sizes.append((inside[0] & (part.best > _IMPOSSIBLE)).sum(axis=1) + drawn)
+        return np.concatenate(sizes)
+
+    def _listed_sets(self, distribution, X, threshold, limit):
+        """Return the label vectors in each set, up to `limit`, from the most probable vectors."""
+        sets = []
+        for rows, part in _summaries(distribution, X, self.n_draws, self.n_best, self._seed):
+            inputs = _safe_indexing(X, np.arange(rows.start, rows.stop))
+            labels, log_p = distribution.most_probable(inputs, limit)
+            member = part.scores(log_p, self.rule) <= threshold[rows, None] + _SLACK
+            member &= log_p > -np.inf
+            sets += [vectors[chosen] for vectors, chosen in zip(labels, member)]
+        return sets
 
 
-def _scores(model, X, labels, rule, n_draws, seed):
+class _Summary(NamedTuple):
+    """The distribution of the label vectors of n rows, by its best vectors and by draws."""
+
+    best: np.ndarray  # (n, k): log-probabilities of the best vectors, -inf if there are fewer
+    drawn: np.ndarray  # (n, n_draws): log-probabilities of draws; -inf for draws among the best
+
+    def scores(self, log_p, rule):
+        """Return the scores (n, m) of vectors with the log-probabilities `log_p` (n, m)."""
+        if rule == "probability":
+            return -log_p
+        above = (self.best[:, None] > log_p[:, :, None] + _SLACK) * np.exp(self.best[:, None])
+        shares = [_share_above(drawn, own) for drawn, own in zip(self.drawn, log_p)]
+        return above.sum(axis=2) + np.stack(shares)
+
+
+def _summaries(distribution, X, n_draws, n_best, seed):
+    """Yield slices of rows, each with the `_Summary` of the label vectors of the rows.
+
+    Only a distribution that can rank all vectors has best vectors. Vectors as probable as the last
+    of them are left out of the best vectors, because other vectors may be as probable.
+    """
+    if not (distribution.can_rank and n_best):
+        _, drawn = distribution.draw(X, n_draws, seed)
+        yield slice(0, len(drawn)), _Summary(np.full((len(drawn), 0), -np.inf), drawn)
+        return
+    entries = distribution.n_labels * max(n_draws, n_best)
+    for rows in row_chunks(count_rows(X), max(1, BLOCK_ENTRIES // entries)):
+        part = _safe_indexing(X, np.arange(rows.start, rows.stop))
+        _, best = distribution.most_probable(part, n_best)
+        _, drawn = distribution.draw(part, n_draws, seed)
+        last = best[:, -1:] + _SLACK
+        best = np.where(best > last, best, -np.inf)
+        yield rows, _Summary(best, np.where(drawn > last, -np.inf, drawn))
+
+
+def _scores(model, X, labels, rule, n_draws, n_best, seed):
     """Return the score (N,) of the label vector of each row, which is low for probable vectors."""
     distribution = LabelDistribution(model, labels.shape[1])
     if rule == "probability":
         return -distribution.log_proba(X, labels)
+    scores = np.empty(len(labels))
     if not distribution.can_enumerate:
         log_p = distribution.log_proba(X, labels)
-        _, drawn = distribution.draw(X, n_draws, seed)
-        return (drawn > log_p[:, None] + _SLACK).mean(axis=1)
+        for rows, part in _summaries(distribution, X, n_draws, n_best, seed):
+            scores[rows] = part.scores(log_p[rows, None], rule)[:, 0]
+        return scores
     place = labels.astype(np.int64) @ (1 << np.arange(labels.shape[1])[::-1])
-    scores = np.empty(len(labels))
     for rows, log_p in distribution.tables(X):
         own = np.take_along_axis(log_p, place[rows, None], axis=1)
         scores[rows] = np.where(log_p > own + _SLACK, np.exp(log_p), 0.0).sum(axis=1)

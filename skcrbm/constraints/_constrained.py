@@ -22,9 +22,10 @@ from skcrbm.constraints._contradictions import (
 from skcrbm.constraints._counted_trees import counted_trees
 from skcrbm.constraints._distributions import Counted, Eliminated, Impossible, Listed
 from skcrbm.constraints._rules import LabelNumbers
+from skcrbm.constraints._wide import Wide, wide_rules
 from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import score as score_with_known
-from skcrbm.targets.multioutput import make_wrapped_targets
+from skcrbm.targets.multioutput import make_label_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, takes_known
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_distribution import LabelDistribution
@@ -55,9 +56,9 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier whose predictions satisfy rules between labels.
 
     The rules have no effect on the fit of the classifier. In prediction, its distribution of the
-    label vectors of a row is restricted to the vectors that satisfy all rules. Probabilities, best
-    label vectors and samples are computed exactly from this restricted distribution, so that no
-    prediction violates a rule.
+    label vectors of a row is restricted to the vectors that satisfy all rules, so that no
+    prediction violates a rule. Probabilities, best label vectors and samples under the rules are exact, unless the rules
+    overlap too much (`is_exact_`).
 
     Parameters
     ----------
@@ -96,6 +97,9 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         a product of its probabilities, as if the labels were independent without the rules. The
         joint distribution is used if the classifier has one (`score_label_sets`) and there are at
         most 14 labels.
+    is_exact_ : bool
+        False if the rules overlap too much for exact answers, so that probabilities and samples are
+        estimates.
     classes_ : ndarray (n_outputs,)
         Indices of the labels.
     label_names_ : ndarray of str (n_outputs,)
@@ -127,12 +131,18 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     Other rules become tables of a factor graph, with counters for rules about numbers of labels,
     and variable elimination answers all questions exactly. The time is linear in the number of
-    labels and quadratic in the counts, and grows exponentially with the width of the graph, so
-    `fit` raises an error if rules overlap too much. If labels with several parents are also
-    counted, the width is about the depth of the hierarchy, because labels are counted in
-    depth-first order. A hierarchy without counts may be too wide, too, if many labels have several
-    parents: `fit` refuses all 4125 labels of a gene ontology, but accepts its 1500 most frequent
-    labels, at 70 milliseconds per row.
+    labels and quadratic in the counts, and grows exponentially with the width of the graph. A graph
+    of labels with several parents and a count of its labels is as wide as the graph is deep,
+    because labels are counted in depth-first order. A graph without counts may be too wide, too, if
+    many labels have several parents: all 4125 labels of a gene ontology are too wide, but not its
+    1500 most frequent labels, at 70 milliseconds per row.
+
+    If the rules are too wide for elimination, `fit` warns and sets `is_exact_` to False. Best
+    vectors then come from integer programs with at most 2000 nodes, and `predict_with_gap` returns
+    a bound of their distance from the optimum. Probabilities and samples come from 2000 weighted
+    draws of each row, from the top of the hierarchy to its bottom. Each weight is at most 1, so the
+    sum of the weights bounds the error: predictions warn if the sum is below 20, and raise an error
+    if it is below 1. Implications that form a cycle are refused if they are too wide.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
     contradict each other. It warns if rows of y violate the rules. A row with missing labels can
@@ -165,6 +175,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     _targets: Any
     _seed: int
     is_joint_: bool
+    is_exact_: bool
 
     def __init__(
         self,
@@ -208,9 +219,13 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         ------
         ValueError
             If an argument is invalid, or the rules contradict each other.
+
+        Warns
+        -----
+        UserWarning
+            If rows of y violate the rules, or the rules overlap too much for exact answers.
         """
-        targets = make_wrapped_targets(y, type(self).__name__, self)
-        targets.require_multilabel(type(self).__name__)
+        targets = make_label_targets(y, type(self).__name__, self)
         check_same_length(X, y, sample_weight)
         numbers = LabelNumbers(targets.n_visible, targets.names)
         self._targets = targets
@@ -220,7 +235,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         self._trees = counted_trees(self._conditions)
         y = targets.for_classifier(y)
         visible = targets.encode(y)
-        require_consistent(self.rules, numbers, self._conditions, visible)
+        self.is_exact_ = require_consistent(self.rules, numbers, self._conditions, visible)
+        self._wide = None if self.is_exact_ else wide_rules(self._conditions)
         possible = possible_rows(self._conditions, visible)
         if not possible.all():
             warn_user(violations_message(self.rules, numbers, visible, possible))
@@ -276,6 +292,38 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         top = self._allowed_top(proba, best)
         return _best_of_samples(drawn, top, _METRICS[self.decode])
 
+    def predict_with_gap(self, X, y_known=None):
+        """Return the most probable label vectors, with a bound of their distance from the optimum.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        labels : ndarray of int (n_samples, n_outputs)
+            Label vectors that satisfy the rules.
+        objective : ndarray (n_samples,)
+            Negative logarithm of the weight of the labels: of their probability if `is_joint_` is
+            True, else the negative sum of the log-odds of the labels that are on.
+        gap : ndarray (n_samples,)
+            Upper bound of the difference between `objective` and the smallest objective; 0 if the
+            labels are proven to be the most probable vector.
+        """
+        check_outer_fitted(self)
+
+        def ask(part):
+            if isinstance(part, Wide):
+                labels, score, bound = part.certified()
+                return labels, -score, bound - score
+            labels = part.best()
+            score = part.log_weight(labels)
+            return labels, -score, np.zeros(len(score))
+
+        answers = self._answers(X, self._known(X, y_known), ask)
+        return tuple(map(np.concatenate, zip(*answers)))
+
     score: ClassVar[Callable[..., float]] = score_with_known
 
     @label_output
@@ -293,7 +341,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         proba = np.clip(proba, 0, 1)  # sums of probabilities may exceed 1 by rounding
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
-    def sample(self, X, n_samples=1, y_known=None, random_state=None):
+    def sample(self, X, n_samples=1, y_known=None, random_state=None, *, return_log_proba=False):
         """Draw label vectors (n_samples_of_X, n_samples, n_outputs) that satisfy the rules.
 
         Parameters
@@ -304,11 +352,23 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             Number of draws for each row.
         random_state : int, RandomState or None, default=None
             Seed of the draws.
+        return_log_proba : bool, default=False
+            If True, also return the log-probability of each draw under the rules, as an array
+            (n_samples_of_X, n_samples).
         """
         check_outer_fitted(self)
         n_samples = check_count("n_samples", n_samples)
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        return self._draw(X, self._known(X, y_known), n_samples, seed)
+        known = self._known(X, y_known)
+        if not return_log_proba:
+            return self._draw(X, known, n_samples, seed)
+        rng = np.random.RandomState(seed)
+
+        def draw(part):
+            drawn = part.draw(n_samples, rng)
+            return drawn, part.log_proba_of_draws(drawn)
+
+        return tuple(map(np.concatenate, zip(*self._answers(X, known, draw))))
 
     def predict_topk(self, X, k=1, y_known=None):
         """Return the k most probable label vectors of each row that satisfy the rules.
@@ -453,6 +513,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             log_odds = _fields(proba[rows], self._conditions.parent)
             if self._trees is not None:
                 yield Counted(rows, self._trees, log_odds, held)
+            elif self._wide is not None:
+                yield Wide(rows, self._wide, log_odds, held)
             else:
                 yield Eliminated(rows, self._conditions, log_odds, held)
 

@@ -11,9 +11,11 @@ from skcrbm.constraints._conditions import Conditions
 from skcrbm.constraints._counted_trees import counted_trees, edges_and_counts
 from skcrbm.constraints._distributions import Counted, factor_graph, is_possible
 from skcrbm.constraints._rules import Hierarchy, LabelNumbers, Rule
+from skcrbm.constraints._wide import IntegerProgram, WeightedDraws
 from skcrbm.inference import infer
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.warnings import warn_user
 
 # Number of rows that are checked together, to bound the memory.
 _ROWS = 1000
@@ -59,6 +61,14 @@ def possible_rows(conditions: Conditions, known: np.ndarray) -> np.ndarray:
     return found
 
 
+def _any_allowed(conditions):
+    """Return True if a label vector satisfies the conditions, by elimination or a search."""
+    try:
+        return is_possible(conditions)
+    except ValueError:  # too wide for elimination
+        return IntegerProgram(conditions).best(np.zeros(conditions.n_labels)) is not None
+
+
 def _possible_by_edges(edges, known):
     """Return True (n,) unless a label is known to be off and a descendant is known to be on."""
     parents, children = np.array(sorted(edges)).T
@@ -80,7 +90,11 @@ def _possible_by_search(conditions, known):
     n_tables = len(conditions.factor_tables()[1])
     reward = (n_tables + 1.0) * np.where(known == 1, 1, np.where(known == 0, -1, 0))
     energy = factor_graph(conditions, reward, forbidden=-1.0)
-    best = energy.score(infer(energy, "exact", returns="map").assignment)
+    try:
+        best = energy.score(infer(energy, "exact", returns="map").assignment)
+    except ValueError:  # too wide for elimination
+        program, weights = IntegerProgram(conditions), np.zeros(conditions.n_labels)
+        return np.array([program.best(weights, row) is not None for row in known])
     return np.maximum(reward, 0).sum(axis=1) - best < 0.5  # number of violations
 
 
@@ -123,19 +137,34 @@ def violations_message(rules, numbers, visible, possible) -> str:
     return text
 
 
-def require_consistent(rules, numbers, conditions, visible) -> None:
-    """Raise a ValueError if rules overlap too much for elimination, or contradict each other."""
+def require_consistent(rules, numbers, conditions, visible) -> bool:
+    """Raise a ValueError if the rules contradict each other; return True if answers are exact.
+
+    If the rules overlap too much for elimination, a warning says which labels or rules to leave out
+    for exact answers. A ValueError is raised if, in addition, implications form a cycle.
+    """
     try:
-        if is_possible(conditions):
-            return
+        possible, is_exact = is_possible(conditions), True
     except ValueError as error:
-        raise ValueError(
+        advice = (
             f"rules overlap too much for exact answers; {_advice(conditions, visible)}. Cause: "
             f"{str(error).split('; the limit')[0]}"
-        ) from error
+        )
+        try:
+            WeightedDraws(conditions)
+        except ValueError as cycle:
+            raise ValueError(f"{advice}. {cycle}") from error
+        possible, is_exact = _any_allowed(conditions), False
+        if possible:
+            warn_user(
+                f"{advice}. Best label vectors now come from integer programs, and probabilities "
+                "and samples are estimates from weighted draws (is_exact_ is False)"
+            )
+    if possible:
+        return is_exact
 
     def fails(part):
-        return not is_possible(conditions_of(part, numbers))
+        return not _any_allowed(conditions_of(part, numbers))
 
     named = "; ".join(map(str, _smallest(list(rules), fails)))
     raise ValueError(f"rules contradict each other: no label vector satisfies {named}")

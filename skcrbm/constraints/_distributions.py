@@ -12,7 +12,7 @@ from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.counted_trees import CountedTreeModels
-from skcrbm.inference.factor_graph.k_best import k_best_states
+from skcrbm.inference.factor_graph.k_best import k_best_of_models
 from skcrbm.utils.parallel import row_chunks
 
 
@@ -24,7 +24,7 @@ class Listed:
         if known is not None:
             agrees = (np.isnan(known[:, None]) | (known[:, None] == vectors)).all(axis=2)
             if not agrees.any(axis=1).all():
-                raise _impossible(rows, int(np.flatnonzero(~agrees.any(axis=1))[0]))
+                raise impossible_row(rows, int(np.flatnonzero(~agrees.any(axis=1))[0]))
             log_p = np.where(agrees, log_p, -np.inf)
         lost = np.flatnonzero(~(log_p > -np.inf).any(axis=1))
         if len(lost):
@@ -49,7 +49,7 @@ class Listed:
         order = np.argsort(-self.log_p, axis=1, kind="stable")[:, :k]
         log_p = np.take_along_axis(self.log_p, order, axis=1)
         labels = np.where((log_p > -np.inf)[:, :, None], self.vectors[order], -1)
-        return _padded(labels, log_p, k)
+        return padded(labels, log_p, k)
 
     def draw(self, n_samples, rng, alike=False):
         """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
@@ -58,10 +58,19 @@ class Listed:
         index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
         return self.vectors[np.minimum(index, len(self.vectors) - 1)]
 
+    def log_weight(self, labels):
+        return self.log_proba(labels)
+
     def log_proba(self, labels):
         same = (labels[:, None] == self.vectors).all(axis=2)
         found = np.where(same, self.log_p, -np.inf)
         return found.max(axis=1, initial=-np.inf)
+
+    def log_proba_of_draws(self, drawn):
+        bits = 1 << np.arange(self.vectors.shape[1])
+        place = np.zeros(2 ** len(bits), np.int64)
+        place[self.vectors @ bits] = np.arange(len(self.vectors))
+        return np.take_along_axis(self.log_p, place[drawn @ bits], axis=1)
 
     def log_proba_of_sets(self, label_sets):
         bits = 1 << np.arange(self.vectors.shape[1])
@@ -87,7 +96,7 @@ class Eliminated:
         try:
             return infer(self.energy, "exact", returns=returns, clamp=self.clamp)
         except ContradictionError as error:
-            raise _impossible(self.rows, error.model) from None
+            raise impossible_row(self.rows, error.model) from None
 
     def best(self):
         found = self._ask("map").assignment
@@ -104,12 +113,10 @@ class Eliminated:
     def top(self, k):
         log_z = self._ask("log_partition").log_partition
         energy = self.energy if self.clamp is None else self.energy.condition(self.clamp)
-        rows = []
-        for i in range(energy.n_models):
-            states, scores = k_best_states(energy.rows(slice(i, i + 1)), k)
-            rows.append(_padded(states[None, :, : self.n_labels], scores[None] - log_z[i], k))
-        labels, log_p = map(np.concatenate, zip(*rows))
-        return labels, log_p
+        states, scores = k_best_of_models(energy, k)
+        found = (scores > -np.inf)[:, :, None]
+        labels = np.where(found, states[:, :, : self.n_labels], -1)
+        return padded(labels, scores - log_z[:, None], k)
 
     def draw(self, n_samples, rng, alike=False):
         """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
@@ -122,16 +129,21 @@ class Eliminated:
             try:
                 drawn.append(sample(self.energy.rows(rows), "exact", clamp=clamp, **options))
             except ContradictionError as error:
-                raise _impossible(self.rows, rows.start + error.model) from None
+                raise impossible_row(self.rows, rows.start + error.model) from None
         return np.concatenate(drawn)[:, :, : self.n_labels].astype(np.int8)
 
+    def log_weight(self, labels):
+        return (labels * self.log_odds).sum(axis=1)
+
     def log_proba(self, labels):
-        own = (labels * self.log_odds).sum(axis=1)
-        return own - self._ask("log_partition").log_partition
+        return self.log_weight(labels) - self._ask("log_partition").log_partition
+
+    def log_proba_of_draws(self, drawn):
+        return weights_of(drawn, self.log_odds) - self._ask("log_partition").log_partition[:, None]
 
     def log_proba_of_sets(self, label_sets):
         log_z = self._ask("log_partition").log_partition
-        return _only_known(self.log_odds @ label_sets.T - log_z[:, None], label_sets, self.known)
+        return only_known(self.log_odds @ label_sets.T - log_z[:, None], label_sets, self.known)
 
 
 class Counted:
@@ -155,7 +167,7 @@ class Counted:
         """Return `log_z`, or raise an error if no label vector of a row is possible."""
         impossible = np.flatnonzero(log_z == -np.inf)
         if len(impossible):
-            raise _impossible(self.rows, int(impossible[0]))
+            raise impossible_row(self.rows, int(impossible[0]))
         return log_z
 
     def possible(self):
@@ -185,12 +197,18 @@ class Counted:
         self._require_possible(log_z)
         return self._by_label(drawn)
 
+    def log_weight(self, labels):
+        return (labels * self.log_odds).sum(axis=1)
+
     def log_proba(self, labels):
-        return (labels * self.log_odds).sum(axis=1) - self._log_z()
+        return self.log_weight(labels) - self._log_z()
+
+    def log_proba_of_draws(self, drawn):
+        return weights_of(drawn, self.log_odds) - self._log_z()[:, None]
 
     def log_proba_of_sets(self, label_sets):
         log_p = self.log_odds @ label_sets.T - self._log_z()[:, None]
-        return _only_known(log_p, label_sets, self.known)
+        return only_known(log_p, label_sets, self.known)
 
 
 def factor_graph(conditions: Conditions, log_odds, forbidden: float = -np.inf):
@@ -235,7 +253,12 @@ def is_possible(conditions: Conditions) -> bool:
     return True
 
 
-def _only_known(log_p, label_sets, known):
+def weights_of(drawn, log_odds):
+    """Return the sums (n, n_samples) of the log-odds (n, L) of the labels of draws."""
+    return (drawn.astype(np.float64) @ log_odds[:, :, None])[:, :, 0]
+
+
+def only_known(log_p, label_sets, known):
     """Return `log_p` (n, M), with -inf for label sets (M, L) that differ from known labels."""
     if known is None:
         return log_p
@@ -243,7 +266,7 @@ def _only_known(log_p, label_sets, known):
     return np.where(agrees, log_p, -np.inf)
 
 
-def _padded(labels, log_p, k):
+def padded(labels, log_p, k):
     """Append vectors of -1 to `labels` (n, m, L) and -inf to `log_p` (n, m) until m is k."""
     missing = k - log_p.shape[1]
     labels = np.pad(labels.astype(np.int64), ((0, 0), (0, missing), (0, 0)), constant_values=-1)
@@ -254,6 +277,6 @@ class Impossible(ValueError):
     """The known labels of a row contradict the rules."""
 
 
-def _impossible(rows, index):
+def impossible_row(rows, index):
     """Return an error about known labels that contradict the rules, in row `index` of a block."""
     return Impossible(f"y_known contradicts the rules in row {rows.start + index}")

@@ -62,6 +62,17 @@ class LabelNumbers:
             f"{self.n_labels - 1} or names: {known}"
         )
 
+    def is_list(self, labels: Any) -> bool:
+        """Return True for a list or tuple of labels; a tuple may also be the name of a label."""
+        return isinstance(labels, list) or (isinstance(labels, tuple) and not self.is_name(labels))
+
+    def is_name(self, label: Any) -> bool:
+        """Return True if `label` is the name of a label."""
+        try:
+            return label in self.by_name
+        except TypeError:  # an unhashable object, such as a list
+            return False
+
     def all_of(self, labels: Any, rule: Rule) -> list[int]:
         """Return the indices of several distinct labels."""
         if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
@@ -240,7 +251,7 @@ class Hierarchy(Rule):
         pairs = []
         for edge in self._pairs(number_of):
             sized = isinstance(edge, (list, tuple, np.ndarray))
-            if not sized or len(edge) != 2 or any(isinstance(e, (list, tuple)) for e in edge):
+            if not sized or len(edge) != 2 or any(map(number_of.is_list, edge)):
                 raise ValueError(
                     f"rules holds a Hierarchy with {edge!r} in place of a pair (parent, child)"
                 )
@@ -367,5 +378,5 @@ def _children(pairs):
 def _listed(labels, number_of):
     """Return a single label as a list, and a list of labels unchanged; names may be tuples."""
     single = isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)
-    single = single or (isinstance(labels, tuple) and labels in number_of.by_name)
+    single = single or (isinstance(labels, tuple) and number_of.is_name(labels))
     return [labels] if single else list(labels)

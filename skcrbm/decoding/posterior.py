@@ -12,6 +12,7 @@ from scipy.special import expit
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod, infer, sample
+from skcrbm.utils.parallel import ordered_map, row_chunks
 
 # Log-probability for output values with the predicted probability 0. The number is lower than all
 # other log-probabilities, but finite, so that label sets with fewer impossible outputs have a
@@ -117,16 +118,21 @@ class Posterior(NamedTuple):
         return unchecked(self.energy.rows(rows).log_weight_of_sets)(sets, hidden)
 
     def draw(self, n_samples: int) -> np.ndarray:
-        """Draw exact samples (N, n_samples, V) from p(v | x, known)."""
-        states = sample(
-            self.energy,
-            "exact",
-            n_samples=n_samples,
-            clamp=self.evidence(),
-            n_jobs=self.n_jobs,
-            random_state=self.seed,
-        )
-        return states[:, :, : self.energy.n_visible]
+        """Draw exact samples (N, n_samples, V) from p(v | x, known).
+
+        All rows have the same random numbers, so that the samples of a row do not depend on the
+        other rows of a call. The numbers of a model depend on its index in a batch, so each row is
+        a batch of its own.
+        """
+
+        def draw(rows):
+            part = self.rows(rows)
+            options = {"clamp": part.evidence(), "random_state": self.seed}
+            states = sample(part.energy, "exact", n_samples=n_samples, **options)
+            return states[:, :, : self.energy.n_visible]
+
+        parts = ordered_map(draw, row_chunks(self.energy.n_models, 1), self.n_jobs)
+        return np.concatenate(list(parts))
 
 
 class ClassifierPosterior(NamedTuple):

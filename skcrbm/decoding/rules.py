@@ -169,7 +169,8 @@ class ExpectedMetric(DecodingRule):
         `f1_score`, an empty prediction is never better than another prediction. "auto" means 0.
     n_samples : int, default=None
         Number of samples from the joint distribution of each row by which the expectation is
-        estimated, with a fixed seed. If None, the expectation is computed without sampling: under
+        estimated, with a fixed seed. The samples of a row under a model of skcrbm do not depend on
+        the other rows of a call. If None, the expectation is computed without sampling: under
         p(y | x) for models with exact inference, otherwise as if labels were independent given x.
 
     Notes

@@ -41,15 +41,24 @@ def _check_name(name):
 
 
 def _dense_2d(values, name):
-    array = check_array(
-        filled_with_nan(values),
-        accept_sparse=True,
-        dtype=(np.float64, np.float32),  # pyright: ignore[reportArgumentType]  # also a sequence
-        ensure_2d=False,
-        allow_nd=True,
-        ensure_all_finite=False,
-        input_name=name,
-    )
+    try:
+        array = check_array(
+            filled_with_nan(values),
+            accept_sparse=True,
+            dtype=(np.float64, np.float32),  # pyright: ignore[reportArgumentType]  # also a sequence
+            ensure_2d=False,
+            allow_nd=True,
+            ensure_all_finite=False,
+            input_name=name,
+        )
+    except ValueError as error:
+        if "string" not in str(error):
+            raise
+        raise ValueError(
+            f"{name} should hold numbers, and targets should be 0, 1 or NaN, but {name} holds "
+            "strings. If each column holds the classes of an output, score one column at a time, "
+            "for example with sklearn.metrics.classification_report"
+        ) from error
     if array.ndim != 2:
         raise ValueError(f"{name} should have the shape (n_samples, n_labels), got {array.shape}")
     return array.toarray() if sp.issparse(array) else array

@@ -53,7 +53,15 @@ def named_series(values: np.ndarray, index: Any, name: Any, container: str) -> A
 
 
 def sparse_labels(labels: Any) -> Any:
-    """Return labels (N, L), or the first item of a tuple, as a CSR matrix."""
+    """Return labels (N, L), or the first item of a tuple, as a CSR matrix.
+
+    A ValueError is raised if the labels are classes that are no numbers, such as strings.
+    """
     if isinstance(labels, tuple):
-        return (csr_matrix(labels[0]), *labels[1:])
+        return (sparse_labels(labels[0]), *labels[1:])
+    if np.asarray(labels).dtype.kind not in "biuf":
+        raise ValueError(
+            'set_label_output("sparse") needs labels of 0 and 1 or other numbers, but the columns '
+            'of y hold classes that are no numbers; use "default", "pandas" or "polars"'
+        )
     return csr_matrix(labels)

@@ -151,6 +151,20 @@ def make_wrapped_targets(y: Any, name: str, estimator: Any = None):
         raise
 
 
+def make_label_targets(y: Any, name: str, estimator: Any = None):
+    """Return the targets of `make_wrapped_targets`, or raise a ValueError if y has a single label.
+
+    `name` is the name of the caller, which needs a y of several labels.
+    """
+    targets = make_wrapped_targets(y, name, estimator)
+    if not targets.multilabel:
+        raise ValueError(
+            f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs) with at least two "
+            f"columns, got a y of shape {np.shape(y)}, which is a single output"
+        )
+    return targets
+
+
 def _as_array(y, name):
     """Return lists as an array of objects, because NumPy would turn numbers into strings."""
     if isinstance(y, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in y):

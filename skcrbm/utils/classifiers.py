@@ -193,6 +193,19 @@ def takes_known(model: Any) -> bool:
     return inner is None or takes_known(inner)
 
 
+def rule_check(model: Any) -> Callable | None:
+    """Return the method `satisfies` of the `Constrained` classifier in a fitted model, or None.
+
+    The classifier may be inside of pipelines, searches and wrappers such as `CalibratedMarginals`.
+    """
+    while model is not None:
+        model = final_model(model)[0]
+        if hasattr(model, "satisfies"):
+            return model.satisfies
+        model = getattr(model, "estimator_", None)
+    return None
+
+
 # Tolerance for probabilities outside of [0, 1], in units of machine epsilon. Means over the trees
 # of a forest, for example, may exceed 1 by rounding.
 _ROUNDING = 8

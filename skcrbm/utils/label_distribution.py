@@ -9,7 +9,12 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.utils import _safe_indexing, check_random_state
 
-from skcrbm.utils.classifiers import call_given, inner_method, label_marginals
+from skcrbm.utils.classifiers import (
+    call_given,
+    final_model,
+    inner_method,
+    label_marginals,
+)
 from skcrbm.utils.labels import all_label_vectors
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import row_chunks
@@ -20,14 +25,18 @@ class LabelDistribution:
     """Distribution p(y | x) of the L labels of a 2-D y under a fitted classifier.
 
     If the classifier (or the final model of a pipeline) has the method ``score_label_sets(X,
-    label_sets)``, it is a joint model and gives the distribution itself. For any other classifier
-    the labels are assumed to be independent given x, with the probabilities of its `predict_proba`.
+    label_sets)``, it is a joint model and gives the distribution itself. So does a `Constrained`
+    classifier with any number of labels. For any other classifier the labels are assumed to be independent given x, with the probabilities of its `predict_proba`.
     """
 
     def __init__(self, model: Any, n_labels: int):
         self.model = model
         self.n_labels = n_labels
-        self.is_joint = is_joint(model)
+        # `Constrained` has the attribute `is_exact_`, and its draws have log-probabilities. If
+        # answers are exact, its `predict_topk` ranks all vectors in a short time.
+        is_exact = getattr(final_model(model)[0], "is_exact_", None)
+        self.has_rules, self.can_rank = is_exact is not None, bool(is_exact)
+        self.is_joint = is_joint(model) or self.has_rules
 
     @property
     def can_enumerate(self) -> bool:
@@ -63,10 +72,21 @@ class LabelDistribution:
             else:
                 yield rows, _independent(proba[rows, None], vectors[None])
 
+    def most_probable(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the k most probable of all label vectors (N, k, L), and their log-probabilities.
+
+        If fewer vectors are possible, the last log-probabilities are -inf. `can_rank` must be True.
+        """
+        labels, proba = call_given(self.model, "predict_topk", X, None, k=k)
+        log_p = np.log(np.maximum(proba, np.finfo(np.float64).tiny))
+        return labels, np.where(labels[:, :, 0] >= 0, log_p, -np.inf)
+
     def draw(self, X: Any, n_draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return draws (N, n_draws, L) from p(y | x), and their log-probabilities (N, n_draws)."""
         if self.is_joint:
-            options = {"n_samples": n_draws, "random_state": seed}
+            options: dict[str, Any] = {"n_samples": n_draws, "random_state": seed}
+            if self.has_rules:
+                return call_given(self.model, "sample", X, None, return_log_proba=True, **options)
             draws = np.asarray(call_given(self.model, "sample", X, None, **options))
             log_p = np.empty(draws.shape[:2])
             each = max(1, BLOCK_ENTRIES // (n_draws * self.n_labels))

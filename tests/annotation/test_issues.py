@@ -12,6 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier, DecodedClassifier, LMBMClassifier
 from skcrbm.annotation import find_label_issues
+from skcrbm.calibration import CalibratedMarginals
+from skcrbm.constraints import Constrained, Implies
 from skcrbm.datasets import make_structured_labels
 
 NAN = float("nan")
@@ -100,7 +102,21 @@ def test_wrappers_and_errors(data, joint):
     for model in (logistic, DecodedClassifier(logistic)):
         with pytest.raises(ValueError, match='given="other_labels" needs an estimator'):
             find_label_issues(model, X, Y, given="other_labels")
-    with pytest.raises(ValueError, match="find_label_issues is for 2-D y"):
+    with pytest.raises(ValueError, match="find_label_issues needs a 0/1 indicator matrix"):
         find_label_issues(joint, X, Y[:, 0])
     with pytest.raises(ValueError, match="n must be"):
         both[0].table(0)
+
+
+def test_rules_inside_of_other_wrappers(data):
+    """A row that contradicts the rules of a wrapped `Constrained` is found, and raises no error."""
+    X, Y, _ = data
+    y = Y.copy()
+    y[:, 1] |= y[:, 0]
+    y[3, :2] = 1, 0
+    rules = Constrained(MultiOutputClassifier(LogisticRegression()), [Implies(0, 1)])
+    for model in (CalibratedMarginals(rules, cv=2), make_pipeline(StandardScaler(), rules)):
+        with pytest.warns(UserWarning, match="1 of .* rows of y violate the rules"):
+            issues = find_label_issues(model, X, y, cv=2)
+        assert (issues.entry_scores[3, :2] >= 0.5).all()
+        assert issues.entry_scores[3, :2].sum() == pytest.approx(1.5)

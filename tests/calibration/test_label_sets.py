@@ -280,7 +280,7 @@ def test_mass_above():
 
 def test_errors(data, joint):
     X, Y = data
-    with pytest.raises(ValueError, match="2-D y"):
+    with pytest.raises(ValueError, match="with at least two columns"):
         ConformalLabelSets(joint).fit(X, Y[:, 0])
     with pytest.raises(ValueError, match="RidgeClassifier has neither"):
         ConformalLabelSets(RidgeClassifier()).fit(X, Y)

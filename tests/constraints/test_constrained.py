@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 
 from skcrbm import CRBMClassifier, DecodedClassifier
+from skcrbm.calibration import ConformalLabelSets
 from skcrbm.constraints import (
     Allowed,
     Between,
@@ -299,6 +300,31 @@ def test_forms_of_a_hierarchy():
         Constrained(Given(), [Hierarchy({"a": "b", "b": "a"})]).fit(np.ones((4, 4)), Y)
 
 
+def test_names_of_labels_may_be_tuples():
+    """Every form of a `Hierarchy` takes the names of columns with two levels, which are tuples."""
+    columns = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])
+    Y = pd.DataFrame(np.zeros((4, 3), int), columns=columns)
+    vectors = np.array(list(product((0, 1), repeat=3)))
+    by_index = Hierarchy([(0, 1), (0, 2)])
+    root, first, second = columns
+    forms = [[(root, first), [root, second]], {first: root, second: [root]}]
+    for form in forms:
+        model = Constrained(Given(), [Hierarchy(form)]).fit(np.full((4, 3), 0.5), Y)
+        np.testing.assert_array_equal(model.satisfies(vectors), holds(by_index, vectors.T))
+    for wrong in ([(root, (first, second))], [(root, [first])], [(root, ([], 1))]):
+        with pytest.raises(ValueError, match=r"in place of a pair \(parent, child\)"):
+            Constrained(Given(), [Hierarchy(wrong)]).fit(np.full((4, 3), 0.5), Y)
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4,)])
+@pytest.mark.parametrize("wrapper", [lambda m: Constrained(m, []), ConformalLabelSets])
+def test_a_single_label_is_refused(wrapper, shape):
+    y = np.array([0, 1, 0, 1]).reshape(shape)
+    with pytest.raises(ValueError, match=r"with at least two columns, got a y of shape \(4,") as e:
+        wrapper(Given()).fit(np.full((4, 1), 0.5), y)
+    assert "fitted on" not in str(e.value)
+
+
 def test_rules_of_the_same_meaning_have_the_same_answers():
     P = np.random.default_rng(0).random((5, 3))
     rules = [Hierarchy({0: 1}), Implies(0, 1), Forbidden({0: 1, 1: 0}), Clause(on=[1], off=[0])]
@@ -314,26 +340,38 @@ def test_excludes_takes_a_list():
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_hierarchy_that_is_too_wide():
-    """The message names a number of labels that is possible."""
+    """The warning names a number of labels for which answers are exact."""
     rng = np.random.default_rng(0)
     n = 300
     edges = [(int(p), c) for c in range(1, n) for p in rng.integers(0, c, 2)]
     rule, Y = Hierarchy(edges), np.zeros((2, n), int)
-    with pytest.raises(ValueError, match=r"several parents\. Keep fewer labels of y") as error:
-        Constrained(Given(), [rule]).fit(Y, Y)
-    assert "Exact(" not in str(error.value)
-    kept = int(re.search(r"the (\d+) labels", str(error.value)).group(1))
+    with pytest.warns(UserWarning, match=r"several parents\. Keep fewer labels of y") as found:
+        assert not Constrained(Given(), [rule]).fit(Y, Y).is_exact_
+    message = str(found[0].message)
+    assert "Exact(" not in message
+    kept = int(re.search(r"the (\d+) labels", message).group(1))
     assert 10 < kept < n
     inner = [edge for edge in edges if max(edge) < kept]
-    Constrained(Given(), [Hierarchy(inner)]).fit(Y[:, :kept], Y[:, :kept])
+    assert Constrained(Given(), [Hierarchy(inner)]).fit(Y[:, :kept], Y[:, :kept]).is_exact_
 
 
+@pytest.mark.deep
 def test_rules_that_are_too_wide():
-    """Exclusions of random large sets overlap too much for elimination."""
+    """Counts of random large sets overlap too much for elimination; a cycle is refused."""
     rng = np.random.default_rng(0)
     rules = [Between(rng.permutation(60)[:30], 10, 20) for _ in range(12)]
-    with pytest.raises(ValueError, match="rules overlap too much for exact answers"):
-        Constrained(Given(), rules).fit(np.eye(60), np.eye(60, dtype=int))
+    P = np.full((2, 60), 0.5)
+    with pytest.warns(UserWarning, match="rules overlap too much for exact answers; leave out"):
+        model = Constrained(Given(), rules, decode="map").fit(P, np.arange(60) % 2 + 0 * P)
+    labels, _, gap = model.predict_with_gap(P)
+    assert model.satisfies(labels).all()
+    np.testing.assert_allclose(gap, 0, atol=1e-6)
+    assert model.satisfies(model.sample(P, 5)[0]).all()
+    cycle = [*rules, Implies(0, 1), Implies(1, 2), Implies(2, 0)]
+    with pytest.raises(ValueError, match="implications that form a cycle"):
+        Constrained(Given(), cycle).fit(P, np.zeros((2, 60), int))
+    with pytest.raises(ValueError, match=r"no label vector satisfies Between.*Between"):
+        Constrained(Given(), [*rules, Between(range(60), 55, 60)]).fit(P, np.zeros((2, 60), int))
 
 
 @pytest.mark.parametrize("rules", [[Implies(0, 1)], [Clause([0, 1], [2]), Clause([2, 3], [0])]])

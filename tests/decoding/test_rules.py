@@ -180,13 +180,17 @@ def test_a_model_decodes_draws(data):
     model = quick(decode=ExpectedMetric("jaccard", n_samples=30)).fit(X, Y)
     found = model.predict(X)
     np.testing.assert_array_equal(model.predict(X), found)
-    draws = model.sample(X, 30, random_state=0)
+    draws = np.concatenate([model.sample(row[None], 30, random_state=0) for row in X])
     np.testing.assert_array_equal(
         found,
         decode_samples(draws, "jaccard", zero_division=0.0, allow_empty=model.allow_empty_),
     )
     known = np.where(np.arange(5) < 2, Y, np.nan)
-    np.testing.assert_array_equal(model.predict(X, y_known=known)[:, :2], Y[:, :2])
+    with_known = model.predict(X, y_known=known)
+    np.testing.assert_array_equal(with_known[:, :2], Y[:, :2])
+    # The prediction of a row does not depend on the other rows.
+    np.testing.assert_array_equal(model.predict(X[7:9]), found[7:9])
+    np.testing.assert_array_equal(model.predict(X[7:9], y_known=known[7:9]), with_known[7:9])
     posterior = ClassifierPosterior(np.full((3, 2), 0.5), None, np.zeros((0, 2)))
     with pytest.raises(ValueError, match="n_samples needs a classifier that can draw samples"):
         ExpectedMetric(n_samples=3).decode(posterior)

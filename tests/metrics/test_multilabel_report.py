@@ -277,3 +277,12 @@ def test_names_of_the_labels():
     for wrong in (["x"], "xy", ["x", "y", "z"]):
         with pytest.raises(ValueError, match="target_names must hold 2 names, got"):
             multilabel_report(y, y, target_names=wrong)
+
+
+@pytest.mark.parametrize("dtype", [object, str])
+def test_columns_of_classes_are_refused(dtype):
+    y = np.array([["yes", "a"], ["no", "b"]], dtype)
+    numbers = np.eye(2, dtype=int)
+    for arguments, name in (((y, y), "y_true"), ((numbers, y), "y_pred")):
+        with pytest.raises(ValueError, match=f"{name} should hold numbers.*holds strings"):
+            multilabel_report(*arguments)

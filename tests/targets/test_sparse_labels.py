@@ -69,3 +69,12 @@ def test_searches_take_sparse_labels(data):
     assert sparse.issparse(found.predict(X))
     for name in ("mean_test_score", "std_test_score"):
         np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
+
+
+def test_classes_that_are_no_numbers(data):
+    X, Y = data
+    words = np.array(["a", "b", "c"], object)[Y[:, :2] + Y[:, 1:3]]
+    model = clone(MODELS["crbm"]).fit(X, words).set_label_output("sparse")
+    with pytest.raises(ValueError, match="columns of y hold classes that are no numbers"):
+        model.predict(X[:3])
+    assert model.set_label_output("default").predict(X[:3]).shape == (3, 2)

@@ -1,0 +1,204 @@
+"""How small sets of label vectors become: joint models, mixtures and temperatures beside chains.
+
+Yeast, random splits into 1,500 training rows and 917 other rows. Each model is fitted to the
+training rows. The other rows are split at random into a half that calibrates and a half that is
+covered, many times for each fit; all models see the same splits. The weights of the mixtures and
+the temperatures have the largest likelihood of training rows out of fold, so no choice uses the
+rows that are covered. "mass" and "probability" are the rules of `ConformalLabelSets`. Prints a
+Markdown table with the mean coverage, the mean size of the sets, and the sizes divided by the size
+of the sets of the chains with the same rule.
+
+    python -m examples.studies.label_set_search [--fits 4] [--splits 25] [--confidence 0.9]
+"""
+
+import argparse
+import time
+from functools import partial
+
+import numpy as np
+from scipy.special import log_expit, logsumexp
+from sklearn.kernel_approximation import Nystroem
+from sklearn.model_selection import KFold
+from sklearn.preprocessing import StandardScaler
+
+from examples.studies.label_set_sizes import Chains
+from skcrbm import CRBMClassifier
+from skcrbm.calibration._conformal import conformal_quantile
+from skcrbm.datasets import load_yeast
+from skcrbm.ensemble import make_stacked
+from skcrbm.pipeline import make_pipeline
+from skcrbm.utils.labels import all_label_vectors
+
+TEMPERATURES = np.array([0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4])
+PARTS = ("CRBMClassifier()", "CRBMClassifier() on a kernel", "make_stacked(n_estimators=100)")
+CHAINS = "ten classifier chains, C=0.1"
+
+
+def models(seed, n_features):
+    """Return the models that are fitted, by name."""
+    joint = partial(CRBMClassifier, random_state=seed)
+    kernel = Nystroem(gamma=1 / n_features, n_components=500, random_state=seed)
+    return {
+        PARTS[0]: make_pipeline(StandardScaler(), joint()),
+        PARTS[1]: make_pipeline(StandardScaler(), kernel, joint()),
+        PARTS[2]: make_stacked(n_estimators=100, compare=False, random_state=seed),
+        CHAINS: make_pipeline(StandardScaler(), Chains()),
+        "ten classifier chains, C=1": make_pipeline(StandardScaler(), Chains(C=1.0)),
+    }
+
+
+def table(model, X, vectors):
+    """Return the log-probabilities (n, 2^L) of all label vectors, normalised."""
+    return normalised(np.asarray(model.score_label_sets(X, vectors), np.float64))
+
+
+def normalised(log_p):
+    """Return log-probabilities (n, K) whose probabilities add up to 1 in each row."""
+    return (log_p - logsumexp(log_p, axis=1, keepdims=True)).astype(np.float32)
+
+
+def independent(proba, vectors):
+    """Return the log-probabilities (n, K) of vectors of independent labels."""
+    odds = np.log(proba) - np.log1p(-proba)
+    return normalised(odds @ vectors.T + log_expit(-odds).sum(axis=1, keepdims=True))
+
+
+def of_rows(log_p, place):
+    """Return the entries (n,) of a table at the places of the true vectors."""
+    return log_p[np.arange(len(place)), place].astype(np.float64)
+
+
+def weights_of(own):
+    """Return the weights (m,) of the mixture with the largest likelihood; `own` is (m, n)."""
+    weight = np.full(len(own), 1 / len(own))
+    for _ in range(300):
+        share = np.log(weight)[:, None] + own
+        weight = np.exp(share - logsumexp(share, axis=0)).mean(axis=1)
+    return weight
+
+
+def mixed(tables, weight):
+    """Return the table of a mixture."""
+    total = np.zeros(tables[0].shape, np.float32)
+    for log_p, w in zip(tables, weight, strict=True):
+        total += w * np.exp(log_p)
+    return np.log(np.maximum(total, np.finfo(np.float32).tiny))
+
+
+def tempered_losses(log_p, place):
+    """Return the log-likelihood of the true vectors for each temperature."""
+    return [
+        (of_rows(log_p, place) / t - logsumexp(log_p / np.float32(t), axis=1)).sum()
+        for t in TEMPERATURES
+    ]
+
+
+def evaluate(log_p, place, confidence, n_splits, seed):
+    """Return for both rules the mean coverage and the mean and median size over the splits."""
+    own = of_rows(log_p, place)
+    ordered = np.sort(-log_p.astype(np.float64), axis=1)
+    above = np.cumsum(np.exp(-ordered), axis=1) - np.exp(-ordered)
+    rank = np.array([np.searchsorted(row, -p - 1e-9) for row, p in zip(ordered, own, strict=True)])
+    keys = {
+        "mass": (above[np.arange(len(rank)), rank], above),
+        "probability": (-own, ordered),
+    }
+    rng, found = np.random.RandomState(seed), {rule: [] for rule in keys}
+    for _ in range(n_splits):
+        order = rng.permutation(len(own))
+        first, second = np.array_split(order, 2)
+        for rule, (score, sizes) in keys.items():
+            least = conformal_quantile(score[first], np.ones(len(first)), confidence, "")
+            size = [np.searchsorted(sizes[i], least + 1e-9, side="right") for i in second]
+            covered = (score[second] <= least + 1e-9).mean()
+            found[rule].append((covered, np.mean(size), np.median(size)))
+    return found
+
+
+def fit_and_evaluate(X, Y, seed, confidence, n_splits, results):
+    """Fit all models to a random split, and append their figures to `results`."""
+    order = np.random.RandomState(100 + seed).permutation(len(X))
+    train, test = order[:1500], order[1500:]
+    vectors = all_label_vectors(Y.shape[1])
+    bits = 1 << np.arange(Y.shape[1])[::-1]
+    place, own_place = Y[test] @ bits, Y[train] @ bits
+    tables, candidates = {}, models(seed, X.shape[1])
+    for name, model in candidates.items():
+        model.fit(X[train], Y[train])
+        tables[name] = table(model, X[test], vectors)
+    proba = np.clip(candidates[PARTS[0]].predict_proba(X[test]), 1e-9, 1 - 1e-9)
+    tables["marginals of CRBMClassifier(), independent"] = independent(proba, vectors)
+    # Out-of-fold tables of the training rows, for weights and temperatures.
+    folds = list(KFold(5, shuffle=True, random_state=seed).split(train))
+    parts = {name: [] for name in (*PARTS, CHAINS)}
+    for inner, outer in folds:
+        for name, model in models(seed, X.shape[1]).items():
+            if name in parts:
+                model.fit(X[train[inner]], Y[train[inner]])
+                parts[name].append(table(model, X[train[outer]], vectors))
+    own = np.array(
+        [
+            np.concatenate(
+                [of_rows(t, own_place[outer]) for t, (_, outer) in zip(parts[name], folds)]
+            )
+            for name in PARTS
+        ]
+    )
+    weight = weights_of(own)
+    blend = "mixture of the first three joint models"
+    tables[blend] = mixed([tables[name] for name in PARTS], weight)
+    losses = {name: np.zeros(len(TEMPERATURES)) for name in (blend, PARTS[0], CHAINS)}
+    for k, (_, outer) in enumerate(folds):
+        inside = {name: parts[name][k] for name in (PARTS[0], CHAINS)}
+        inside[blend] = mixed([parts[name][k] for name in PARTS], weight)
+        for name, log_p in inside.items():
+            losses[name] += tempered_losses(log_p, own_place[outer])
+    chosen = {name: TEMPERATURES[loss.argmax()] for name, loss in losses.items()}
+    for name, t in chosen.items():
+        tables[f"{name}, with a temperature"] = normalised(tables[name] / np.float32(t))
+    print(f"fit {seed}: weights {weight.round(2)}, temperatures {chosen}", flush=True)
+    for name, log_p in tables.items():
+        found = evaluate(log_p, place, confidence, n_splits, seed)
+        for rule, rows in found.items():
+            results.setdefault((name, rule), []).extend(rows)
+        results.setdefault((name, "log-likelihood"), []).append(of_rows(log_p, place).mean())
+
+
+def show(results):
+    """Print the table."""
+    print("\n| model | log-likelihood | rule | covered | mean size | of the chains |")
+    print("|---|---|---|---|---|---|")
+    for (name, rule), rows in results.items():
+        if rule == "log-likelihood":
+            continue
+        covered, mean, _ = np.mean(rows, axis=0)
+        chains = np.mean(results[CHAINS, rule], axis=0)[1]
+        likelihood = np.mean(results[name, "log-likelihood"])
+        print(
+            f"| {name} | {likelihood:.2f} | {rule} | {covered:.3f} | {mean:.0f} | "
+            f"{mean / chains:.2f} |",
+            flush=True,
+        )
+
+
+def main():
+    """Print the table after each fit."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-home", default=None, help="folder of the .npz files")
+    parser.add_argument("--fits", type=int, default=4)
+    parser.add_argument("--splits", type=int, default=25, help="calibrations for each fit")
+    parser.add_argument("--confidence", type=float, default=0.9)
+    arguments = parser.parse_args()
+    data = load_yeast(data_home=arguments.data_home)
+    X = np.vstack([data.X_train, data.X_test])
+    Y = np.vstack([data.y_train, data.y_test]).astype(np.int64)
+    results = {}
+    for seed in range(arguments.fits):
+        start = time.process_time()
+        fit_and_evaluate(X, Y, seed, arguments.confidence, arguments.splits, results)
+        print(f"{time.process_time() - start:.0f} processor seconds")
+        show(results)
+
+
+if __name__ == "__main__":
+    main()

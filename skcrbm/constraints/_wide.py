@@ -1,0 +1,335 @@
+"""Answers under rules that are too wide for elimination: integer programs and weighted draws."""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+from scipy.special import log_expit, logsumexp
+
+from skcrbm.constraints._conditions import Conditions
+from skcrbm.constraints._distributions import impossible_row, only_known, padded, weights_of
+from skcrbm.utils.warnings import warn_user
+
+# Number of weighted draws of each row for probabilities, and the largest multiple of the requested
+# draws that are made to choose from.
+N_WEIGHTED, _CHOICES = 2000, 4
+# Number of nodes of the search tree of an integer program. A limit on nodes, in contrast to a limit
+# on time, gives the same answers on all machines.
+_NODES = 2000
+_INFEASIBLE = 2  # status of `scipy.optimize.milp`
+# Sums of the weights of the draws of a row below which answers are refused, or a warning is given.
+# Weights are at most 1, so the relative variance of their mean is at most 1 / (sum of weights): a
+# sum of 20 bounds the relative error of probabilities by some 22 %.
+_REFUSED, _DOUBTFUL = 1.0, 20.0
+# Seed of the draws for probabilities.
+_SEED = 0
+
+
+class Certified(NamedTuple):
+    """The best label vector that was found, and an upper bound of the score of all vectors."""
+
+    labels: np.ndarray  # (L,) of 0 and 1
+    score: float  # sum of the weights of the labels
+    bound: float
+
+
+class IntegerProgram:
+    """The conditions as linear constraints on label vectors, and further variables of tables."""
+
+    def __init__(self, conditions: Conditions):
+        self.n_labels = self.n_variables = conditions.n_labels
+        self.rows: list[tuple] = []  # variables, coefficients, low, high of each constraint
+        for parent, child in set(conditions.edges):
+            self._add([child, parent], [1, -1], -np.inf, 0)
+        for count in conditions.counts:
+            sign = 2 * count.values - 1
+            n_off = (1 - count.values).sum()  # literals that are true if a label is off
+            self._add(count.labels, sign, count.low - n_off, count.high - n_off)
+        for scope, allowed in conditions.tables:
+            self._add_table(scope, allowed)
+
+    def _add(self, variables, coefficients, low, high):
+        self.rows.append((np.array(variables), np.array(coefficients, float), low, high))
+
+    def _add_table(self, scope, allowed):
+        """Exclude each forbidden combination, or choose an allowed combination if these are few."""
+        forbidden = np.argwhere(~allowed)
+        if len(forbidden) <= allowed.sum():
+            for values in forbidden:
+                self.exclude(scope, values)
+            return
+        states = np.argwhere(allowed)
+        chosen = self.n_variables + np.arange(len(states))
+        self.n_variables += len(states)
+        self._add(chosen, np.ones(len(states)), 1, 1)
+        for label, values in zip(scope, states.T):
+            self._add([label, *chosen], [-1, *values], 0, 0)
+
+    def exclude(self, labels, values):
+        """Require that some of the labels have other values."""
+        values = np.asarray(values)
+        self._add(labels, 1 - 2 * values, 1 - values.sum(), np.inf)
+
+    def best(self, weights, known=None) -> Certified | None:
+        """Return the label vector with the largest sum of weights (L,), or None if none is allowed.
+
+        `known` (L,) holds known labels, and NaN for the other labels.
+        """
+        objective = np.zeros(self.n_variables)
+        objective[: self.n_labels] = -weights
+        low, high = np.zeros(self.n_variables), np.ones(self.n_variables)
+        if known is not None:
+            held = np.flatnonzero(~np.isnan(known))
+            low[held] = high[held] = known[held]
+        found = milp(
+            objective,
+            integrality=np.ones(self.n_variables),
+            bounds=Bounds(low, high),
+            constraints=self._constraints(),
+            options={"node_limit": _NODES, "mip_rel_gap": 0.0},
+        )
+        if found.status == _INFEASIBLE:
+            return None
+        if found.x is None:
+            raise ValueError(
+                f"rules: a search of {_NODES} nodes found no label vector that satisfies them. "
+                "Leave out rules that share many labels with other rules"
+            )
+        labels = np.round(found.x[: self.n_labels]).astype(np.int64)
+        score = float(labels @ weights)
+        return Certified(labels, score, max(score, -float(found.mip_dual_bound)))
+
+    def _constraints(self):
+        if not self.rows:
+            return ()
+        variables, coefficients, low, high = zip(*self.rows)
+        index = np.repeat(np.arange(len(variables)), [len(v) for v in variables])
+        entries = np.concatenate(coefficients), (index, np.concatenate(variables))
+        matrix = coo_array(entries, (len(variables), self.n_variables)).tocsr()
+        return LinearConstraint(matrix, low, high)
+
+
+class WeightedDraws:
+    """Draws of labels from the top of an acyclic graph to its bottom, with weights of at most 1.
+
+    The target is ``exp(labels @ log_odds)`` over the label vectors that satisfy all conditions. A
+    label whose parents are all on is drawn with the probability P(label | first parent on), and
+    other labels are off. The target also counts the probability that a label is off if the first
+    parent is on and another parent is off: this is the weight of a draw. It is 0 for draws that
+    violate further conditions. The mean weight is an unbiased estimate of the sum of the target.
+    """
+
+    def __init__(self, conditions: Conditions):
+        self.conditions = conditions
+        self.parents: list[list[int]] = [[] for _ in range(conditions.n_labels)]
+        for parent, child in sorted(set(conditions.edges)):
+            self.parents[child].append(parent)
+        graph = dict(enumerate(self.parents))
+        try:
+            self.order = list(TopologicalSorter(graph).static_order())
+        except CycleError:
+            raise ValueError("rules: implications that form a cycle are too wide") from None
+
+    def given(self, log_odds):
+        """Return log P (n, L) of labels that are on, and of labels that are off, given parents."""
+        first = self.conditions.parent
+        field = log_odds.copy()
+        on, off = np.empty_like(field), np.empty_like(field)
+        for label in self.order[::-1]:
+            on[:, label], off[:, label] = log_expit(field[:, label]), log_expit(-field[:, label])
+            if first[label] >= 0:
+                field[:, first[label]] -= off[:, label]
+        return on, off
+
+    def forced(self, known):
+        """Return the known labels (L,) with their ancestors that are on and descendants off."""
+        held = known.copy()
+        for label in self.order[::-1]:
+            if held[label] == 1:
+                held[self.parents[label]] = 1
+        for label in self.order:
+            if any(held[parent] == 0 for parent in self.parents[label]):
+                held[label] = 0
+        return held
+
+    def draw(self, log_on, log_off, held, uniform):
+        """Return draws (S, L) of a row, their log-weights (S,), and the log of the constant factor.
+
+        `uniform` (L, S) are uniform random numbers, and `held` (L,) the labels that are `forced`.
+        """
+        first, chance = self.conditions.parent, np.exp(log_on)
+        drawn = np.empty(uniform.shape, bool)
+        log_weight, constant = np.zeros(uniform.shape[1]), 0.0
+        for label in self.order:
+            parents = self.parents[label]
+            if held[label] == 1:
+                drawn[label] = True
+                constant += log_on[label]
+                continue
+            open_ = np.full(uniform.shape[1], held[label] != 0)
+            for parent in parents:
+                open_ &= drawn[parent]
+            np.less(uniform[label], chance[label], out=drawn[label])
+            drawn[label] &= open_
+            always = first[label] < 0 or held[first[label]] == 1  # the first parent is on
+            if held[label] == 0 and always:
+                constant += log_off[label]
+            elif parents and (held[label] == 0 or len(parents) > 1):
+                log_weight += np.where(drawn[first[label]] & ~open_, log_off[label], 0.0)
+        if self.conditions.counts or self.conditions.tables:
+            log_weight[~self.conditions.satisfied(drawn.T)] = -np.inf
+        return drawn.T, log_weight, constant
+
+    def root_terms(self, log_off):
+        """Return the sum (n,) of log P(off) of the labels without a parent.
+
+        The logarithm of the target is larger than the logarithm of a probability by this sum.
+        """
+        return log_off[:, self.conditions.parent < 0].sum(axis=1)
+
+
+class Wide:
+    """Distribution of a block of rows under rules that are too wide for elimination.
+
+    The best vectors come from integer programs, with a bound. Probabilities and draws come from
+    weighted draws, with the same random numbers for all rows, and are estimates.
+    """
+
+    def __init__(self, rows, wide: WideRules, log_odds, known):
+        self.rows, self.wide, self.log_odds, self.known = rows, wide, log_odds, known
+
+    def certified(self):
+        """Return the best vectors (n, L), their sums of log-odds (n,) and upper bounds (n,)."""
+        found = [self._best(i, self.log_odds[i]) for i in range(len(self.log_odds))]
+        labels, score, bound = zip(*found)
+        return np.stack(labels), np.array(score), np.array(bound)
+
+    def best(self):
+        return self.certified()[0]
+
+    def heaviest(self, weights):
+        return Wide(self.rows, self.wide, weights, self.known).best()
+
+    def marginals(self):
+        found = []
+        for drawn, log_weight, _ in self._draws(_SEED):
+            weight = np.exp(log_weight - log_weight.max())
+            found.append(weight @ drawn / weight.sum())
+        proba = np.stack(found)
+        if self.wide.conditions.counts or self.wide.conditions.tables:
+            return proba
+        # A hierarchy allows each label, so that no probability is 0, even if no draw has the label.
+        # Clipped probabilities still agree with the hierarchy.
+        least = 0.5 / N_WEIGHTED
+        return np.clip(proba, least, 1 - least)
+
+    def top(self, k):
+        log_z = self._log_z()
+        labels, scores = [], []
+        for i, weights in enumerate(self.log_odds):
+            program = IntegerProgram(self.wide.conditions)
+            known = None if self.known is None else self.known[i]
+            found = []
+            while len(found) < k:
+                best = program.best(weights, known)
+                if best is None:
+                    break
+                found.append(best)
+                program.exclude(np.arange(len(weights)), best.labels)
+            if not found:
+                raise impossible_row(self.rows, i)
+            part = np.stack([best.labels for best in found])[None]
+            part_scores = np.array([[best.score for best in found]])
+            # The listed vectors are a lower bound of the sum, and all of it if there are no others.
+            listed = logsumexp(part_scores)
+            total = listed if len(found) < k else max(log_z[i], listed)
+            part, part_scores = padded(part, part_scores - total, k)
+            labels.append(part)
+            scores.append(part_scores)
+        return np.concatenate(labels), np.concatenate(scores)
+
+    def draw(self, n_samples, rng, alike=False):
+        """Return draws (n, n_samples, L), by the same random numbers for all rows.
+
+        They are chosen among weighted draws in proportion to the weights, so that a vector may
+        occur several times.
+        """
+        seed = rng.randint(np.iinfo(np.int32).max)
+        result = []
+        for drawn, log_weight, _ in self._draws(seed, _CHOICES * n_samples):
+            weight = np.exp(log_weight - log_weight.max()).cumsum()
+            own = np.random.RandomState(seed + 1)
+            u = (own.permutation(n_samples) + own.random_sample()) / n_samples * weight[-1]
+            chosen = np.minimum(np.searchsorted(weight, u, side="right"), len(weight) - 1)
+            result.append(drawn[chosen].astype(np.int8))
+        return np.stack(result)
+
+    def log_proba(self, labels):
+        return (labels * self.log_odds).sum(axis=1) - self._log_z()
+
+    def log_proba_of_draws(self, drawn):
+        return weights_of(drawn, self.log_odds) - self._log_z()[:, None]
+
+    def log_proba_of_sets(self, label_sets):
+        log_p = self.log_odds @ label_sets.T - self._log_z()[:, None]
+        return only_known(log_p, label_sets, self.known)
+
+    def _best(self, i, weights):
+        found = self.wide.program.best(weights, None if self.known is None else self.known[i])
+        if found is None:
+            raise impossible_row(self.rows, i)
+        return found
+
+    def _log_z(self):
+        """Return logarithms (n,) of unbiased estimates of the sums of exp(labels @ log_odds)."""
+        _, log_off = self.wide.draws.given(self.log_odds)
+        log_mean = [
+            logsumexp(log_weight) - np.log(len(log_weight)) + constant
+            for _, log_weight, constant in self._draws(_SEED)
+        ]
+        return np.array(log_mean) - self.wide.draws.root_terms(log_off)
+
+    def _draws(self, seed, n_draws=N_WEIGHTED):
+        """Yield the draws of each row, their log-weights, and the log of a constant factor."""
+        sampler = self.wide.draws
+        n_draws = max(n_draws, N_WEIGHTED)
+        log_on, log_off = sampler.given(self.log_odds)
+        free = np.full(self.log_odds.shape[1], np.nan)
+        uniform = np.random.RandomState(seed).random_sample((len(free), n_draws))
+        for i, (on, off) in enumerate(zip(log_on, log_off)):
+            held = free if self.known is None else sampler.forced(self.known[i])
+            if self.known is not None and (held != self.known[i])[~np.isnan(self.known[i])].any():
+                raise impossible_row(self.rows, i)
+            drawn, log_weight, constant = sampler.draw(on, off, held, uniform)
+            total = np.exp(log_weight).sum()
+            row = self.rows.start + i
+            if total < _REFUSED:
+                self._best(i, self.log_odds[i])  # raises an error if no vector is possible
+                raise ValueError(
+                    f"rules overlap too much for exact answers, and hardly any of {n_draws} draws "
+                    f'satisfies them in row {row}. Use decode="map", which searches for the best '
+                    "vector, or leave out rules"
+                )
+            if total < _DOUBTFUL:
+                warn_user(
+                    f"probabilities and samples of row {row} under the rules are inaccurate: the "
+                    f"{n_draws} weighted draws count as {total:.1f} draws"
+                )
+            yield drawn, log_weight, constant
+
+
+class WideRules(NamedTuple):
+    """Rules that overlap too much for elimination, as an integer program and as a sampler."""
+
+    conditions: Conditions
+    program: IntegerProgram
+    draws: WeightedDraws
+
+
+def wide_rules(conditions: Conditions) -> WideRules:
+    """Return the conditions in the forms that `Wide` needs."""
+    return WideRules(conditions, IntegerProgram(conditions), WeightedDraws(conditions))
