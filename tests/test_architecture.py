@@ -133,7 +133,15 @@ def test_kernels_import_arrays_and_the_decorator_only(path):
         head = module.partition(".")[0]
         if head == ROOT.name:
             assert path.name != "jit.py"
-            shared = ("jit", "scalar", "exponentials", "arguments", "lanes", "search_tables")
+            shared = (
+                "jit",
+                "scalar",
+                "exponentials",
+                "arguments",
+                "lanes",
+                "log_messages",
+                "search_tables",
+            )
             assert module.startswith(tuple(f"skcrbm.kernels.{m}" for m in shared)), module
         else:
             assert head in {"numpy", "numba", *sys.stdlib_module_names}, module
