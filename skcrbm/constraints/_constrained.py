@@ -57,8 +57,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     The rules have no effect on the fit of the classifier. In prediction, its distribution of the
     label vectors of a row is restricted to the vectors that satisfy all rules, so that no
-    prediction violates a rule. Probabilities, best label vectors and samples under the rules are exact, unless the rules
-    overlap too much (`is_exact_`).
+    prediction violates a rule. Probabilities, best label vectors and samples under the rules are
+    exact, unless the rules overlap too much (`is_exact_`).
 
     Parameters
     ----------

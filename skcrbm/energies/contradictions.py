@@ -1,4 +1,4 @@
-"""Detect models in which all states have weight 0, by propagation over factors."""
+"""Detect models in which all states have weight 0, and values that log Z cannot have."""
 
 from __future__ import annotations
 
@@ -33,6 +33,36 @@ def contradicted_models(energy: Any) -> np.ndarray:
             _propagate_ors(part.ands, possible[..., 1::-1])
         found[rows] = np.logical_not(possible.any(axis=2)).any(axis=1)
     return found
+
+
+def log_partition_range(energy: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return a lower and an upper bound of log Z for each model of a factor graph.
+
+    The upper bound leaves out all factors but adds their largest log-weights. The lower bound is
+    the sum of the smallest finite log-weights, because at least one state has a positive weight.
+    Both bounds hold whatever the evidence is. For example, a single 0/1 variable without a field,
+    and a table with the log-weights [-inf, 2], have the range (2, 2 + log 2).
+
+    Returns
+    -------
+    low, high : ndarray (N,) float64
+        The bounds mean nothing for models in which all states have weight 0.
+    """
+    here = np.arange(max(2, energy.state_counts.max(initial=2))) < energy.state_counts[:, None]
+    fields = np.where(here, energy.log_fields().astype(np.float64), -np.inf)
+    low, high = energy.offset.astype(np.float64), energy.offset.astype(np.float64)
+    low = low + _least(fields).sum(axis=1)
+    high = high + np.logaddexp.reduce(fields, axis=2).sum(axis=1)
+    for group in energy.tables:
+        logs = group.log_potentials.astype(np.float64)
+        low, high = low + _least(logs).sum(), high + logs.max(axis=1).sum()
+    return low, high
+
+
+def _least(logs):
+    """Return the smallest finite number on the last axis, or 0 if there is no finite number."""
+    least = logs.min(axis=-1, where=logs > -np.inf, initial=np.inf)
+    return np.where(least == np.inf, 0.0, least)
 
 
 def _possible_at_first(energy):

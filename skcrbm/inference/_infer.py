@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
-from skcrbm.energies.contradictions import contradicted_models
+from skcrbm.energies.contradictions import contradicted_models, log_partition_range
 from skcrbm.inference._solver_fields import check_fields
 from skcrbm.inference.base import (
     Chains,
@@ -36,6 +36,8 @@ _MAX_START = 100.0
 # A large field decides the value of its variable if the field is at least _DOMINANCE times as large
 # as the sum of all couplings of the variable.
 _DOMINANCE = 2.0
+# Rounding errors of log Z are at most this number times the bounds of log Z.
+_RANGE_SLACK = 1e-4
 
 
 def infer(
@@ -129,7 +131,8 @@ def infer(
         If `clamp` contradicts a factor graph, so that no state has a positive weight. The check
         propagates impossible values from factor to factor; in graphs with loops it may miss
         contradictions. Also if the states that a search or a sampler returns have weight 0. "exact"
-        raises a ValueError instead of a warning.
+        raises a ValueError instead of a warning. Also if "sum_product" or "tree_reweighted" returns
+        a log Z that the factor graph cannot have, which hard constraints on loops may cause.
 
     Notes
     -----
@@ -204,7 +207,8 @@ def infer(
     fields = _solved(method, energy, query)
     if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
-    _warn_of_zero_weights(energy, query, fields)
+    if not _warn_of_zero_weights(energy, query, fields):
+        _warn_of_impossible_log_partition(method, energy, query, fields)
     return InferenceResult(**fields)
 
 
@@ -353,11 +357,13 @@ def _complete(fields, energy, query):
 def _warn_of_zero_weights(energy, query, fields):
     """Warn if evidence contradicts a factor graph, or if the returned states have weight 0.
 
+    Return True if evidence contradicts the graph, so that no further warning is needed.
+
     Samples of weight 0 give no warning if "sample_log_prob" was requested, because such samples are
     meant for importance sampling, in which a weight of 0 is valid.
     """
     if not (energy.has_zeros and isinstance(energy, FactorGraphEnergy)):
-        return
+        return False
     if energy.evidence is not None:
         impossible = contradicted_models(energy)
         if impossible.any():
@@ -365,7 +371,7 @@ def _warn_of_zero_weights(energy, query, fields):
                 f"clamp contradicts the factors of {_counted(impossible)}: no state that agrees "
                 "with clamp has a positive weight, so the answers for these models have no meaning"
             )
-            return
+            return True
     if "assignment" in fields and "map" in query.returns:
         zero = energy.score(fields["assignment"]) == -np.inf
         if zero.any():
@@ -376,7 +382,7 @@ def _warn_of_zero_weights(energy, query, fields):
     state = fields.get("state")
     states = state.states if isinstance(state, Chains) else fields.get("samples")
     if states is None or "sample_log_prob" in query.returns:
-        return
+        return False
     n, n_chains, n_variables = states.shape
     copies = energy.rows(np.repeat(np.arange(n), n_chains))
     score = copies.score(states.reshape(n * n_chains, n_variables)).reshape(n, n_chains)
@@ -386,6 +392,34 @@ def _warn_of_zero_weights(energy, query, fields):
             f"samples of {_counted(zero)} have weight 0: some chains have not found a state of "
             "positive weight. Use method='exact' if the model is small enough, or pass chains "
             "with states of positive weight as init"
+        )
+    return False
+
+
+def _warn_of_impossible_log_partition(method, energy, query, fields):
+    """Warn if message passing on a factor graph returns a log Z that the model cannot have.
+
+    An example are hard constraints on loops: messages that are sent all at once may grow with each
+    iteration, or converge to beliefs that no distribution has.
+    """
+    if (
+        "log_partition" not in query.returns
+        or method.name not in ("sum_product", "tree_reweighted")
+        or not isinstance(energy, FactorGraphEnergy)
+    ):
+        return
+    found = fields["log_partition"]
+    low, high = log_partition_range(energy)
+    margin = _RANGE_SLACK * (1.0 + np.maximum(np.abs(low), np.abs(high)))
+    # -inf is the answer for a model in which all states have weight 0.
+    wrong = (found > -np.inf) & ((found < low - margin) | (found > high + margin))
+    if wrong.any():
+        n = int(wrong.argmax())
+        warn_user(
+            f"log_partition of {_counted(wrong)} is wrong: {method.display_name!r} returned "
+            f"{found[n]:.6g} for model {n}, but log Z is between {low[n]:.6g} and {high[n]:.6g} if "
+            "any state has a positive weight. The marginals may be wrong, too. Try damping=0.5 "
+            "with a larger max_iter, or use 'exact' or 'ais'"
         )
 
 

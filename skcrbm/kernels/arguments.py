@@ -192,6 +192,7 @@ class CategoricalGraph(NamedTuple):
     place: np.ndarray  # (E,): index of the table's first entry in the statistics
     scopes: np.ndarray  # (E,): edges of each factor, in the order of the axes of its table
     tables: np.ndarray  # (T,) float64 weights or log-weights in C order
+    weights: np.ndarray  # (T or 0,) exponentials of `tables`, for sums of kernels of log-weights
     order: np.ndarray  # (n,): variables in the order in which a forward sweep visits them
 
 
@@ -209,3 +210,25 @@ class CategoricalWork(NamedTuple):
     old: np.ndarray  # (K,)
     # (largest number of variables of a table,) uintp: state of each variable at a table entry
     digits: np.ndarray
+
+
+class Buckets(NamedTuple):
+    """Tables that elimination makes of a factor graph, and its own tables; integers are int64.
+
+    A bucket is the table of a variable and its neighbours at the time of its elimination. Buckets
+    are in the order of elimination.
+    """
+
+    counts: np.ndarray  # (n,) number of states of each variable
+    scope_start: np.ndarray  # (B + 1,): bucket i has scopes[scope_start[i]:scope_start[i + 1]]
+    scopes: np.ndarray  # variables of the buckets; neighbours are in the order of elimination
+    entry_start: np.ndarray  # (B + 1,): first entry of each bucket in arrays of all entries
+    parent: np.ndarray  # (B,): bucket that receives the message, -1 if there is no such bucket
+    child_start: np.ndarray  # (B + 1,)
+    children: np.ndarray  # buckets whose messages bucket i receives, from child_start[i] on
+    factor_start: np.ndarray  # (B + 1,)
+    factors: np.ndarray  # factors of bucket i, from factor_start[i] on
+    edge_start: np.ndarray  # (F + 1,)
+    edges: np.ndarray  # variables of factor f, from edge_start[f] on
+    table_start: np.ndarray  # (F,): first entry of each factor in `tables`
+    tables: np.ndarray  # (T,) float64 log-weights of all factors in C order

@@ -27,56 +27,15 @@ import numpy as np
 
 from skcrbm.kernels.arguments import ONE, PAIR, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
+from skcrbm.kernels.log_messages import (
+    few_maxima,
+    lower,
+    pair_weights,
+    potts_logs,
+    potts_weights,
+    reduce_logs,
+)
 from skcrbm.kernels.scalar import EPS_64, MAX, ROUNDING, copy_into, fill
-
-
-@jit(allocates=False, inline=True)
-def reduce_logs(kind, table, at, step, k, weight, first):
-    """Return the log-sum-exp (or MAX) of table[at + a * step] + weight[first + a] over a < k."""
-    high = -math.inf
-    for a in range(k):
-        high = max(high, table[at + a * step] + weight[first + a])
-    if kind == MAX or high == -math.inf:
-        return high
-    total = 0.0
-    for a in range(k):
-        total += math.exp(table[at + a * step] + weight[first + a] - high)
-    return high + math.log(total)
-
-
-@jit(allocates=False)
-def potts_logs(kind, other, equal, k, weight, first, out):
-    """Write the message through a Potts table to `out` (k,).
-
-    The table has the value `equal` on its diagonal and the value `other` off the diagonal.
-    """
-    top, second, where = -math.inf, -math.inf, ZERO
-    for a in range(k):
-        x = weight[first + a]
-        if x > top:
-            top, second, where = x, top, a
-        else:
-            second = max(second, x)
-    # `rest` is the log-sum over all states except the state with the largest log-weight. The loop
-    # below needs it for the log-sum over all states except a.
-    rest = second
-    if kind != MAX and second > -math.inf:
-        total = 0.0
-        for a in range(k):
-            if a != where:
-                total += math.exp(weight[first + a] - second)
-        rest += math.log(total)
-    for a in range(k):
-        x = weight[first + a]
-        others = rest if a == where else top
-        if kind != MAX and a != where:
-            gain = math.exp(rest - top) - math.exp(x - top) if top > -math.inf else 0.0
-            others = top + math.log1p(max(gain, 0.0))
-        left, right = equal + x, other + others
-        high = max(left, right)
-        if kind != MAX and min(left, right) > -math.inf:
-            high += math.log1p(math.exp(-abs(left - right)))
-        out[a] = high
 
 
 @jit(allocates=False)
@@ -123,8 +82,14 @@ def receive_logs(kind, graph, e, weight, out, work):
         other = graph.scopes[graph.scope[e] + ONE - slot]
         first = message_start[other]
         n_other = message_start[other + ONE] - first
+        sums = kind != MAX and graph.weights.shape[0] > 0
         if graph.kind[e] == POTTS:
-            potts_logs(kind, graph.tables[at], graph.tables[at + ONE], k, weight, first, out)
+            if not sums or not potts_weights(
+                graph.weights[at], graph.weights[at + ONE], k, weight, first, out, work.table
+            ):
+                potts_logs(kind, graph.tables[at], graph.tables[at + ONE], k, weight, first, out)
+        elif sums:
+            pair_weights(graph, e, k, n_other, first, weight, out, work.table)
         else:
             row, across = (n_other, ONE) if slot == ZERO else (ONE, k)
             for a in range(k):
@@ -132,21 +97,6 @@ def receive_logs(kind, graph, e, weight, out, work):
                     kind, graph.tables, at + a * row, across, n_other, weight, first
                 )
     return lower(out, ZERO, k)
-
-
-@jit(allocates=False)
-def lower(values, first, k):
-    """Shift k values so that their maximum is 0, and return True.
-
-    If all values are -inf, set them to 0 and return False.
-    """
-    high = -math.inf
-    for a in range(k):
-        high = max(high, values[first + a])
-    good = high > -math.inf
-    for a in range(k):
-        values[first + a] = values[first + a] - high if good else 0.0
-    return good
 
 
 @jit(allocates=False)
@@ -173,10 +123,14 @@ def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
     for i in range(last - first):
         e = last - ONE - i
         at = message_start[e]
+        high = -math.inf
         for a in range(k):
             sent[at + a] += behind[a]
+            high = max(high, sent[at + a])
             behind[a] += rho[e] * message[at + a]
-        good &= lower(sent, at, k)
+        # Max-product needs no shift, because a factor common to all entries cancels.
+        if kind != MAX or high == -math.inf:
+            good &= lower(sent, at, k)
     good &= lower(belief, start, k)
     if kind != MAX:
         total = 0.0
@@ -185,26 +139,6 @@ def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
         total = math.log(total)
         for a in range(k):
             belief[start + a] -= total
-    return good
-
-
-@jit(allocates=False, inline=True)
-def few_maxima(table, at, k, step, n_other, across, weight, first, out):
-    """Write the max-product message through a table of pairs to `out` (k,); its maximum is 0.
-
-    If all states have weight 0, the message is 0 for all states, and the function returns False.
-    """
-    top = -math.inf
-    for a in range(k):
-        high, place = -math.inf, at + a * step
-        for b in range(n_other):
-            high = max(high, table[place] + weight[first + b])
-            place += across
-        out[a] = high
-        top = max(top, high)
-    good = top > -math.inf
-    for a in range(k):
-        out[a] = out[a] - top if good else 0.0
     return good
 
 
@@ -231,9 +165,12 @@ def sweep_logs(graph, rho, forward, options, held, own, message, sent, before, b
                 place = graph.message_start[other]
                 n_other = graph.message_start[other + ONE] - place
                 step, across = (n_other, ONE) if slot == ZERO else (ONE, k)
+                out, to = (message, at) if damping == 0.0 else (new, ZERO)
                 good &= few_maxima(
-                    graph.tables, graph.table[e], k, step, n_other, across, sent, place, new
+                    graph.tables, graph.table[e], k, step, n_other, across, sent, place, out, to
                 )
+                if damping == 0.0:
+                    continue
             else:
                 good &= receive_logs(kind, graph, e, sent, new, work)
             if damping == 0.0:
@@ -255,15 +192,18 @@ def sweep_logs(graph, rho, forward, options, held, own, message, sent, before, b
 def change_of_logs(after, before, slack, rounding):
     """Return the largest change of a probability, and True if a logarithm changed too much.
 
-    For a logarithm x, a change of up to slack + rounding * |x| is allowed.
+    For a logarithm x, a change of up to slack + rounding * |x| is allowed. A probability is at most
+    1, so it changes by at most the change of its logarithm. Most exponentials are left out because
+    of this bound.
     """
     change, moved = 0.0, False
     for s in range(np.uintp(after.shape[0])):
         x, y = after[s], before[s]
         if x != y:
-            if max(x, y) > -50.0:
+            apart = abs(x - y)
+            if apart > change and max(x, y) > -50.0:
                 change = max(change, abs(math.exp(x) - math.exp(y)))
-            moved |= abs(x - y) > slack + rounding * abs(x)
+            moved |= apart > slack + rounding * abs(x)
     return change, moved
 
 

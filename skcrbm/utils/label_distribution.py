@@ -25,8 +25,9 @@ class LabelDistribution:
     """Distribution p(y | x) of the L labels of a 2-D y under a fitted classifier.
 
     If the classifier (or the final model of a pipeline) has the method ``score_label_sets(X,
-    label_sets)``, it is a joint model and gives the distribution itself. So does a `Constrained`
-    classifier with any number of labels. For any other classifier the labels are assumed to be independent given x, with the probabilities of its `predict_proba`.
+    label_sets)``, it is a joint model and gives the distribution itself. A `Constrained` classifier
+    gives the distribution for any number of labels. For any other classifier the labels are assumed
+    to be independent given x, with the probabilities of its `predict_proba`.
     """
 
     def __init__(self, model: Any, n_labels: int):

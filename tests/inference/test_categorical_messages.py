@@ -246,3 +246,26 @@ def test_weights_that_underflow():
     assert found.converged.all()
     np.testing.assert_allclose(found.marginals, exact.marginals, atol=1e-9)
     np.testing.assert_allclose(found.log_partition, exact.log_partition)
+
+
+@pytest.mark.parametrize("method", ["sum_product", "tree_reweighted"])
+@pytest.mark.parametrize("kind", ["pair", "Potts"])
+def test_tables_below_the_smallest_float(method, kind):
+    """On a chain, messages are exact if the weights of tables are below the smallest float."""
+    rng = np.random.default_rng(0)
+    tables = rng.normal(size=(3, 4, 4)) * 30
+    if kind == "Potts":
+        tables = np.array([900.0, -900.0, 3.0])[:, None, None] * np.eye(4)
+    else:
+        tables[0, 1] -= 2000.0
+        tables[1, :, 2] -= 1500.0
+        tables[2, 0, 0] = -np.inf
+    fields = rng.normal(size=(4, 4)) * 5
+    fields[3, 1] = 1200.0
+    energy = FactorGraphEnergy([TableFactors([[0, 1], [1, 2], [2, 3]], tables)], fields)
+    answers = ("marginals", "log_partition")
+    exact = infer(energy, "exact", returns=answers)
+    found = infer(energy, method, returns=answers)
+    assert found.converged.all()
+    np.testing.assert_allclose(found.log_odds, exact.log_odds, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.log_partition, exact.log_partition, rtol=1e-9)

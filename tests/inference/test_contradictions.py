@@ -8,7 +8,7 @@ from reference.categorical import Enumerated, random_graph, with_logic
 
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFactors
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
-from skcrbm.energies.contradictions import contradicted_models
+from skcrbm.energies.contradictions import contradicted_models, log_partition_range
 from skcrbm.inference import Gibbs, infer, sample
 
 NOTHING = np.full((2, 2), -np.inf)
@@ -88,3 +88,45 @@ def test_samples_of_weight_0(n_states):
     with pytest.warns(UserWarning, match="samples of 1 of 1 models .* have weight 0"):
         found = infer(energy, Gibbs(max_iter=5), returns="marginals")
     assert not found.converged[0]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("binary", [False, True])
+def test_range_of_log_partition(seed, binary):
+    """Log Z of a possible model is in its range, whatever the evidence."""
+    rng = np.random.default_rng(seed)
+    if binary:
+        tables = np.where(rng.random((4, 8)) < 0.3, -np.inf, rng.normal(size=(4, 8)))
+        scopes = [[0, 1, 2], [2, 3, 4], [4, 5, 0], [1, 3, 5]]
+        logic = OrFactors([[0, 1, 2]], [6])
+        energy = FactorGraphEnergy([TableFactors(scopes, tables), logic], rng.normal(size=(3, 7)))
+    else:
+        energy = random_graph(seed, zeros=0.2, n_models=3)
+    held = np.full((3, energy.n_variables), np.nan)
+    held[1, 0], held[2, 1] = 0, 1
+    energy = energy.condition(held)
+    low, high = log_partition_range(energy)
+    for n in range(3):
+        try:
+            exact = infer(energy.rows([n]), "exact", returns="log_partition").log_partition[0]
+        except ValueError:
+            continue
+        assert low[n] - 1e-9 <= exact <= high[n] + 1e-9
+
+
+def test_impossible_log_partition_warns():
+    """Parities of many loops have a Bethe log Z far below the log-weight of every state."""
+    rng = np.random.default_rng(0)
+    scopes = [rng.choice(30, 3, replace=False) for _ in range(40)]
+    planted = rng.integers(2, size=30)
+    parity = np.indices((2, 2, 2)).sum(axis=0) % 2
+    tables = [np.where(parity == planted[scope].sum() % 2, 0, -np.inf) for scope in scopes]
+    energy = FactorGraphEnergy([TableFactors(scopes, tables)])
+    with pytest.warns(UserWarning, match=r"log_partition of 1 of 1 models .* is wrong"):
+        found = infer(energy, "sum_product", returns="log_partition")
+    exact = infer(energy, "exact", returns="log_partition")
+    assert found.log_partition[0] < -1 < -1e-9 <= exact.log_partition[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        infer(energy, "sum_product")  # marginals alone have no such range
+        infer(energy, "mean_field", returns="log_partition")  # a valid lower bound

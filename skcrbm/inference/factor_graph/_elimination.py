@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import functools
 import math
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from skcrbm.kernels.arguments import Buckets
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import MAX_KEPT_TABLES
 
@@ -55,12 +56,51 @@ class Plan(NamedTuple):
         return len(self.counts)
 
 
+class FlatPlan(NamedTuple):
+    """Plan for very many variables and small tables, as flat arrays for compiled code."""
+
+    held: np.ndarray  # see `Plan`
+    buckets: Buckets  # without tables
+    counts: list[int]
+    entries: int
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, including the additional variables of large OR and AND factors."""
+        return len(self.counts)
+
+
+# A plan is flat if it has at least _MANY buckets, and no table with more than _FEW entries. NumPy
+# needs more than a second for _MANY buckets, which is about the time to compile the kernels.
+_MANY, _FEW = 10_000, 2**12
+
+
 def make_plan(graph, held: np.ndarray, max_entries: int, last: frozenset = frozenset()) -> Plan:
     """Plan the elimination of the variables of a `FactorGraph` that are not in the mask `held`.
 
     The variables in `last` are eliminated after all other variables. A ValueError is raised if a
     table would have more than `max_entries` entries, or all tables together more than
     `MAX_KEPT_TABLES` * `max_entries` entries.
+    """
+    return _as_plan(*_find_order(graph, held, max_entries, last))
+
+
+def make_large_plan(graph, held: np.ndarray, max_entries: int) -> Plan | FlatPlan:
+    """Return a `FlatPlan` if there are very many variables and small tables, else a `Plan`.
+
+    See `make_plan` for the parameters and errors.
+    """
+    found = _find_order(graph, held, max_entries, frozenset())
+    _, _, elimination, _, largest = found
+    if len(elimination.order) < _MANY or largest > _FEW:
+        return _as_plan(*found)
+    return _as_flat_plan(*found, graph.expanded[0])
+
+
+def _find_order(graph, held, max_entries, last):
+    """Return the scopes without the variables in `held`, and an order for the other variables.
+
+    The result holds all parameters of `_as_plan`. See `make_plan` for the errors.
     """
     scopes, _, n_variables = graph.expanded
     counts = [*graph.n_states.tolist(), *(2,) * (n_variables - graph.n_variables)]
@@ -91,7 +131,7 @@ def make_plan(graph, held: np.ndarray, max_entries: int, last: frozenset = froze
             f"max_entries={max_entries}. Use "
             "'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
         )
-    return _as_plan(scopes, held, found, counts, largest)
+    return scopes, held, found, counts, largest
 
 
 def _entries(count):
@@ -132,6 +172,57 @@ def _as_plan(scopes, held, found, counts, entries):
     for v, (_, i, axis) in smallest.items():
         places[i].append((v, axis))
     return Plan(held, buckets, axes, places, counts, entries)
+
+
+def _as_flat_plan(scopes, held, found, counts, entries, all_scopes):
+    """Return the flat plan for an order; `all_scopes` also have the variables in `held`."""
+    n, order = len(counts), np.array(found.order)
+    n_buckets = len(order)
+    place = np.full(n, n_buckets)
+    place[order] = np.arange(n_buckets)
+    near, start = _flat(found.neighbours)
+    lengths = np.diff(start)
+    owner = np.repeat(np.arange(n_buckets), lengths)
+    near = near[np.lexsort((place[near], owner))]
+    parent = np.full(n_buckets, -1)
+    parent[lengths > 0] = place[near[start[:-1][lengths > 0]]]
+    scope_start = start + np.arange(n_buckets + 1)
+    all_buckets = np.empty(scope_start[-1], np.int64)
+    all_buckets[scope_start[:-1]] = order
+    all_buckets[np.arange(len(near)) + owner + 1] = near
+    sizes = np.multiply.reduceat(np.array(counts)[all_buckets], scope_start[:-1])
+    # A factor belongs to the bucket of its variable that is eliminated first.
+    free, free_start = _flat(scopes)
+    has_free = np.diff(free_start) > 0
+    bucket = np.full(len(scopes), n_buckets)
+    if has_free.any():
+        bucket[has_free] = np.minimum.reduceat(place[free], free_start[:-1][has_free])
+    edges, edge_start = _flat(all_scopes)
+    buckets = Buckets(
+        np.array(counts), scope_start, all_buckets, np.concatenate([[0], np.cumsum(sizes)]),
+        parent, *_groups(parent, n_buckets), *_groups(bucket, n_buckets), edge_start, edges,
+        np.empty(0, np.int64), np.empty(0),
+    )  # fmt: skip
+    return FlatPlan(held, buckets, counts, entries)
+
+
+def _flat(lists):
+    """Return all numbers of some lists of integers, and the start of each list, with the end."""
+    start = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(part) for part in lists], out=start[1:])
+    return np.fromiter(chain.from_iterable(lists), np.int64, start[-1]), start
+
+
+def _groups(group, n_groups):
+    """Return the start of each group, and the indices of its members in ascending order.
+
+    `group` holds the group of each index; numbers that are no group are left out.
+    """
+    inside = (group >= 0) & (group < n_groups)
+    count = np.bincount(group[inside], minlength=n_groups)
+    members = np.flatnonzero(inside)
+    members = members[np.argsort(group[inside], kind="stable")]
+    return np.concatenate([[0], np.cumsum(count)]), members
 
 
 def _sum_order(parts, scope):

@@ -17,11 +17,13 @@ from skcrbm.inference.factor_graph._elimination import (
     LOG_SUM,
     SUM,
     Arithmetic,
+    FlatPlan,
     OutOfRange,
     Plan,
     go_down,
     go_up,
     log_weights_of,
+    make_large_plan,
     make_plan,
     reduce_to,
 )
@@ -80,9 +82,12 @@ def solve_sparse_ising(method, energy, query):
 
 
 class _Chunk(NamedTuple):
-    """Models that are solved together, and the plan of their elimination."""
+    """Models that are solved together, and the plan of their elimination.
 
-    plan: Plan
+    A `FlatPlan` serves a single model.
+    """
+
+    plan: Plan | FlatPlan
     rows: np.ndarray  # (R,) indices of the models in the batch
 
 
@@ -106,8 +111,13 @@ def _chunks(method, energy, last=frozenset()):
     chunks = []
     for number, held in enumerate(patterns):
         rows = np.flatnonzero(group.ravel() == number)
-        plan = make_plan(energy.graph, held, method.max_entries, last)
+        if last:
+            plan = make_plan(energy.graph, held, method.max_entries, last)
+        else:
+            plan = make_large_plan(energy.graph, held, method.max_entries)
         size = max(1, BLOCK_ENTRIES // max(plan.entries, energy.n_entries, 1))
+        if isinstance(plan, FlatPlan):
+            size = 1
         chunks += [_Chunk(plan, rows[part]) for part in row_chunks(len(rows), size)]
     return chunks
 
@@ -142,6 +152,11 @@ class _Model:
         self.offset = energy.offset[self.rows].copy()
         held = np.take_along_axis(own[out], self.values[:n][out][:, None], axis=1)[:, 0]
         self.offset += held.sum(axis=0)
+        self.read_tables()
+
+    def read_tables(self):
+        """Set `tables`, and add the tables of clamped variables to `offset`."""
+        energy = self.energy
         _, logic, _ = energy.graph.expanded
         flat = [t for g in energy.tables for t in g.log_potentials.astype(np.float64)]
         self.tables = []
@@ -170,10 +185,10 @@ class _Model:
                 number = number + step[v] * self.values[v]
         return number
 
-    def code(self, values, bucket):
-        """Return the index of the neighbours' joint state in a bucket, given all `values`."""
+    def code(self, values, scope):
+        """Return the index of the joint state of the neighbours in a table over `scope`."""
         number = np.zeros(values.shape[1:], np.int64)
-        for v in bucket.scope[1:]:
+        for v in scope[1:]:
             number = self.plan.counts[v] * number + values[v]
         return number
 
@@ -190,18 +205,25 @@ class _Model:
             raise ContradictionError(int(row))
         return total, conditionals
 
+    def backwards(self, conditionals):
+        """Yield the scope of each bucket and its conditional table, beginning with the last bucket.
+
+        The tables are (k, n_neighbour_states, R).
+        """
+        for bucket, table in zip(reversed(self.plan.buckets), reversed(conditionals)):
+            yield bucket.scope, table.reshape(len(table), -1, len(self.rows))
+
     def best_values(self, conditionals, maximised=None):
         """Return the best values (n_variables, R) of variables, given their conditional tables.
 
         Variables that are not in `maximised` (None: all variables) are left out.
         """
         values, every = self.values.copy(), np.arange(len(self.rows))
-        for bucket, table in zip(reversed(self.plan.buckets), reversed(conditionals)):
-            if maximised is not None and bucket.scope[0] not in maximised:
+        for scope, sides in self.backwards(conditionals):
+            if maximised is not None and scope[0] not in maximised:
                 break
-            sides = table.reshape(len(table), -1, len(every))
-            sides = sides[:, self.code(values, bucket), every]
-            values[bucket.scope[0]] = sides.argmax(axis=0)  # the first state if there are ties
+            sides = sides[:, self.code(values, scope), every]
+            values[scope[0]] = sides.argmax(axis=0)  # the first state if there are ties
         return values
 
     def beliefs(self, conditionals, arithmetic, wanted=False):
@@ -264,6 +286,108 @@ class _Model:
             log_odds[:, v, : len(sides)] = log_odds_of_weights(sides.T, np.array(True))
 
 
+class _LargeModel(_Model):
+    """A model with a `FlatPlan`: very many variables and small tables, for compiled code."""
+
+    def read_tables(self):
+        """Set `parts`, the plan with the tables; each table is shifted to a largest entry of 0."""
+        energy, plan = self.energy, self.plan.buckets
+        _, logic, _ = energy.graph.expanded
+        start = [np.empty(0, np.int64), *(group.entries for group in energy.tables)]
+        sizes = np.array([len(table) for table in logic], np.int64)
+        start.append(energy.n_entries + np.cumsum(sizes) - sizes)
+        logs = energy.log_potentials.astype(np.float64)
+        for group in energy.tables:
+            top = group.log_potentials.max(axis=1).astype(np.float64)
+            top[top == -np.inf] = 0.0
+            places = group.entries[:, None] + np.arange(group.log_potentials.shape[1])
+            logs[places] -= top[:, None]
+            self.offset += top.sum()
+        tables = np.concatenate([logs, *logic])
+        self.parts = plan._replace(table_start=np.concatenate(start), tables=tables)
+        self.value = np.ascontiguousarray(self.values[:, 0])
+        # The first entries of tables that have clamped variables alone.
+        self.fixed = np.setdiff1d(np.arange(len(plan.edge_start) - 1), plan.factors)
+        for f in self.fixed.tolist():
+            self.offset += tables[self.parts.table_start[f] + self._place(f)]
+
+    def _place(self, f):
+        """Return the index in table f of the entry that the clamped variables choose."""
+        plan, number = self.plan.buckets, 0
+        for v in plan.edges[plan.edge_start[f] : plan.edge_start[f + 1]]:
+            number = self.plan.counts[v] * number + self.value[v]
+        return number
+
+    def go_up(self, arithmetic, maximised=frozenset()):
+        """Return log Z or the best score (1,), and a flat array of the conditional tables.
+
+        The tables always hold logarithms.
+        """
+        from skcrbm.kernels.elimination import eliminate
+
+        if arithmetic is SUM:
+            raise OutOfRange
+        fields = np.ascontiguousarray(self.sides[..., 0])
+        # Scores are shifted, because a sum with large fields would lose the digits of small terms.
+        top = fields.max(axis=1)
+        top[top == -np.inf] = 0.0
+        top[: len(self.plan.held)][self.plan.held] = 0.0
+        fields -= top[:, None]
+        conditional = np.empty(self.plan.buckets.entry_start[-1])
+        total = self.offset + top.sum()
+        total += eliminate(arithmetic is LOG_MAX, self.parts, fields, self.value, conditional)
+        if total[0] == -np.inf:
+            raise ContradictionError(int(self.rows[0]))
+        return total, conditional
+
+    def backwards(self, conditionals):
+        """See `_Model.backwards`."""
+        plan = self.plan.buckets
+        scopes, first, entry = plan.scopes.tolist(), plan.scope_start, plan.entry_start
+        for i in reversed(range(len(plan.parent))):
+            scope = scopes[first[i] : first[i + 1]]
+            table = conditionals[entry[i] : entry[i + 1]]
+            yield scope, table.reshape(self.plan.counts[scope[0]], -1, 1)
+
+    def best_values(self, conditionals, maximised=None):
+        """Return the best values (n_variables, 1) of all variables."""
+        from skcrbm.kernels.elimination import best_states
+
+        value = self.value.copy()
+        best_states(self.parts, conditionals, value)
+        return value[:, None]
+
+    def beliefs(self, conditionals, arithmetic, wanted=False):
+        """See `_Model.beliefs`."""
+        from skcrbm.kernels.elimination import spread_beliefs
+
+        n, out = self.energy.n_variables, self.plan.held
+        weight = np.full(self.sides.shape[:2], -np.inf)
+        found = np.zeros(len(self.parts.tables) if wanted else 0)
+        spread_beliefs(arithmetic is LOG_MAX, self.parts, self.value, conditionals, weight, found)
+        log_odds, free, weight = self.held_log_odds(), ~out[:n], weight[:n]
+        if log_odds.ndim == 2:
+            with np.errstate(invalid="ignore"):
+                log_odds[0, free] = (weight[:, 1] - weight[:, 0])[free]
+        elif arithmetic is LOG_MAX:
+            for k in range(weight.shape[1]):
+                others = np.delete(weight, k, axis=1).max(axis=1, initial=-np.inf)
+                log_odds[0, free, k] = _difference(weight[:, k], others)[free]
+        else:
+            here = np.arange(weight.shape[1]) < self.energy.n_states[:, None]
+            log_odds[0, free] = log_odds_of_weights(weight, here)[free]
+        n_tables = sum(len(group.entries) for group in self.energy.tables)
+        for f in self.fixed[self.fixed < n_tables].tolist() if wanted else ():
+            found[self.parts.table_start[f] + self._place(f)] = 1.0
+        return log_odds, found[: self.energy.n_entries, None] if wanted else found[:, None]
+
+
+def _model_of(energy, chunk):
+    """Return the models of a chunk as arrays for its kind of plan."""
+    kind = _LargeModel if isinstance(chunk.plan, FlatPlan) else _Model
+    return kind(energy, chunk)
+
+
 def _difference(above, below):
     """Return above - below, or -inf if `above` is -inf, even if `below` is -inf, too."""
     return np.where(above == -np.inf, -np.inf, above - np.where(above == -np.inf, 0.0, below))
@@ -290,7 +414,7 @@ def _sums(energy, query, chunks):
     total = np.zeros(energy.n_entries)
 
     def run(chunk):
-        model = _Model(energy, chunk)
+        model = _model_of(energy, chunk)
 
         def solve(arithmetic: Arithmetic) -> tuple[Any, Any, Any]:
             log_z, conditionals = model.go_up(arithmetic)
@@ -336,7 +460,7 @@ def _best_states(energy, query, chunks):
     fields["log_odds"] = np.zeros(energy.belief_shape, energy.dtype)
 
     def run(chunk):
-        model = _Model(energy, chunk)
+        model = _model_of(energy, chunk)
         _, conditionals = model.go_up(LOG_MAX)
         values = model.best_values(conditionals)
         fields["assignment"][chunk.rows] = values[: energy.n_variables].T
@@ -359,7 +483,7 @@ def _marginal_map(method, energy, query):
     log_weight = np.zeros(energy.n_models)
 
     def run(chunk):
-        model = _Model(energy, chunk)
+        model = _model_of(energy, chunk)
         log_weight[chunk.rows], conditionals = model.go_up(LOG_SUM, last)
         values = model.best_values(conditionals, last)
         held[np.ix_(chunk.rows, chosen)] = values[chosen].T
@@ -383,7 +507,7 @@ def _draw(energy, query, chunks, key):
         fields["sample_log_prob"] = log_prob
 
     def run(chunk):
-        model = _Model(energy, chunk)
+        model = _model_of(energy, chunk)
         arithmetic, conditionals = _in_weights_or_logs(lambda a: (a, model.go_up(a)[1]))
         for step, part in enumerate(row_chunks(query.n_samples, _SAMPLES)):
             for r, row in enumerate(chunk.rows):
@@ -407,10 +531,9 @@ def _drawn(model, arithmetic, conditionals, r, key, step, part):
     u = u.reshape(n_samples, plan.n_variables)
     values = np.repeat(model.values[:, r, None], n_samples, axis=1)
     chance = np.zeros(n_samples)
-    for bucket, table in zip(reversed(plan.buckets), reversed(conditionals)):
-        v = bucket.scope[0]
-        sides = table.reshape(len(table), -1, len(model.rows))
-        sides = sides[:, model.code(values, bucket), r]
+    for scope, sides in model.backwards(conditionals):
+        v = scope[0]
+        sides = sides[:, model.code(values, scope), r]
         if arithmetic is SUM:
             with np.errstate(divide="ignore"):
                 sides = np.log(sides)

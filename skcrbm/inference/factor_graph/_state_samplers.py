@@ -63,7 +63,8 @@ class _StateChain(Chain):
         super().__init__(method, energy, before, order, shape)
         self.has_zeros = energy.has_zeros
         self.graph = StateGraph(energy)
-        self.logs, self.weights = self.graph.kernel_graph(True), self.graph.kernel_graph(False)
+        self.logs = self.graph.kernel_graph(True, sums=True)
+        self.weights = self.graph.kernel_graph(False)
         self.fits = self.graph.reach <= MOST_REACH
         self.short = method.damping == 0 and _is_forest(self.graph)
 

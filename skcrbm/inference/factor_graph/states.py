@@ -134,7 +134,7 @@ class _Run:
         if reweighted:
             rho = factor_appearance(self.graph.factors, energy.n_variables)
         self.rho = rho[self.graph.edges[1]]
-        self.logs = self.graph.kernel_graph(True, rho)
+        self.logs = self.graph.kernel_graph(True, rho, sums=kind == SUM)
         self.weights = self.graph.kernel_graph(False) if self.weighs else None
         reach = self.graph.reach / rho.min(initial=1.0)
         self.slack = convergence_slack(method.tolerance, reach.max(initial=0.0), np.dtype(float))
