@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors, TopLabelSets
 from skcrbm.targets.frames import named_series
-from skcrbm.targets.kinds import TargetsMixin, label_output
+from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import score as score_with_known
-from skcrbm.targets.multioutput import targets_with_columns
+from skcrbm.targets.multioutput import lists_classes, targets_of_columns
 from skcrbm.targets.new_labels import in_label_order, listed_labels
 from skcrbm.utils.fitting import first_copies, first_copy_of_each
 from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
@@ -172,7 +172,13 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
-        return targets_with_columns(self._columns_of_classes, y, classes, self)
+        kind = self._columns_of_classes
+        if not (kind is None or classes is None) and lists_classes(classes) and np.ndim(y) == 2:
+            return kind(y, classes)
+        try:
+            return make_targets(y, classes, self)
+        except ValueError as error:
+            return targets_of_columns(kind, y, classes, type(self).__name__, error)
 
     def _validate_X(self, X, reset, as_rows=None):
         return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)

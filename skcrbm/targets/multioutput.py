@@ -85,35 +85,20 @@ def shows_classes(y: Any) -> bool:
     return not (coded or any(value < 0 for value in numbers))
 
 
-def targets_with_columns(
-    kind: type[MultioutputTargets] | None, y: Any, classes: Any, estimator: Any
-) -> Any:
-    """Return the `Targets` of a y, which may have columns of classes if `kind` is not None.
-
-    `kind` is the class of the targets of such columns. `classes` may list the classes of each
-    column. A ValueError is raised for any other y, and for columns of classes if `kind` is None.
-    """
-    if kind is not None and lists_classes(classes) and np.ndim(y) == 2:
-        return kind(y, classes)
-    try:
-        return make_targets(y, classes, estimator)
-    except ValueError as error:
-        if kind is not None:
-            return targets_of_columns(kind, y, classes, error)
-        advice = "use CRBMClassifier().fit(X, y) or LabelGraphCRF().fit(X, y) from skcrbm"
-        refuse_columns_of_classes(y, type(estimator).__name__, advice, error)
-        raise
-
-
 def targets_of_columns(
-    kind: type[MultioutputTargets], y: Any, classes: Any, error: ValueError
+    kind: type[MultioutputTargets] | None, y: Any, classes: Any, name: str, error: ValueError
 ) -> MultioutputTargets:
     """Return the targets of a y with columns of classes; raise a ValueError for another y.
 
-    `kind` is the class of the targets. `classes` may list the classes of each column. `error` is
-    the error of `make_targets` about this y. It is raised again, with advice on how to mark columns
-    as classes if y may hold classes or labels in another form.
+    `kind` is the class of the targets, or None if the estimator `name` does not take such a y.
+    `classes` may list the classes of each column. `error` is the error of `make_targets` about this
+    y. It is raised again, with advice on how to mark columns as classes if y may hold classes or
+    labels in another format.
     """
+    if kind is None:
+        advice = "use CRBMClassifier().fit(X, y) or LabelGraphCRF().fit(X, y) from skcrbm"
+        refuse_columns_of_classes(y, name, advice, error)
+        raise error
     if shows_classes(y):
         return kind(y, classes)
     if not seems_multiclass(y):
