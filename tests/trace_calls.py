@@ -14,7 +14,8 @@ A call is traced in a fresh process, after the calls above it in the table. Coun
 - hops: pairs (caller, callee) in two files whose `self` is the same object.
 
 The caller is the nearest function of skcrbm on the stack: functions of scikit-learn, joblib and
-Numba between two functions of skcrbm are passed over.
+Numba between two functions of skcrbm are passed over, as is the compiler of kernels, which runs only
+if a kernel is not in the cache yet.
 """
 
 import argparse
@@ -31,6 +32,7 @@ import skcrbm
 from tests.test_architecture import MAY_IMPORT
 
 ROOT = os.path.dirname(skcrbm.__file__) + os.sep
+COMPILER = os.path.join(ROOT, "kernels", "compiler.py")
 N_ROWS = 150
 N_ROWS_PREDICT = 100  # few enough for the kernels that `fit` has compiled
 
@@ -75,7 +77,8 @@ def place(frame):
 
 
 def is_ours(frame):
-    return frame.f_code.co_filename.startswith(ROOT)
+    file = frame.f_code.co_filename
+    return file.startswith(ROOT) and file != COMPILER
 
 
 def holds_code(frame):
