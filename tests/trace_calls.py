@@ -14,8 +14,8 @@ A call is traced in a fresh process, after the calls above it in the table. Coun
 - hops: pairs (caller, callee) in two files whose `self` is the same object.
 
 The caller is the nearest function of skcrbm on the stack: functions of scikit-learn, joblib and
-Numba between two functions of skcrbm are passed over, as is the compiler of kernels, which runs only
-if a kernel is not in the cache yet.
+Numba between two functions of skcrbm are passed over, as is the compiler of kernels, which runs
+only if a kernel is not in the cache yet.
 """
 
 import argparse
