@@ -300,7 +300,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
     def free(self) -> np.ndarray:
         """Bool array (N, n_variables), True for variables that are not clamped."""
         if self.evidence is None:
-            return np.ones((self.n_models, self.n_variables), bool)
+            return np.ones(self.belief_shape[:2], bool)
         return np.isnan(self.evidence)
 
     def _agrees(self, states: np.ndarray, first: int = 0) -> np.ndarray:

@@ -157,8 +157,6 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         tags.target_tags.multi_output = self._columns_of_classes is not None
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self._allow_nan
-        if tags.transformer_tags is not None:
-            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _require_multilabel(self, method):

@@ -108,6 +108,11 @@ class RBMClassifier(
         # `classes_` is not used here, because it exists even if the first fit failed.
         return hasattr(self, "visible_coef_")
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
     def _label_scores(self, posterior):
         return posterior.log_odds()
 

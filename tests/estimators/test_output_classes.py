@@ -254,7 +254,9 @@ def test_tools_of_scikit_learn():
     np.testing.assert_array_equal(again.predict(X), search.predict(X))
     proba = cross_val_predict(model, X, y, cv=KFold(3), method="predict_proba")
     assert [part.shape for part in proba] == [(90, 2), (90, 3), (90, 4), (90, 1)]
-    assert model.__sklearn_tags__().target_tags.multi_output
+    tags = model.__sklearn_tags__()
+    assert tags.target_tags.multi_output
+    assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
 
 
 def test_partial_fit_takes_the_classes_of_all_outputs():
