@@ -161,15 +161,25 @@ class KernelCompiler(Compiler):
             gc.enable()
 
 
-def _is_vectorised(function, flags):
-    """Return whether LLVM may vectorise a loop of a function: it writes to arrays or reorders sums.
+def _n_arrays(kinds):
+    """Return the number of arrays among argument types, also in tuples."""
+    return sum(
+        _n_arrays(kind.types)
+        if isinstance(kind, types.BaseTuple)
+        else isinstance(kind, types.Array)
+        for kind in kinds
+    )
 
-    Copies of vectorised loops in several callers would have to be compiled several times, and sums
-    would be reordered in another way in each copy.
+
+def _grows_when_optimised(function, kinds):
+    """Return whether a function has a loop that writes to an array and takes several arrays.
+
+    LLVM compiles such a loop twice, with and without vectors, and checks whether arrays overlap.
+    Copies of the loop in several callers would take much time.
     """
     names = {instruction.opname for instruction in dis.get_instructions(function)}
     has_loop = any("JUMP_BACKWARD" in name for name in names)
-    return has_loop and ("STORE_SUBSCR" in names or "reassoc" in flags.fastmath.flags)
+    return has_loop and "STORE_SUBSCR" in names and _n_arrays(kinds) > 1
 
 
 class _InnerLibrary(JITCodeLibrary):
@@ -213,8 +223,8 @@ class InnerCompiler(KernelCompiler):
 
     def compile_extra(self, func):
         """Compile `func` for inclusion in its callers."""
-        flags = self.state.flags
         library = _InnerLibrary(self.state.targetctx.codegen(), func.__qualname__)
-        library.keep_calls = not flags.forceinline and _is_vectorised(func, flags)
+        inline = self.state.flags.forceinline
+        library.keep_calls = not inline and _grows_when_optimised(func, self.state.args)
         self.state["library"] = library
         return super().compile_extra(func)

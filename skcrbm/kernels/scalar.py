@@ -186,7 +186,7 @@ def dot_rows(row, other):
     return total
 
 
-@jit
+@jit(inline=True)
 def keep_larger(row, value, i, best, argument):
     """If ``value + row[j]`` exceeds best[j], set best[j] to it and argument[j] to i.
 
