@@ -42,7 +42,7 @@ def test_integer_tables():
 
 @pytest.mark.deep
 def test_many_integer_tables():
-    for seed in range(100, 4000):
+    for seed in range(100, 10_000):
         check(seed)
 
 
