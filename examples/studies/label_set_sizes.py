@@ -96,7 +96,8 @@ def models(seed, stack=False):
     logistic = MultiOutputClassifier(LogisticRegression(C=0.1, max_iter=500))
     found = {
         "CRBMClassifier()": joint,
-        "ten classifier chains": Chains(),
+        "ten classifier chains, C=1": Chains(C=1.0),
+        "ten classifier chains, C=0.1": Chains(),
         "marginals of CRBMClassifier(), independent": MarginalsOf(joint),
         "a logistic regression for each label": logistic,
     }
