@@ -6,7 +6,7 @@ from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._layered import LayeredEnergy
 from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
-from skcrbm.energies._uai_answers import (
+from skcrbm.energies._uai_evidence import (
     read_uai_evidence,
     read_uai_query,
     read_uai_solution,

@@ -15,7 +15,7 @@ from skcrbm.energies._factors import (
 )
 from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
-from skcrbm.energies._uai import Network
+from skcrbm.energies._uai_networks import Network
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES

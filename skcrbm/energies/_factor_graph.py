@@ -30,7 +30,7 @@ from skcrbm.energies._factors import (
     has_categories,
 )
 from skcrbm.energies._libdai import read_libdai
-from skcrbm.energies._uai import read_uai, write_uai
+from skcrbm.energies._uai_networks import read_uai, write_uai
 from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,

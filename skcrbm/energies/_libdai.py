@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from skcrbm.energies._uai import Network, joined
+from skcrbm.energies._uai_networks import Network, joined
 from skcrbm.energies._words import Words
 from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 

@@ -19,7 +19,7 @@ from skcrbm.energies import (
     write_uai_solution,
 )
 from skcrbm.energies._libdai import read_libdai, write_libdai
-from skcrbm.energies._uai import Network, read_uai, write_uai
+from skcrbm.energies._uai_networks import Network, read_uai, write_uai
 
 nan = np.nan
 STATES = [2, 2, 3]

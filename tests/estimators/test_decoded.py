@@ -364,7 +364,7 @@ def test_refusals(data):
     for model, message in (
         (DecodedClassifier(StandardScaler()), "'estimator' parameter"),
         (DecodedClassifier(TREE, decode="f1"), "'decode' parameter"),
-        (DecodedClassifier(TREE, decode="map"), "'map' needs .*; DecisionTreeClassifier does not"),
+        (DecodedClassifier(TREE, decode="map"), "'map' needs .*; DecisionTreeClassifier is not"),
         (DecodedClassifier(TREE, decode=ExpectedMetric(n_samples=0)), "'n_samples' parameter"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -373,7 +373,7 @@ def test_refusals(data):
         DecodedClassifier(TREE).fit(X, 2 * Y - 1)
     for options, message in (
         ({"decode": "f1"}, "'decode' parameter"),
-        ({"decode": "map"}, "'map' needs .*; DecisionTreeClassifier does not"),
+        ({"decode": "map"}, "'map' needs .*; DecisionTreeClassifier is not"),
         ({"decode": "threshold"}, "set decode='threshold' and fit again"),
         ({"decode": ExpectedMetric(n_samples=9)}, "DecisionTreeClassifier has no such method"),
     ):
