@@ -19,9 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skcrbm import (
+    MSSVMCRBM,
     DecodedClassifier,
     LabelGraphCRF,
-    LayeredGMClassifier,
     LMBMClassifier,
 )
 from skcrbm.annotation import find_label_issues
@@ -472,7 +472,7 @@ def test_estimators_that_refuse_classes_name_this_one():
     X, y = chain_data(n=50)
     numbers = np.column_stack([codes(LabelGraphCRF(alpha=0.1).fit(X, y), y)]).astype(int)
     for given_y in (y, numbers, y.astype(str), numbers + 5):
-        for model in (LMBMClassifier(), LayeredGMClassifier()):
+        for model in (LMBMClassifier(), MSSVMCRBM()):
             message = rf"{type(model).__name__}.*LabelGraphCRF\(\)\.fit\(X, y\)"
             with pytest.raises(ValueError, match=message):
                 model.fit(X, given_y)
