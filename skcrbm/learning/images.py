@@ -97,7 +97,7 @@ class ImageBatch:
         return self._parts["observed"]
 
     def prepared(self, margin: int) -> tuple[Sheet, np.ndarray]:
-        """Return the layout of the images with a `margin`, and their channels in this layout."""
+        """Return the `Sheet` of the images with margins of width `margin`, and the pixels in it."""
         if margin not in self._parts:
             sheet = Sheet.of(self.arrays.shapes, margin)
             self._parts[margin] = sheet, sheet.planes(self.arrays.values)
@@ -105,7 +105,7 @@ class ImageBatch:
 
 
 def image_params(structure: ImageStructure, rng: np.random.RandomState):
-    """Return the initial parameters: random for hidden variables, and 0 for all others."""
+    """Return initial parameters: random weights of hidden variables, and 0 for all others."""
     params = structure.zeros()
     if structure.n_hidden:
         params.coef[structure.n_visible :] = rng.normal(

@@ -271,7 +271,7 @@ class _Contrastive(LearningRule):
         return ChainContrast(ChainLikelihood(trained, n_jobs), *self._graph_sampler())
 
     def _graph_sampler(self):
-        """Return the sampler of chains and graphs, and the key of the state of training."""
+        """Return the sampler of chains and graphs, and the `state_key` of the objective."""
         n_chains = self.n_chains or GRAPH_STATES
         sampler = GibbsStates(self.n_steps, n_chains, self.start == "persistent")
         return sampler, (self.name, n_chains)
@@ -379,7 +379,7 @@ class CDPercLoss(LearningRule):
         )
 
 
-#: Learning rules of all kinds of model, by the name that `learning=` takes.
+#: All learning rules, under the names that the hyperparameter `learning` accepts.
 LEARNING_RULES = Registry(
     "learning",
     {

@@ -52,8 +52,8 @@ def cross_val_predict(
         Labels. NaN in a 2-D y means not observed, if the estimator accepts it. A data frame is
         passed on with its names. A 1-D y goes to scikit-learn's function. `ImageCRBM` takes images
         (n_samples, height, width). The columns of y may hold classes, with NaN or None for missing
-        entries, if the estimator accepts them, as `LabelGraphCRF` and forests do. For sequences,
-        graphs and images of any sizes y is a list.
+        entries, if the estimator accepts them, as `LabelGraphCRF` and scikit-learn's random forests
+        do. For sequences, graphs and images of any sizes y is a list.
     groups : array-like of shape (n_samples,), default=None
         Groups for a splitter such as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
@@ -62,7 +62,7 @@ def cross_val_predict(
         images, an int stands for scikit-learn's `KFold`, whose folds are consecutive.
     method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}, \
 default="predict"
-        Method that predicts.
+        Method of the estimator that computes the predictions.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
     params : dict, default=None
