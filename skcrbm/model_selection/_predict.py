@@ -195,7 +195,11 @@ def _respond_by_column(model, X, method, classes):
 
 
 def _in_classes(values, own, every, fill):
-    """Return values (..., K) of the classes `own` in the order of `every`; others are `fill`."""
+    """Extend values for the K classes in `own` to all classes in `every`.
+
+    The last axis of `values` (..., K) has the order of `own`, and the last axis of the result has
+    the order of `every`. The value of a class that is missing from `own` is `fill`.
+    """
     if own == every:
         return values
     place = {label: i for i, label in enumerate(every)}
@@ -211,7 +215,7 @@ class _Structure(NamedTuple):
     """Prediction for a sequence, a graph or an image."""
 
     values: np.ndarray
-    classes: list  # classes of the model of this fold
+    classes: list  # classes of the model that made the prediction
     stacked: bool  # True if the model predicts an array of all images
 
 

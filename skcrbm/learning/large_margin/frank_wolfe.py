@@ -155,8 +155,7 @@ class DualBlocks(ABC):
         return self.batch.pieces(self.model.n_entries)
 
     def _known_losses(self, model: Any, p: int) -> np.ndarray:
-        """Return the largest violation by labels that earlier searches found, per example of part p.
-        """
+        """Return, for each example of part p, the largest violation by labels already found."""
         return np.zeros(len(self._pieces()[p]))
 
     def dual(self) -> float:
