@@ -100,10 +100,11 @@ def odds_moved(product, last, free, factor):
 
 @jit
 def message_from_beliefs(w, theta_i, theta_j):
-    """Return the message i -> j, as log R, at the fixed point that has the given beliefs.
+    """Return the sum-product message i -> j at the fixed point that has the given beliefs.
 
-    The beliefs are the log-odds theta_i and theta_j. Let E = e^w, T_j = e^theta_j,
-    t_i = sigmoid(theta_i) and u_i = 1 - t_i. At a fixed point, R^2 + B R = E T_j, where
+    The beliefs are the log-odds theta_i and theta_j, and w is the coupling of i and j. The message
+    is returned as log R, where R are its odds. Let E = e^w, T_j = e^theta_j, t_i = sigmoid(theta_i)
+    and u_i = 1 - t_i. At a fixed point, R^2 + B R = E T_j, where
     B = T_j (t_i + E u_i) - (E t_i + u_i). All computations are in float64.
     """
     limit = 300.0
@@ -122,10 +123,11 @@ def message_from_beliefs(w, theta_i, theta_j):
 
 @jit(fastmath={"contract"})
 def odds_from_beliefs(odds, t, u, on, off, message):
-    """Write the messages of a visible unit at a fixed point, as odds R, to `message` (H,).
+    """Write the messages from a visible unit to H hidden units, as odds R, to `message` (H,).
 
-    The beliefs at the fixed point are given: the visible unit is on with probability `on` and off
-    with `off`, and each hidden unit with `t` and `u` (H,). For E from `odds` (H,), the message R
+    The messages belong to the sum-product fixed point with given beliefs: the visible unit is on
+    with probability `on` and off with probability `off`, and hidden unit j is on with probability
+    t[j] and off with probability u[j]. `odds` (H,) holds E = e^w for the couplings w. The message R
     solves u R^2 + b R = E t, where b = t (on + E off) - u (E on + off). The solution takes a square
     root and a division, without a branch, and is finite even if a probability is 0.
     """
@@ -149,9 +151,10 @@ def odds_from_beliefs(odds, t, u, on, off, message):
 def max_message_from_beliefs(w, theta_i, theta_j):
     """Return the message visible i -> hidden j at a max-product fixed point with given beliefs.
 
-    Let b be this message, and a the message hidden j -> visible i. They solve a = f(w, theta_j - b)
-    and b = f(w, theta_i - a), where f(w, x) = relu(w + x) - relu(x). The message of the unit with
-    the stronger belief is at its limit, 0 or w.
+    The beliefs are the log-odds theta_i and theta_j, and w is the coupling. Let b be the message
+    i -> j, and a the message j -> i. They solve a = f(w, theta_j - b) and b = f(w, theta_i - a),
+    where f(w, x) = relu(w + x) - relu(x). The message of the unit with the stronger belief is at a
+    limit of f, 0 or w.
     """
     zero = w - w
     b = min(w, zero)

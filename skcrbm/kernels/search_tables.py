@@ -10,7 +10,7 @@ from skcrbm.kernels.jit import jit
 class SearchTables(NamedTuple):
     """Factor graph with n variables, of at most K states, and F tables of two or more variables.
 
-    An edge e belongs to one variable of one table. In the flat array of the table, the entries for
+    An edge e joins a table to one of its variables. In the flat array of the table, the entries for
     two successive states of this variable are stride[e] entries apart. Tables may contain -inf. The
     array `unary` holds finite log-weights of single variables. If a variable has fewer than K
     states, the remaining entries of its row are 0.

@@ -213,7 +213,8 @@ class ChainModel(NamedTuple):
             pairs = self.pair_columns.products(X, p.pair_coef)
             pairs = pairs.reshape(-1, *transition.shape)
             pairs += transition
-            if len(pairs) == 1:  # kernels apply a single matrix to all positions
+            # Repeat a single matrix, because kernels would apply a single matrix to all positions.
+            if len(pairs) == 1:
                 pairs = np.repeat(pairs, 2, axis=0)
         return ChainEnergies(
             start, scores, pairs, p.first + self.forbidden[1], p.last + self.forbidden[2]

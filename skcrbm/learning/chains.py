@@ -28,7 +28,7 @@ class SequenceBatch:
     path: np.ndarray  # (T,) class of each position, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the sequences
     index: np.ndarray  # (n,) position of each sequence in the training data
-    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
+    _pieces: dict = field(default_factory=dict, repr=False)  # lists of parts made by `pieces`
 
     def __len__(self) -> int:
         """Return the number of sequences."""

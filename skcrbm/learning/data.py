@@ -121,7 +121,7 @@ class Source(ABC):
 
     @property
     def n_indices(self) -> int:
-        """Length of an array with one entry per training row, which `Batch.index` points to."""
+        """Length of an array with an entry for each training row; `Batch.index` indexes it."""
         return self.n_rows
 
     @abstractmethod

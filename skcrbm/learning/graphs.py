@@ -57,7 +57,7 @@ class GraphBatch:
     path: np.ndarray  # (T,) class of each node, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the graphs
     index: np.ndarray  # (n,) position of each graph in the training data
-    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
+    _pieces: dict = field(default_factory=dict, repr=False)  # lists of parts made by `pieces`
 
     @property
     def X(self) -> Any:
@@ -106,7 +106,7 @@ class GraphBatch:
         """
         if n_entries not in self._pieces:
             size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
-            for scopes, first in self.arrays.cliques:  # counted in units of the table of an edge
+            for scopes, first in self.arrays.cliques:  # add sizes as multiples of an edge's table
                 entries = float(n_entries) ** (scopes.shape[1] / 2 - 1)
                 size = size + np.ceil(np.diff(first) * entries).astype(np.int64)
             order = np.argsort(self.weight, kind="stable")
@@ -181,7 +181,10 @@ class GraphModel(NamedTuple):
         return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z), cliques)
 
     def outside(self, arrays: GraphArrays) -> np.ndarray | None:
-        """Return True for the classes (T, K) that a node lacks because of its type, or None."""
+        """Return an array (T, K): True if the type of the node does not have the class.
+
+        The result is None if nodes have no types.
+        """
         if self.first is None:
             return None
         kind = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))

@@ -140,8 +140,8 @@ def relative_tolerance(objective: Objective, model, n_rows: int) -> float:
 def n_states(model) -> int:
     """Return a measure of the time that exact inference of a conditional RBM takes per row.
 
-    Exact inference enumerates the states of the smaller layer. The measure is the number of these
-    states times the number of units in the larger layer.
+    Exact inference enumerates the states of the smaller layer, or the classes of a categorical
+    output. The measure is the number of these states times the number of units in the other layer.
     """
     layers = model.params.weights.shape
     if model.energy_type.categorical:

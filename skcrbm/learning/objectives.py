@@ -29,7 +29,8 @@ class Step(NamedTuple):
     gradient: Any
     loss: float
     n_converged: int  # number of rows whose inference converged
-    effective_share: float | None = None  # effective sample size / number of weighted states
+    # effective sample size divided by the number of states; None if states have no weights
+    effective_share: float | None = None
 
     @classmethod
     def total(cls, steps: Iterable[Step]) -> Step:

@@ -60,7 +60,7 @@ class OutputBatch:
     X: Any  # (N, D) ndarray or CSR matrix of float64
     codes: np.ndarray  # (N, L) class of each output, or `MISSING`
     weight: np.ndarray  # (N,) weights of the rows
-    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
+    _pieces: dict = field(default_factory=dict, repr=False)  # results of `pieces` and `one_hot`
 
     def __len__(self) -> int:
         """Return the number of rows."""

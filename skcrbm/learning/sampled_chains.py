@@ -1,8 +1,8 @@
 """Train chains by sampled label sequences, with the samplers of graphs.
 
-A chain is a graph whose edges join neighbouring positions. For chains the exact gradient is cheap
-to compute, so users need no sampled sequences. But a comparison with the exact gradient shows how
-much worse the models of a rule are if inference is not exact.
+A chain is a graph whose edges join neighbouring positions. For chains the exact gradient is cheap,
+so training needs no sampled sequences. But a comparison with exact training shows how much worse
+the models of a sampled rule are.
 """
 
 from __future__ import annotations

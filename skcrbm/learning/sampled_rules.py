@@ -63,8 +63,8 @@ class _SampledRule(LearningRule):
         sampler = resolve_method(self.sampler, "sampler")
         if isinstance(sampler, PerturbAndMaxProduct) and sampler.persistence:
             raise ValueError(
-                f"sampler must have persistence=0 for a graph or chain, whose perturbations are "
-                f"new in each step; got {sampler!r}"
+                f"sampler must have persistence=0 for chains and graphs, because new perturbations "
+                f"are drawn for them in each step; got {sampler!r}"
             )
         n_states, weighted = self._graph_states()
         return SamplerStates(self.density_sampler, n_states, weighted)

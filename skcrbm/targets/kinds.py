@@ -103,7 +103,7 @@ class Targets(Versioned, ABC):
 
     @property
     def n_bits(self) -> int:
-        """Binary logarithm of the number of label vectors or class vectors, rounded up."""
+        """Number n of bits such that there are at most 2^n label vectors or vectors of classes."""
         return self.n_visible
 
     @abstractmethod

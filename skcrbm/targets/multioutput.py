@@ -221,7 +221,7 @@ class MultioutputTargets(Targets):
 
     @property
     def n_bits(self) -> int:
-        """Binary logarithm of the number of class vectors, rounded up."""
+        """Number n of bits such that there are at most 2^n vectors of classes."""
         return math.ceil(OutputUnits(self.n_classes).log2_vectors)
 
     def encode(self, y, dtype=np.float64, name="y"):

@@ -57,7 +57,8 @@ class SavedModel(Versioned):
 def shallow_copy(model: Any) -> Any:
     """Return a new model with the same attribute values.
 
-    `copy.copy` would also convert the parts of the model to dictionaries, as for saving, and back.
+    Python's default copy would also convert the parts of the model to dictionaries, as for saving,
+    and back.
     """
     new = type(model).__new__(type(model))
     vars(new).update(vars(model))

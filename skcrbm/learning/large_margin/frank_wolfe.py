@@ -80,7 +80,7 @@ class DualBlocks(ABC):
 
     @property
     def alpha(self) -> float:
-        """Factor of the penalty."""
+        """Factor alpha of the penalty, which is ``alpha / 2 |w|^2``."""
         return self.total / self.weight
 
     @abstractmethod

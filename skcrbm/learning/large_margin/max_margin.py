@@ -38,5 +38,5 @@ class MaxMargin(LearningRule):
         return ChainHinge(trained, n_jobs)
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph; the search is exact if `inference` is "exact"."""
+        """Return the objective of a graph; "exact" as `inference` makes every search exact."""
         return GraphHinge(trained, inference, n_jobs)
