@@ -43,11 +43,11 @@ class SequenceBatch:
         return SequenceBatch(X, start, path, self.weight[part], self.index[part])
 
     def blocks(self) -> list[SequenceBatch]:
-        """Return the whole batch, because objectives of chains split a batch themselves."""
+        """Return a list of the whole batch, because the objectives split a batch themselves."""
         return [self]
 
     def computed(self) -> SequenceBatch:
-        """Return the batch unchanged, because its X is always stored."""
+        """Return the batch unchanged, because its X is stored and needs no computation."""
         return self
 
     def take(self, numbers: np.ndarray) -> SequenceBatch:

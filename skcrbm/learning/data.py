@@ -418,7 +418,7 @@ def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
 
 
 def crbm_first_rates(X: Any, weight: np.ndarray) -> CRBMParams | tuple[()]:
-    """Return the learning rates of the first steps of `partial_fit`, for coefficients of columns.
+    """Return the learning rates of the coefficients of X in the first steps of `partial_fit`.
 
     If all rows of positive weight are 0, the result is the empty tuple, because such rows do not
     tell the scale of the columns.

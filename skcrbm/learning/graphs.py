@@ -74,11 +74,11 @@ class GraphBatch:
         return len(self.weight)
 
     def blocks(self) -> list[GraphBatch]:
-        """Return the whole batch, because objectives split a batch themselves."""
+        """Return a list of the whole batch, because the objectives split a batch themselves."""
         return [self]
 
     def computed(self) -> GraphBatch:
-        """Return the batch unchanged, because its X is always stored."""
+        """Return the batch unchanged, because its X is stored and needs no computation."""
         return self
 
     def take(self, numbers: np.ndarray) -> GraphBatch:

@@ -197,7 +197,7 @@ class NoisyLikelihood(Likelihood):
             ) from error
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model.
+        """Return the `Objective` that trains a conditional model by this rule.
 
         `flip_rates` should be an array (V, 2) of numbers. If it is still a name, so that the rates
         have not been estimated yet, all rates are 0.1.

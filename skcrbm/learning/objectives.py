@@ -79,7 +79,7 @@ class Objective(ABC):
     share: float | None = None
 
     def coordinates(self, model, batch: Batch, penalty) -> Any:
-        """Return the object that converts between the parameters and the vector of L-BFGS.
+        """Return the object that converts parameters to a vector for L-BFGS, and back.
 
         None stands for `CenteredCoordinates`, the conversion for conditional RBMs.
         """

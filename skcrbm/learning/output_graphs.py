@@ -67,11 +67,11 @@ class OutputBatch:
         return len(self.weight)
 
     def blocks(self) -> list[OutputBatch]:
-        """Return the whole batch, because objectives split a batch themselves."""
+        """Return a list of the whole batch, because the objectives split a batch themselves."""
         return [self]
 
     def computed(self) -> OutputBatch:
-        """Return the batch unchanged, because its X is always stored."""
+        """Return the batch unchanged, because its X is stored and needs no computation."""
         return self
 
     def take(self, rows: Any) -> OutputBatch:
@@ -217,7 +217,7 @@ class _OutputObjective(StructuredObjective):
         super().__init__((True, True, True), n_jobs)
 
     def coordinates(self, model, batch, penalty):
-        """Return the conversion between parameters and the vector of L-BFGS."""
+        """Return the object that converts parameters to a vector for L-BFGS, and back."""
         return CentredOutputs(model, batch, penalty)
 
 

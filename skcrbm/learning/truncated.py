@@ -52,11 +52,11 @@ class Backpropagation(LearningRule):
         self.label_smoothing = label_smoothing
 
     def layered(self, inference: TruncatedInference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a layered model."""
+        """Return the `Objective` that trains a layered model by this rule."""
         return TruncatedLikelihood(inference, self.label_smoothing, n_jobs)
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph."""
+        """Return the `Objective` that trains a model of graphs by this rule."""
         return GraphTruncated(trained, inference, self.label_smoothing, n_jobs)
 
 
@@ -89,7 +89,7 @@ class AnalyticGradient(Backpropagation):
     name = "analytic"
 
     def layered(self, inference: TruncatedInference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a layered model."""
+        """Return the `Objective` that trains a layered model by this rule."""
         return TruncatedMoments(inference, self.label_smoothing, n_jobs)
 
 

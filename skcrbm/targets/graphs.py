@@ -289,7 +289,8 @@ def _edges_of(graph, i, n_nodes):
 class NodeClasses(NamedTuple):
     """Classes of the nodes of graphs, which may differ between the types of nodes."""
 
-    classes: np.ndarray  # (K,): sorted classes, those of the first type first
+    # (K,): classes of the first type in sorted order, then classes of the second type, and so on
+    classes: np.ndarray
     first: np.ndarray | None = None  # (n_types + 1,): first class of each type; None without types
 
     @classmethod

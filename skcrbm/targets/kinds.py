@@ -170,7 +170,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def labels(self, scores: np.ndarray) -> np.ndarray:
-        """Return 0/1 labels, 1 if the score is at least 0, or the class with the highest score."""
+        """Return labels, 1 for scores of at least 0, or for a 1-D y the class of highest score."""
 
     def decision(self, scores: np.ndarray) -> np.ndarray:
         """Return decision scores (N, V) in the shape of `decision_function`."""

@@ -143,7 +143,7 @@ def tags_of_inner(estimator: Any) -> Any:
 
 
 def multilabel_tags(tags: Any, estimator: Any) -> Any:
-    """Set the tags of a meta-estimator for multi-label y, whose X is passed on to `estimator`."""
+    """Set the tags of a meta-estimator that takes a multi-label y and passes X to `estimator`."""
     tags.classifier_tags.multi_class = False
     tags.classifier_tags.multi_label = True
     inner = tags_of_inner(estimator)
