@@ -17,7 +17,7 @@ def _row_norm(weights, i):
 
 @jit
 def _row_max(bits, i):
-    """Return the largest entry of bits[i], with sign bits removed."""
+    """Return the largest number in row i of `bits` after all sign bits are set to 0."""
     sign = bits.dtype.type(1) << bits.dtype.type(8 * bits.itemsize - 1)
     largest = bits.dtype.type(0)
     for j in range(np.uintp(bits.shape[1])):
@@ -43,9 +43,9 @@ def row_norms(weights, bits, norms, largest, columns):
     bits : (V, H), view of the weights as unsigned integers
         Positive floats have the same order as their bits, and the maximum of integers is a vector
         operation.
-    norms : (V,) float64 output, sum of each row
-    largest : (V,) unsigned output, bits of the maximum of each row
-    columns : (H,) output, sum of each column, in the dtype of the weights
+    norms : (V,) float64 output, sum of |weights| in each row
+    largest : (V,) unsigned output, largest |weight| in each row, as bits
+    columns : (H,) output, sum of |weights| in each column, in the dtype of the weights
     """
     fill(columns, 0)
     for i in range(weights.shape[0]):

@@ -20,11 +20,12 @@ _ROUNDING = 1e-13
 
 @jit
 def _fill_graph(f, S, free, pull, room):
-    """Set the capacities of the graph of a model; return the largest capacity.
+    """Set the capacities of the graph of a model with L labels; return the largest capacity.
 
     `f` (L,) and `S` (L, L) are the fields and couplings, and `free` (L,) is False for clamped
-    labels. The outputs are `pull` (2 L,), the capacity of each node to the source (or to the sink
-    if negative), and `room` (2 L, 2 L), the capacities of the edges between nodes.
+    labels. The function fills two arrays. `pull` (2 L,) has an entry for each node: a positive
+    number is the capacity of the edge to the source, and a negative number is minus the capacity of
+    the edge to the sink. `room` (2 L, 2 L) has the capacities of the edges between nodes.
     """
     n = f.shape[0]
     largest = 0.0
@@ -96,14 +97,14 @@ def _push(pull, room, parent, last):
 
 @jit
 def roof_duals(fields, S, free, means, bound, n_iter):
-    """Solve the linear program over the local polytope for N models.
+    """Solve the linear program over the local polytope for N models with L labels each.
 
-    fields : (N, L), 0 if clamped
-    S : (L, L), couplings
-    free : (N, L) of bool; couplings of clamped labels are left out
+    fields : (N, L), 0 for clamped labels
+    S : (L, L), couplings, which all models share
+    free : (N, L) of bool; False for clamped labels, whose couplings are ignored
     means : (N, L) int8, output
-        Expected labels of the solution, -1, 0 or +1; 0 stands for one half. Among several
-        solutions, the solution with the most halves is taken.
+        Expected labels of the solution, -1, 0 or +1. A label with the mean 0 is +1 with
+        probability 1/2. Among several solutions, the solution with the most zeros is taken.
     bound : (N,) output, upper bound of the score of free labels, up to rounding
     n_iter : (N,) of int, output, number of paths along which flow was pushed
     """

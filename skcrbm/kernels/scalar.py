@@ -82,15 +82,15 @@ def log_add(x, y):
 
 @jit
 def log_odds_moved(theta, last, slack, rounding):
-    """Return True if a log-odds differs from its last value by more than slack + rounding * |x|."""
+    """Return True if log-odds x differ from their last value by over ``slack + rounding * |x|``."""
     return abs(theta - last) > slack + rounding * abs(theta)
 
 
 @jit
 def odds_moved(product, last, free, factor):
-    """Return True if the odds of a free unit differ from its last odds by more than `factor`.
+    """Return True if new and last odds of some free unit have a ratio of more than `factor`.
 
-    `product` (K,) holds the odds, and `last` (K,) the last odds.
+    `product` (K,) holds the new odds of K units, and `last` (K,) the odds before the iteration.
     """
     moved = False
     for k in range(product.shape[0]):
@@ -100,10 +100,11 @@ def odds_moved(product, last, free, factor):
 
 @jit
 def message_from_beliefs(w, theta_i, theta_j):
-    """Return the message i -> j, as log R, at the fixed point that has the given beliefs.
+    """Return the sum-product message i -> j at the fixed point that has the given beliefs.
 
-    The beliefs are the log-odds theta_i and theta_j. Let E = e^w, T_j = e^theta_j,
-    t_i = sigmoid(theta_i) and u_i = 1 - t_i. At a fixed point, R^2 + B R = E T_j, where
+    The beliefs are the log-odds theta_i and theta_j, and w is the coupling of i and j. The message
+    is returned as log R, where R are its odds. Let E = e^w, T_j = e^theta_j, t_i = sigmoid(theta_i)
+    and u_i = 1 - t_i. At a fixed point, R^2 + B R = E T_j, where
     B = T_j (t_i + E u_i) - (E t_i + u_i). All computations are in float64.
     """
     limit = 300.0
@@ -122,10 +123,11 @@ def message_from_beliefs(w, theta_i, theta_j):
 
 @jit(fastmath={"contract"})
 def odds_from_beliefs(odds, t, u, on, off, message):
-    """Write the messages of a visible unit at a fixed point, as odds R, to `message` (H,).
+    """Write the messages from a visible unit to H hidden units, as odds R, to `message` (H,).
 
-    The beliefs at the fixed point are given: the visible unit is on with probability `on` and off
-    with `off`, and each hidden unit with `t` and `u` (H,). For E from `odds` (H,), the message R
+    The messages belong to the sum-product fixed point with given beliefs: the visible unit is on
+    with probability `on` and off with probability `off`, and hidden unit j is on with probability
+    t[j] and off with probability u[j]. `odds` (H,) holds E = e^w for the couplings w. The message R
     solves u R^2 + b R = E t, where b = t (on + E off) - u (E on + off). The solution takes a square
     root and a division, without a branch, and is finite even if a probability is 0.
     """
@@ -149,9 +151,10 @@ def odds_from_beliefs(odds, t, u, on, off, message):
 def max_message_from_beliefs(w, theta_i, theta_j):
     """Return the message visible i -> hidden j at a max-product fixed point with given beliefs.
 
-    Let b be this message, and a the message hidden j -> visible i. They solve a = f(w, theta_j - b)
-    and b = f(w, theta_i - a), where f(w, x) = relu(w + x) - relu(x). The message of the unit with
-    the stronger belief is at its limit, 0 or w.
+    The beliefs are the log-odds theta_i and theta_j, and w is the coupling. Let b be the message
+    i -> j, and a the message j -> i. They solve a = f(w, theta_j - b) and b = f(w, theta_i - a),
+    where f(w, x) = relu(w + x) - relu(x). The message of the unit with the stronger belief is at a
+    limit of f, 0 or w.
     """
     zero = w - w
     b = min(w, zero)
@@ -188,9 +191,9 @@ def dot_rows(row, other):
 
 @jit(inline=True)
 def keep_larger(row, value, i, best, argument):
-    """If ``value + row[j]`` exceeds best[j], set best[j] to it and argument[j] to i.
+    """For each j with ``value + row[j] > best[j]``, set best[j] to the sum and argument[j] to i.
 
-    `row`, `best` and `argument` are (K,).
+    The arrays `row`, `best` and `argument` have the shape (K,).
     """
     for j in range(np.uintp(best.shape[0])):
         x = value + row[j]
@@ -199,13 +202,14 @@ def keep_larger(row, value, i, best, argument):
         best[j] = x if larger else best[j]
 
 
-# The next functions enumerate the states of one side of a model in tiles. Each bit of a state is a
-# unit. The states of a tile differ in the low units, and tiles differ in the high units.
+# The next functions enumerate the 2^k states of the k units in one layer of a bipartite model. The
+# bits of the state's number are the values of the units. A tile is a set of states that differ only
+# in the first units, the low units. The other units are the high units, fixed in each tile.
 
 
 @jit
 def n_low_units(n_states):
-    """Return the number l of low units of a table of S = 2^l states."""
+    """Return the number l of low units in a tile of S = 2^l states."""
     n_low = 0
     while (1 << n_low) < n_states:
         n_low += 1
@@ -214,10 +218,11 @@ def n_low_units(n_states):
 
 @jit
 def possible_fields(fields, free, n_low, out):
-    """Write the fields of the enumerated units to `out` (k,), with -inf for clamped units.
+    """Write the fields of the k enumerated units to `out` (k,), with -inf for clamped units.
 
-    So a state in which a clamped unit is on has the log-weight -inf. Return the clamped high units
-    as bits of an integer, so that callers can skip the tiles in which a clamped unit is on.
+    So a state in which a clamped unit is on has the log-weight -inf. Return an integer whose bits
+    are 1 for the clamped high units, so that callers can skip the tiles in which a clamped unit is
+    on.
     """
     held_high = 0
     for h in range(fields.shape[0]):
@@ -229,9 +234,10 @@ def possible_fields(fields, free, n_low, out):
 
 @jit
 def shifted_fields(state, n_low, coupling, enumerated, summed, field):
-    """Write the fields of the summed units to `field` (m,), given the state of the high units.
+    """Write the fields of the m units of the other layer to `field` (m,), given the high units.
 
-    The bits of `state` are the high units. Return the sum of the fields of the units that are on.
+    The bits of `state` are the values of the high units. Return the sum of the fields of the high
+    units that are on.
     """
     n_high = enumerated.shape[0] - n_low
     offset = 0.0
@@ -247,9 +253,9 @@ def shifted_fields(state, n_low, coupling, enumerated, summed, field):
 
 @jit
 def low_fields(offset, enumerated, out):
-    """Write a score for each state of the low units to `out` (S,).
+    """Write the score of each of the S states of the low units to `out` (S,).
 
-    It is `offset` plus the fields of the low units that are on.
+    The score of a state is `offset` plus the sum of the fields of the low units that are on.
     """
     out[0] = offset
     bit, length = 0, 1

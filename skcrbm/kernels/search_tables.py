@@ -8,16 +8,17 @@ from skcrbm.kernels.jit import jit
 
 
 class SearchTables(NamedTuple):
-    """Tables of two or more variables, and a row of log-weights for each variable.
+    """Factor graph with n variables, of at most K states, and F tables of two or more variables.
 
-    If the variable of edge e goes to its next state, the position in the table grows by stride[e].
-    Tables may contain -inf. The log-weights of single variables are finite. If a variable has fewer
-    than K states, the remaining entries of its row are 0.
+    An edge e joins a table to one of its variables. In the flat array of the table, the entries for
+    two successive states of this variable are stride[e] entries apart. Tables may contain -inf. The
+    array `unary` holds finite log-weights of single variables. If a variable has fewer than K
+    states, the remaining entries of its row are 0.
     """
 
     n_states: np.ndarray  # (n,) int64
     unary: np.ndarray  # (n, K) float64
-    scope_start: np.ndarray  # (F + 1,) int64, first edge of each factor
+    scope_start: np.ndarray  # (F + 1,) int64, first edge of each table
     scope: np.ndarray  # (E,) int64, variable of each edge
     stride: np.ndarray  # (E,) int64
     edge_factor: np.ndarray  # (E,) int64
@@ -29,7 +30,10 @@ class SearchTables(NamedTuple):
 
 @jit(inline=True)
 def _next_entry(graph, low, m, digit):
-    """Change `digit` (m,) to the states of the next entry; `low` is the table's first edge."""
+    """Change `digit` (m,) from the states at an entry of a table to the states at the next entry.
+
+    The table has m variables, and `low` is its first edge.
+    """
     j = m - 1
     while j >= 0:
         digit[j] += 1
@@ -75,10 +79,11 @@ def add_beliefs(graph, f, belief, entries, best, digit):
 
 @jit(inline=True)
 def subtract_shares(graph, f, share, top, least, entries, digit):
-    """Subtract `top` and the shares (m, K) of the variables from the entries of table f.
+    """Subtract `top` and the shares of the table's m variables from the entries of table f.
 
-    An entry that is at most `least` after `top` has been subtracted becomes -inf. `digit` (m,) is
-    scratch space.
+    `share` (m, K) holds the number that is subtracted for each state of each variable. An entry
+    that is at most `least` after `top` has been subtracted becomes -inf. `digit` (m,) is scratch
+    space.
     """
     low, m = graph.scope_start[f], graph.scope_start[f + 1] - graph.scope_start[f]
     for j in range(m):

@@ -75,11 +75,14 @@ def _forward(begin, end, weights, factors, first, last, alpha):
 
 @jit
 def forward_backward(start, weights, factors, first, last, weight, marginals, sums, log_z):
-    """Compute marginals and log Z of chains by scaled probabilities.
+    """Compute marginals and log Z of n chains with T positions in total and K classes.
+
+    The probabilities are scaled at each position, to avoid underflow.
 
     Parameters
     ----------
     start : ndarray of int64 (n + 1,)
+        Chain c has the positions ``start[c]`` to ``start[c + 1] - 1``.
     weights : ndarray of float64 (T, K, K)
         exp of the log-weights of the states, which are overwritten.
     factors : ndarray (K, K, K)
@@ -87,7 +90,7 @@ def forward_backward(start, weights, factors, first, last, weight, marginals, su
     first, last : ndarray (K, K)
         exp of the log-weights of the states of first and last positions.
     weight : ndarray (n,)
-        Weights of the chains in `marginals` and `sums`.
+        Weight of each chain, by which its probabilities in `marginals` and `sums` are multiplied.
     marginals : ndarray (T, K, K)
         Filled with the probability of each state times the weight of its chain.
     sums : ndarray (K, K, K)

@@ -75,7 +75,8 @@ def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lan
     halved : bool, True to damp by 1/2: store the geometric mean of the old and the new message
     edges : (E, 2) int64
     gain : (E,), e^(2 s)
-    on, off : (n, lanes) beliefs, as weights of the values 1 and 0, which need not sum to 1
+    on, off : (n, lanes) beliefs: the weights of value 1 (`on`) and of value 0 (`off`), which need
+        not sum to 1
     message : (2 E, lanes) in and out
     belief : (n, lanes) in: fields; out: fields times new messages. Both are weights of the value 1
         relative to the weights `off` of the value 0
@@ -105,7 +106,8 @@ def repeat_ising(kind, halved, edges, gain, on, off, message, belief, after, sen
 
     Returns
     -------
-    tuple of arrays : `belief` and `after`, ordered so that the first array holds the final beliefs
+    tuple of arrays : the array with the final beliefs, which is `belief` or `after`, and then the
+        other of these two arrays
     """
     n_lanes = np.uintp(on.shape[1])
     for _ in range(n_iter):

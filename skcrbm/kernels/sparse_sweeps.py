@@ -48,9 +48,10 @@ def _state_of(signs, order, state):
 
 @jit
 def _add_entries(neighbour, coupling, e, signs, pull, n_lanes):
-    """Add coupling times sign of one neighbour of each lane to `pull`.
+    """Add the effect of one neighbour of each variable of a block to `pull`.
 
-    Entry e + l of `neighbour` and `coupling` belongs to lane l.
+    The effect on the variable in lane l is the coupling with the neighbour times the neighbour's
+    sign. Entry e + l of `neighbour` and `coupling` belongs to lane l.
     """
     for l in range(n_lanes):
         pull[l] += coupling[e + l] * signs[np.uintp(neighbour[e + l])]

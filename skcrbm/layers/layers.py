@@ -253,7 +253,8 @@ class Conv2d(_Grid):
 def _pair(name: str, value: Any, smallest: int) -> tuple[int, int]:
     """Check an integer (for both axes) or a pair of integers, and return a pair."""
     pair: Any = (value, value) if isinstance(value, Integral) else value
-    if not isinstance(pair, tuple) or len(pair) != 2:  # with a list, layers would not be hashable
+    # Lists are invalid, because a layer that holds a list would not be hashable.
+    if not isinstance(pair, tuple) or len(pair) != 2:
         raise ValueError(f"{name} must be an integer or a tuple of two integers, got {value!r}")
     for v in pair:
         check_count(name, v, smallest)

@@ -74,18 +74,18 @@ class PackedColumns(NamedTuple):
 
     @classmethod
     def all(cls, n_features: int, n_outputs: int) -> PackedColumns:
-        """Return the layout with a coefficient for each column and output."""
+        """Return the layout with a coefficient for each pair of a column and an output."""
         first = np.arange(n_features + 1) * n_outputs
         labels = np.tile(np.arange(n_outputs, dtype=np.int32), n_features)
         return cls(_packed(first, labels, n_outputs), n_outputs)
 
     @classmethod
     def observed(cls, X: Any, outputs: np.ndarray, n_outputs: int) -> PackedColumns:
-        """Return the layout with a coefficient for each column and output that occur in one row.
+        """Return the layout with a coefficient for each column and output that occur together.
 
-        `X` is a CSR matrix (T, D), and `outputs` (T,) holds the output of each row. The nonzero
-        columns of a row occur together with the row's output, or with all outputs if the row's
-        output is -1 (unknown).
+        `X` is a CSR matrix (T, D), and `outputs` (T,) holds the output of each row. A column and an
+        output occur together if the column is not 0 in some row with this output. The output -1
+        means that the output of a row is unknown; such a row counts for every output.
         """
         known = outputs >= 0
         rows, columns = np.flatnonzero(known), outputs[known]
@@ -121,7 +121,7 @@ class PackedColumns(NamedTuple):
 
 
 def _packed(first, labels, n_outputs):
-    """Return a `Packed`; a column with coefficients for many outputs is stored as a dense row."""
+    """Return the `Packed` of a layout, in which columns with many coefficients get dense rows."""
     many = np.diff(first) > max(2, n_outputs // 4)
     dense = np.where(many, np.cumsum(many) - 1, -1).astype(np.int32)
     return Packed(first, labels, dense)
@@ -213,7 +213,8 @@ class ChainModel(NamedTuple):
             pairs = self.pair_columns.products(X, p.pair_coef)
             pairs = pairs.reshape(-1, *transition.shape)
             pairs += transition
-            if len(pairs) == 1:  # kernels apply a single matrix to all positions
+            # Repeat a single matrix, because kernels would apply a single matrix to all positions.
+            if len(pairs) == 1:
                 pairs = np.repeat(pairs, 2, axis=0)
         return ChainEnergies(
             start, scores, pairs, p.first + self.forbidden[1], p.last + self.forbidden[2]

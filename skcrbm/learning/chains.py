@@ -28,7 +28,7 @@ class SequenceBatch:
     path: np.ndarray  # (T,) class of each position, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the sequences
     index: np.ndarray  # (n,) position of each sequence in the training data
-    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
+    _pieces: dict = field(default_factory=dict, repr=False)  # lists of parts made by `pieces`
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -43,11 +43,11 @@ class SequenceBatch:
         return SequenceBatch(X, start, path, self.weight[part], self.index[part])
 
     def blocks(self) -> list[SequenceBatch]:
-        """Return the whole batch, because objectives of chains split a batch themselves."""
+        """Return a list of the whole batch, because the objectives split a batch themselves."""
         return [self]
 
     def computed(self) -> SequenceBatch:
-        """Return the batch unchanged, because its X is always stored."""
+        """Return the batch unchanged, because its X is stored and needs no computation."""
         return self
 
     def take(self, numbers: np.ndarray) -> SequenceBatch:

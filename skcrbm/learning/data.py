@@ -105,9 +105,10 @@ class Clock(NamedTuple):
     key: Any = None  # uint64 key of the random numbers of the fit; None if the rule draws none
 
     def draw(self, number: int) -> int:
-        """Return the counter that starts the random numbers of draw `number` of this batch.
+        """Return the counter at which the random numbers of a draw begin.
 
-        No other batch uses the same counter.
+        `number` is the index of the draw in this batch, from 0. No other batch uses the same
+        counter.
         """
         return self.step * _DRAWS_PER_STEP + number
 
@@ -120,7 +121,7 @@ class Source(ABC):
 
     @property
     def n_indices(self) -> int:
-        """Length of an array with one entry per training row, which `Batch.index` points to."""
+        """Length of an array with an entry for each training row; `Batch.index` indexes it."""
         return self.n_rows
 
     @abstractmethod
@@ -249,7 +250,8 @@ class History:
     def add(self, epoch: Epoch, best: Epoch) -> None:
         """Add an epoch and set the best epoch."""
         epochs = [*self.epochs, epoch._replace(params=None)]
-        self.epochs, self.best = epochs, best  # one statement, so an interrupt cannot separate them
+        # Set both in one statement, so that an interrupt cannot come between the assignments.
+        self.epochs, self.best = epochs, best
 
 
 # ------------------------------------------------------------------------------------ coordinates
@@ -416,7 +418,7 @@ def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
 
 
 def crbm_first_rates(X: Any, weight: np.ndarray) -> CRBMParams | tuple[()]:
-    """Return the learning rates of the first steps of `partial_fit`, for coefficients of columns.
+    """Return the learning rates of the coefficients of X in the first steps of `partial_fit`.
 
     If all rows of positive weight are 0, the result is the empty tuple, because such rows do not
     tell the scale of the columns.
@@ -448,10 +450,11 @@ def crbm_params(
 ) -> CRBMParams:
     """Return initial parameters of a conditional RBM.
 
-    The weights W are drawn from a normal distribution with the standard deviation `weights_scale`,
-    and the coefficients S with `hidden_scale`. The intercepts b are the log-odds of the share of
-    rows in which each label is on. `visible` (N, V) holds the labels, which are NaN if missing. The
-    random numbers do not depend on the labels and the weights of the rows.
+    The weights W between labels and hidden units, and the coefficients S of the features for the
+    hidden units, are drawn from normal distributions with the standard deviations `weights_scale`
+    and `hidden_scale`. The intercepts b of the labels are the log-odds of the share of rows in
+    which each label is on. `visible` (N, V) holds V labels of N rows; a missing label is NaN. The
+    random numbers depend neither on the labels nor on the weights of the rows.
     """
     n_visible, dtype = visible.shape[1], visible.dtype
     weights = rng.normal(scale=weights_scale, size=(n_visible, n_hidden))

@@ -44,7 +44,10 @@ INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that training needs except random numbers; every "auto" is resolved."""
+    """Everything that training needs except random numbers.
+
+    Hyperparameters with the value "auto" have been replaced by the values that "auto" stands for.
+    """
 
     # The field `model` holds the initial parameters, which apply to the transformed
     # inputs `design.X`.
@@ -89,15 +92,16 @@ class Plan:
 
     @property
     def objective_key(self) -> tuple:
-        """Key of the objective; a later fit with an equal key reuses the state of the objective."""
+        """Type and `state_key` of the objective; a later fit with both equal reuses its state."""
         return type(self.objective), self.objective.state_key
 
 
 class Progress(NamedTuple):
     """Progress of earlier training, which a later call continues."""
 
-    n_epochs: int = 0  # number of epochs that led to the kept parameters
-    n_steps: int = 0  # number of batches visited so far, including batches after the kept epoch
+    n_epochs: int = 0  # number of epochs until the parameters that were kept
+    # number of batches visited so far, including batches after the epoch whose parameters were kept
+    n_steps: int = 0
     optimizer: Optimizer | None = (
         None  # None if the state of the optimizer does not belong to the kept parameters
     )

@@ -57,7 +57,7 @@ class GraphBatch:
     path: np.ndarray  # (T,) class of each node, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the graphs
     index: np.ndarray  # (n,) position of each graph in the training data
-    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
+    _pieces: dict = field(default_factory=dict, repr=False)  # lists of parts made by `pieces`
 
     @property
     def X(self) -> Any:
@@ -74,11 +74,11 @@ class GraphBatch:
         return len(self.weight)
 
     def blocks(self) -> list[GraphBatch]:
-        """Return the whole batch, because objectives split a batch themselves."""
+        """Return a list of the whole batch, because the objectives split a batch themselves."""
         return [self]
 
     def computed(self) -> GraphBatch:
-        """Return the batch unchanged, because its X is always stored."""
+        """Return the batch unchanged, because its X is stored and needs no computation."""
         return self
 
     def take(self, numbers: np.ndarray) -> GraphBatch:
@@ -106,7 +106,7 @@ class GraphBatch:
         """
         if n_entries not in self._pieces:
             size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
-            for scopes, first in self.arrays.cliques:  # counted in units of the table of an edge
+            for scopes, first in self.arrays.cliques:  # add sizes as multiples of an edge's table
                 entries = float(n_entries) ** (scopes.shape[1] / 2 - 1)
                 size = size + np.ceil(np.diff(first) * entries).astype(np.int64)
             order = np.argsort(self.weight, kind="stable")
@@ -181,7 +181,10 @@ class GraphModel(NamedTuple):
         return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z), cliques)
 
     def outside(self, arrays: GraphArrays) -> np.ndarray | None:
-        """Return True for the classes (T, K) that a node lacks because of its type, or None."""
+        """Return an array (T, K): True if the type of the node does not have the class.
+
+        The result is None if nodes have no types.
+        """
         if self.first is None:
             return None
         kind = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
@@ -194,7 +197,7 @@ class GraphModel(NamedTuple):
         return RangeModel(scores, arrays.edges, tables, begin, size)
 
     def clique_tables(self) -> list[np.ndarray]:
-        """Return the table (K, ..., K) of the cliques of each size."""
+        """Return a table for each size of cliques; it has m axes of length K if the size is m."""
         ends = np.cumsum([self.n_states**m for m in self.sizes])
         parts = np.split(self.params.cliques, ends[:-1]) if self.sizes else []
         return [part.reshape((self.n_states,) * m) for part, m in zip(parts, self.sizes)]
@@ -215,10 +218,11 @@ class GraphModel(NamedTuple):
 
 
 class Posed(NamedTuple):
-    """Arguments of `infer` for the node states in several graphs given known classes.
+    """Arguments for `infer`: the distribution of node states in several graphs.
 
-    If nodes have types, each variable of `energy` has only the classes of its node's type. The
-    methods convert the results of `infer`, so that all nodes have the same states again.
+    The classes of some nodes may be known. If nodes have types, a variable of `energy` has only the
+    classes of its node's type. The methods convert results of `infer` back to arrays in which every
+    node has all K states.
     """
 
     energy: CategoricalGraphEnergy
@@ -227,7 +231,7 @@ class Posed(NamedTuple):
 
     @classmethod
     def of(cls, model: GraphModel, piece: GraphBatch) -> Posed:
-        """Return the distribution given the classes in ``piece.path`` that are not `MISSING`."""
+        """Return the distribution given the classes in `piece.path`; `MISSING` is unknown."""
         path = piece.path
         known = path != MISSING
         if model.first is not None:
@@ -249,7 +253,7 @@ class Posed(NamedTuple):
 
     @classmethod
     def free(cls, model: GraphModel, piece: GraphBatch) -> Posed:
-        """Return the distribution without known classes."""
+        """Return the distribution in which no class is known."""
         if model.first is None:
             return cls(model.energy(piece), None, None)
         a = piece.arrays
@@ -297,7 +301,8 @@ class Posed(NamedTuple):
 def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
     """Return the kind of the graphs in a part of a batch: "forest", "narrow" or "wide".
 
-    Graphs without cycles are a forest. For other graphs, see `_NARROW` and `_MOST_NODES`.
+    Graphs without cycles are a "forest". Graphs with cycles are "narrow" if variable elimination
+    makes only small tables, else "wide"; see `_NARROW` and `_MOST_NODES`.
     """
     edges, n = piece.arrays.edges, len(piece.path)
     for scopes, _ in piece.arrays.cliques:
@@ -364,10 +369,11 @@ class GraphLikelihood(StructuredObjective):
         return Residuals(weight * loss, weight * states, weight * pairs, converged, cliques)
 
     def expected(self, posed, piece, free=True):
-        """Return log Z, expected states, pairs and cliques, and True if inference converged.
+        """Return log Z, expected counts, and True if inference converged.
 
-        `free` is False if labels are clamped. The messages of free and of clamped inference are
-        stored separately.
+        The expected counts are three arrays: for states of nodes, for pairs of states at edges, and
+        for entries of clique tables. `free` is False if labels are clamped. The messages of
+        inference with and without clamped labels are stored separately.
         """
         last = self._last.setdefault(piece, {})
         found = infer(
@@ -392,9 +398,10 @@ class GraphLikelihood(StructuredObjective):
 def clique_counts(
     piece: GraphBatch, states: np.ndarray, weight: np.ndarray, k: int
 ) -> np.ndarray | None:
-    """Return the weighted counts (P,) of the entries of clique tables in `states` (S, T).
+    """Count how often each entry of the clique tables occurs in states of n graphs.
 
-    `weight` (S, n) is the weight of each state of each graph. The result is None without cliques.
+    `states` (S, T) holds S states of all T nodes, and `weight` (S, n) the weight of each state in
+    each graph. Return the weighted counts (P,), or None if there are no cliques.
     """
     parts = []
     for scopes, first in piece.arrays.cliques:
@@ -441,10 +448,12 @@ class GraphPseudoLikelihood(StructuredObjective):
 
 
 def _clique_entries(model, arrays, path):
-    """Yield for each size of cliques, and each place in a clique, the effect on the nodes there.
+    """Yield the clique scores of the K classes of single nodes, given the labels of other nodes.
 
-    The effect is a tuple of the nodes (C,), the indices (C, K) in ``params.cliques`` of the entries
-    of their classes given the labels of the other nodes of the clique, and the log-weights (C, K).
+    A tuple is yielded for each size of cliques and each place in a clique of this size. With C
+    cliques of this size, it holds the nodes (C,) at this place, the indices (C, K) in
+    ``params.cliques`` of the entries for the K classes of each node, if the other nodes of the
+    clique have the labels in `path`, and the log-weights (C, K) at these indices.
     """
     k, begin = model.n_states, 0
     for scopes, _ in arrays.cliques:
@@ -459,6 +468,10 @@ def _clique_entries(model, arrays, path):
 
 
 def _incidence(nodes, n_nodes):
-    """Return the matrix (n_nodes, M) that adds up, for each node, the rows of its edges."""
+    """Return a matrix (n_nodes, M) whose product with an array of M edges sums over edges.
+
+    `nodes` (M,) holds a node for each edge. Row i of the product is the sum of the rows of the
+    array that belong to the edges with node i.
+    """
     n = len(nodes)
     return csr_array((np.ones(n), (nodes, np.arange(n))), shape=(n_nodes, n))

@@ -21,8 +21,9 @@ from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.parallel import ordered_map
 
 MISSING = -1  # class of a pixel whose label is not observed
-# A batch is split into parts, to bound the memory of inference. The images of a part take at most
-# this number of places in a `Sheet` (without margins). A larger image gets a part of its own.
+# A batch is split into parts, to bound the memory of inference. The images of a part lie
+# one below the other in a rectangle as wide as the widest image, and the rectangle has at most this
+# number of places for pixels. A larger image gets a part of its own.
 _PART_PLACES = 2**15
 # Standard deviation of the initial weights of hidden variables. These weights are random, because
 # hidden variables with equal weights would stay equal.
@@ -55,11 +56,11 @@ class ImageBatch:
         return len(self.image_weight)
 
     def blocks(self) -> list[ImageBatch]:
-        """Return the whole batch, because objectives split a batch themselves."""
+        """Return a list of the whole batch, because the objectives split a batch themselves."""
         return [self]
 
     def computed(self) -> ImageBatch:
-        """Return the batch unchanged, because its pixels are always stored."""
+        """Return the batch unchanged, because its pixels are stored and need no computation."""
         return self
 
     def take(self, numbers: np.ndarray) -> ImageBatch:
@@ -97,7 +98,7 @@ class ImageBatch:
         return self._parts["observed"]
 
     def prepared(self, margin: int) -> tuple[Sheet, np.ndarray]:
-        """Return the layout of the images with a `margin`, and their channels in this layout."""
+        """Return the `Sheet` of the images with margins of width `margin`, and the pixels in it."""
         if margin not in self._parts:
             sheet = Sheet.of(self.arrays.shapes, margin)
             self._parts[margin] = sheet, sheet.planes(self.arrays.values)
@@ -105,7 +106,7 @@ class ImageBatch:
 
 
 def image_params(structure: ImageStructure, rng: np.random.RandomState):
-    """Return the initial parameters: random for hidden variables, and 0 for all others."""
+    """Return initial parameters: random weights of hidden variables, and 0 for all others."""
     params = structure.zeros()
     if structure.n_hidden:
         params.coef[structure.n_visible :] = rng.normal(
@@ -162,7 +163,7 @@ class ImageLikelihood(Objective):
         self.n_jobs = n_jobs
 
     def coordinates(self, model, batch, penalty):
-        """Return the conversion between parameters and the vector of L-BFGS."""
+        """Return the object that converts parameters to a vector for L-BFGS, and back."""
         return TrainedCoordinates(model, (True,) * len(model.params))
 
     def step(self, model, batch: Any, clock, state):

@@ -34,7 +34,10 @@ class LabelNoise(NamedTuple):
     rates: np.ndarray  # (V, 2): P(observed 1 | true 0) and P(observed 0 | true 1)
 
     def fields(self, visible: np.ndarray) -> np.ndarray:
-        """Return log q(observed | 1) - log q(observed | 0) of labels (N, V), 0 if missing."""
+        """Return log q(observed | 1) - log q(observed | 0) for each entry of N rows of V labels.
+
+        For missing labels the difference is 0.
+        """
         off, on = self.rates.T
         fields = np.where(visible == 1, np.log1p(-on) - np.log(off), np.log(on) - np.log1p(-off))
         return np.where(np.isnan(visible), 0.0, fields)
@@ -194,9 +197,10 @@ class NoisyLikelihood(Likelihood):
             ) from error
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model; the rates should be an array (V, 2).
+        """Return the `Objective` that trains a conditional model by this rule.
 
-        Rates that have not been estimated yet are 0.1.
+        `flip_rates` should be an array (V, 2) of numbers. If it is still a name, so that the rates
+        have not been estimated yet, all rates are 0.1.
         """
         rates = [[FIRST_RATE, FIRST_RATE]] if self.is_estimated else self.flip_rates
         noise = LabelNoise(np.asarray(rates, np.float64))

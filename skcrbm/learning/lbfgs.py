@@ -69,7 +69,10 @@ def descend(
     share: float,
     tol: float = 0.0,
 ) -> Iterator[tuple[RowsObjective, Minimizer, bool]]:
-    """Minimise the objective; yield (function, minimizer, converged) after each iteration.
+    """Minimise the objective by L-BFGS.
+
+    After each iteration the generator yields a `RowsObjective`, a minimiser at its current point,
+    and True if the objective has converged.
 
     The last iteration is the first at which the objective has converged: `_WINDOW` iterations have
     lowered it by no more than `tol`, or by no more than `share` times its value.
@@ -135,9 +138,10 @@ def relative_tolerance(objective: Objective, model, n_rows: int) -> float:
 
 
 def n_states(model) -> int:
-    """Return the number of states that exact inference visits for a row of a conditional RBM.
+    """Return a measure of the time that exact inference of a conditional RBM takes per row.
 
-    Each joint state of the enumerated units counts once for each unit of the other layer.
+    Exact inference enumerates the states of the smaller layer, or the classes of a categorical
+    output. The measure is the number of these states times the number of units in the other layer.
     """
     layers = model.params.weights.shape
     if model.energy_type.categorical:

@@ -112,10 +112,11 @@ def run_epochs(
 
 
 def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, history):
-    """Train on each batch of one pass over the rows; `visits` yields batches and clocks.
+    """Train on each batch of one pass over the rows; `visits` yields pairs (`Batch`, `Clock`).
 
     Returns the model, the sum of the losses of the rows, the number of rows whose inference
-    converged, and the mean of `Step.effective_share` (None if the states have no weights).
+    converged, and the mean of `Step.effective_share`. The mean is None if the objective does not
+    draw states with importance weights.
     """
     loss, n_converged, shares = 0.0, 0, []
     for batch, clock in visits:

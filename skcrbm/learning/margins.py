@@ -16,14 +16,15 @@ from skcrbm.learning.objectives import Contrast, share_of_errors
 from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row
 from skcrbm.utils.options import Registry
 
-#: Query of `infer` that finds the best visible state, if hidden units are summed out or maximised.
+#: Query with which `infer` finds the best visible state. The key is "marginal" if hidden units are
+#: summed out, and "max" if they take their best values.
 QUERIES = {"marginal": "marginal_map", "max": "map"}
 
 
 def state_query(method: InferenceMethod, preferred: str) -> str:
-    """Return the query `preferred` if `method` can answer it, else another query for a best state.
+    """Return a query for a best state that `method` can answer, if possible `preferred`.
 
-    If the method cannot find a best state, a ValueError lists the methods that can.
+    If the method cannot find any best state, a ValueError lists the methods that can.
     """
     for query in (preferred, "map", "marginal_map"):
         if query in method.answers:
@@ -87,9 +88,9 @@ class LossAugmented(BestState):
     """
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the maximiser, and the unchanged state.
+        """Return the `Moments` of the state that was found, and the unchanged argument `state`.
 
-        `log_weight` of the moments includes D.
+        The field `log_weight` of the moments is the sum of D and the score.
         """
         energy = one_model_per_row(energy, len(batch))
         # A wrong class differs from the right class in two units, so each of these units counts one
@@ -132,7 +133,7 @@ class MarginalHiddenMargin(Contrast):
         )
 
     def score(self, model, batch: Batch, epoch: int) -> float:
-        """Return minus the share of wrong outputs, decoded by the inference method of training."""
+        """Return minus the share of wrong outputs in predictions by the method of training."""
         return -share_of_errors(self.negative.search(model.energy(batch.X), epoch)[0], batch)
 
 

@@ -29,11 +29,12 @@ class Step(NamedTuple):
     gradient: Any
     loss: float
     n_converged: int  # number of rows whose inference converged
-    effective_share: float | None = None  # effective sample size / number of weighted states
+    # effective sample size divided by the number of states; None if states have no weights
+    effective_share: float | None = None
 
     @classmethod
     def total(cls, steps: Iterable[Step]) -> Step:
-        """Add up the steps of all parts of a batch; the sum has no effective share.
+        """Add up the steps of all parts of a batch; `effective_share` of the sum is None.
 
         `steps` may be a generator, so that at most two gradients are in memory at a time.
         """
@@ -68,7 +69,8 @@ class Objective(ABC):
     is_loss: bool = True
     #: True if the state has one entry per training row, found with `Batch.index`.
     keeps_chains: bool = False
-    #: Key of the objective: a later fit with an equal key may continue from the state.
+    #: Value that identifies the objective and its options. A later fit may continue from the state
+    #: of an earlier fit if both fits have equal keys.
     state_key: Any = None
     #: `LabelNoise` of the observed labels, or None if all observed labels are taken to be true.
     noise: Any = None
@@ -77,7 +79,7 @@ class Objective(ABC):
     share: float | None = None
 
     def coordinates(self, model, batch: Batch, penalty) -> Any:
-        """Return the object that converts between the parameters and the vector of L-BFGS.
+        """Return the object that converts parameters to a vector for L-BFGS, and back.
 
         None stands for `CenteredCoordinates`, the conversion for conditional RBMs.
         """
@@ -228,10 +230,10 @@ def _statistics(energy, moments, weight):
 
 
 def _unary_difference(positive, negative, weight):
-    """Return the unary moments, negative minus positive phase, times the row weights.
+    """Return the means of the variables in the negative phase minus those in the positive phase.
 
-    The result has one row per row of the batch. If all rows share a single model, it has a single
-    row, the sum over the batch.
+    The difference is multiplied by the weights of the rows. It has one row for each row of the
+    batch, or, if all rows share a single model, a single row with the sum over the batch.
     """
     dtype = negative.unary.dtype
     if len(positive.unary) == len(negative.unary) == len(weight):
@@ -282,8 +284,8 @@ def row_scores(
 
     The joint loss is ``-log p(observed outputs)``. The marginal loss is minus the sum of the
     marginal log-probabilities of the observed outputs. For a categorical output, both losses are
-    equal. If exactly one unit of a group is on, because the group encodes an output with classes,
-    only this unit counts.
+    equal. If a group of units encodes the classes of an output, exactly one unit of the group is
+    on, and the marginal loss adds up only the log-probabilities of units that are on.
     """
     energy = model.energy(batch.X)
     free = infer(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)

@@ -176,7 +176,7 @@ class AdamSteps(Optimizer):
         self.late = {}
 
     def lower_rates(self, first_rates):
-        """Lower the first rates to those rates of another batch that are smaller."""
+        """Replace each of the first rates by the rate in the argument, if this rate is smaller."""
         if len(self.first_rates) and len(first_rates):
             first_rates = type(first_rates)(*map(min, self.first_rates, first_rates))
         self.first_rates = first_rates if len(first_rates) else self.first_rates

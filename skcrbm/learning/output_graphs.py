@@ -41,10 +41,15 @@ _WEAK = 0.1
 
 
 class OutputParams(NamedTuple):
-    """Parameters of a model of outputs, in the notation of `OutputGraph`."""
+    """Parameters of a model of outputs.
 
-    coef: Any  # (U, D) coefficients of the inputs for the scored states
-    intercept: Any  # (U,) intercepts of the scored states
+    A state is a class of an output, and there are C states in total (see `OutputGraph`). U states
+    have parameters: all classes of an output with more than two classes, but only the second class
+    of an output with two classes. The log-weight of a state without parameters is 0.
+    """
+
+    coef: Any  # (U, D) coefficients of the inputs
+    intercept: Any  # (U,) intercepts
     pairs: Any  # (P,) log-weights of the entries of all tables
 
 
@@ -55,18 +60,18 @@ class OutputBatch:
     X: Any  # (N, D) ndarray or CSR matrix of float64
     codes: np.ndarray  # (N, L) class of each output, or `MISSING`
     weight: np.ndarray  # (N,) weights of the rows
-    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
+    _pieces: dict = field(default_factory=dict, repr=False)  # results of `pieces` and `one_hot`
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.weight)
 
     def blocks(self) -> list[OutputBatch]:
-        """Return the whole batch, because objectives split a batch themselves."""
+        """Return a list of the whole batch, because the objectives split a batch themselves."""
         return [self]
 
     def computed(self) -> OutputBatch:
-        """Return the batch unchanged, because its X is always stored."""
+        """Return the batch unchanged, because its X is stored and needs no computation."""
         return self
 
     def take(self, rows: Any) -> OutputBatch:
@@ -92,7 +97,10 @@ class OutputBatch:
         return np.where(self.codes == MISSING, np.nan, self.codes)
 
     def one_hot(self, graph: OutputGraph) -> np.ndarray:
-        """Return the observed states (N, C) as 0 and 1; the states of a missing output are 0."""
+        """Return an array (N, C) with 1 for each observed class, and 0 for all other classes.
+
+        It has a column for each class of each output. For a missing output all columns are 0.
+        """
         key = "one_hot", graph.n_states
         if key not in self._pieces:
             place = np.arange(graph.n_states) - graph.first[:-1][graph.output]
@@ -112,7 +120,7 @@ class OutputModel(NamedTuple):
         return self.graph.n_states
 
     def scores(self, X: Any) -> np.ndarray:
-        """Return the log-weights (N, C) of all states."""
+        """Return the log-weights (N, C) of all classes of all outputs."""
         p = self.params
         return self.graph.scores(linear_fields(X, p.coef, p.intercept))
 
@@ -123,7 +131,8 @@ class OutputModel(NamedTuple):
     def add_gradient(self, batch: OutputBatch, states, pairs, total: OutputParams) -> None:
         """Convert a gradient for log-weights to a gradient for parameters; add it to `total`.
 
-        `states` (N, C) is the gradient for the states, `pairs` (P,) for the entries of the tables.
+        `states` (N, C) is the gradient for the log-weights of classes, and `pairs` (P,) for the
+        entries of the tables.
         """
         own = states[:, self.graph.scored]
         total.coef[...] += (batch.X.T @ own).T if issparse(batch.X) else own.T @ batch.X
@@ -208,7 +217,7 @@ class _OutputObjective(StructuredObjective):
         super().__init__((True, True, True), n_jobs)
 
     def coordinates(self, model, batch, penalty):
-        """Return the conversion between parameters and the vector of L-BFGS."""
+        """Return the object that converts parameters to a vector for L-BFGS, and back."""
         return CentredOutputs(model, batch, penalty)
 
 
@@ -219,7 +228,7 @@ class OutputLikelihood(_OutputObjective):
     """
 
     def __init__(self, inference: InferenceMethod, n_jobs: int | None = None):
-        super().__init__()  # the threads share the rows of a part, in `infer`
+        super().__init__()  # the threads work inside `infer`, where they share the rows of a part
         self.infer_jobs = n_jobs
         self.inference = inference.with_defaults(tol=ESTIMATOR_TOL)
 
@@ -241,9 +250,10 @@ class OutputLikelihood(_OutputObjective):
         return Residuals(float(weight @ loss), states * weight[:, None], pairs, converged)
 
     def _expected(self, graph, energy, weight, clamp):
-        """Return log Z (N,), the probabilities of states (N, C) and of pairs (P,), and convergence.
+        """Return log Z (N,), probabilities of classes (N, C) and of pairs (P,), and convergence.
 
-        The probabilities of pairs are summed over the rows with `weight` (N,).
+        The probabilities of a pair of classes are multiplied by `weight` (N,) and summed over the
+        rows.
         """
         found = infer(
             energy,
@@ -291,14 +301,17 @@ class OutputPseudoLikelihood(_OutputObjective):
 
 
 def _pair_counts(graph, one_hot, weighted):
-    """Return the weighted number (P,) of rows in which the two states of a table entry occur."""
+    """Return, for each of the P table entries, the weighted number of rows with both its classes.
+
+    An entry of the table of edge (a, b) belongs to a class of output a and a class of output b.
+    """
     if not graph.n_entries:
         return np.zeros(0)
     return (weighted.T @ one_hot)[graph.rows, graph.columns]
 
 
 def _log_chances(graph, scores):
-    """Return the log-probabilities (N, C) of the classes of independent outputs."""
+    """Return the log-probabilities (N, C) of all classes, if the outputs are independent."""
     if graph.binary:
         gap = scores[:, 1::2] - scores[:, ::2]
         rest = np.log1p(np.exp(-np.abs(gap)))
@@ -399,10 +412,10 @@ class IndependentSearch:
         self.penalty = make_penalty(first_model(self.graph, batch), batch, True)
 
     def best(self, variance: float) -> tuple[float, HeldOut]:
-        """Return the alpha with the least loss of held-out rows, and the predictions for them.
+        """Return the best penalty alpha, and predictions for the held-out rows with this alpha.
 
-        The alpha is the minimum of a parabola through the losses of the best three penalties.
-        `variance` is the total variance of the columns of X.
+        The best alpha is the minimum of a parabola through the held-out losses of the three best
+        penalties that were tried. `variance` is the total variance of the columns of X.
         """
         start = _START * (variance if variance > 0 else 1.0)
         models = [first_model(self.graph, train) for train, _ in self.parts]
@@ -424,9 +437,10 @@ class IndependentSearch:
         return float(start * _STEP ** (at + shift)), self.held_out(tried[at][1])
 
     def fit(self, models: list, alpha: float) -> tuple[float, list]:
-        """Fit a model on each fold with the penalty `alpha`, starting from `models`.
+        """Fit a model to the training rows of each fold with the penalty `alpha`.
 
-        Return the loss of all held-out rows, and the fitted models.
+        `models` has the model of each fold from which the fit starts. Return the sum of the losses
+        of all held-out rows, and the fitted models.
         """
         loss, fitted = 0.0, []
         for (train, held), model in zip(self.parts, models):
@@ -445,7 +459,7 @@ class IndependentSearch:
         return self.held_out(self.fit(models, alpha)[1])
 
     def held_out(self, models: list) -> HeldOut:
-        """Return the probabilities of the states of held-out rows."""
+        """Return the class probabilities of held-out rows, predicted by the model of each fold."""
         parts = [
             np.exp(_log_chances(self.graph, model.scores(held.X)))
             for model, (_, held) in zip(models, self.parts)

@@ -108,9 +108,10 @@ def crbm_penalty(
 ) -> L2:
     """Return the `L2` penalty of a conditional RBM.
 
-    `alpha` is the factor of the coefficients U and S, `alpha_hidden` the factor of the weights W,
-    and `hidden_intercept` the factor of c. The penalty of b has the factor `intercept` and the
-    centre `centre` (V,).
+    `alpha` is the factor of the coefficients of the features (U for labels, S for hidden units),
+    and `alpha_hidden` the factor of the weights W between labels and hidden units. The intercepts c
+    of the hidden units have the factor `hidden_intercept`. The intercepts b of the V labels have
+    the factor `intercept` and are pulled towards `centre` (V,).
     """
     return L2(
         CRBMParams(alpha_hidden, alpha, alpha, intercept, hidden_intercept),

@@ -46,7 +46,8 @@ class Moments(NamedTuple):
     # Contribution (M,) to the loss, in float64: log Z, or the log-weight of a state.
     log_weight: np.ndarray
     converged: np.ndarray  # (M,) of bool: True if inference converged
-    effective_share: float | None = None  # see `Step`; None if the states have no weights
+    # see `Step.effective_share`; None if the phase draws no states with importance weights
+    effective_share: float | None = None
 
 
 class Phase(ABC):
@@ -109,10 +110,11 @@ def weighted_total(unary, weight):
 
 
 def moments_of_all(energy, visible, total, weight=None):
-    """Return the `Moments`, averaged over states (S, V), of a model that all rows share.
+    """Return the `Moments` of a model that all rows share, averaged over S visible states.
 
-    `weight` (S,) holds the weights of the states, which add up to 1; by default all states have the
-    same weight. `total` is the sum of the weights of the rows. The result has a single row.
+    `visible` (S, V) holds the states of the V visible units. `weight` (S,) holds the weights of the
+    states, which add up to 1; by default all states have the same weight. `total` is the sum of the
+    weights of the rows. The result has a single row.
     """
     n_states = len(visible)
     weight = np.full(n_states, 1 / n_states) if weight is None else weight
@@ -355,7 +357,7 @@ class LocalSearch(Phase):
     hidden units. The outputs are not drawn at random: if there are many outputs, such a search
     would find no better state than the labels of the row.
 
-    The visible variables of the energy must be one of its `sampling_blocks`.
+    The visible variables must be independent given the hidden variables, as in an RBM.
     """
 
     draws = True

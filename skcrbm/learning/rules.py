@@ -42,7 +42,7 @@ GRAPH_STATES = 10
 class LearningRule(Options):
     """Base class of the learning rules."""
 
-    #: True if the loss of a density is its negative log-likelihood.
+    #: True if the loss in the training of a density is the negative log-likelihood.
     has_density_loss: ClassVar[bool] = False
     #: True if the training of a conditional model, chain or graph needs complete outputs, without
     #: missing labels.
@@ -62,7 +62,7 @@ class LearningRule(Options):
     density_answers: ClassVar[frozenset[str]] = frozenset()
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model."""
+        """Return the `Objective` that trains a conditional model by this rule."""
         raise TypeError(f"{type(self).__name__} does not train conditional models")
 
     def density(
@@ -71,7 +71,10 @@ class LearningRule(Options):
         sampler: InferenceMethod | None = None,
         n_jobs: int | None = None,
     ) -> Objective:
-        """Return the objective of a density; `sampler` is the result of `density_sampler`."""
+        """Return the `Objective` that trains a density, a model of the distribution of the rows.
+
+        `sampler` is the result of `density_sampler`.
+        """
         return DensityContrast(
             ObservedOnce(inference, n_jobs),
             self._model_phase(inference, sampler, n_jobs),
@@ -82,15 +85,25 @@ class LearningRule(Options):
         )
 
     def layered(self, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a layered model; `inference` is a `TruncatedInference`."""
+        """Return the `Objective` that trains a layered model by this rule.
+
+        `inference` is a `TruncatedInference`.
+        """
         raise TypeError(f"{type(self).__name__} does not train layered models")
 
     def chain(self, trained: tuple[bool, ...], n_jobs: int | None = None) -> Objective:
-        """Return the objective of a chain; see `StructuredObjective` for the arguments."""
+        """Return the `Objective` that trains a model of sequences by this rule.
+
+        `StructuredObjective` describes the arguments.
+        """
         raise TypeError(f"{type(self).__name__} does not train chains")
 
     def graph(self, trained: tuple[bool, ...], inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph; see `StructuredObjective` for the arguments."""
+        """Return the `Objective` that trains a model of graphs by this rule.
+
+        `inference` is the inference method, and `StructuredObjective` describes the other
+        arguments.
+        """
         raise TypeError(f"{type(self).__name__} does not train graphs")
 
     def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
@@ -169,7 +182,7 @@ class Likelihood(LearningRule):
     density_answers = frozenset({"statistics", "log_partition"})
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model."""
+        """Return the `Objective` that trains a conditional model by this rule."""
         return Contrast(
             Observed(inference, n_jobs),
             Expected(inference, n_jobs),
@@ -179,11 +192,11 @@ class Likelihood(LearningRule):
         )
 
     def chain(self, trained, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a chain, whose marginals are exact."""
+        """Return the likelihood that trains a model of sequences; its marginals are exact."""
         return ChainLikelihood(trained, n_jobs)
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph, with the marginals of `inference`."""
+        """Return the likelihood that trains a model of graphs, with marginals by `inference`."""
         return GraphLikelihood(trained, inference, n_jobs)
 
     def _model_phase(self, inference, sampler, n_jobs):
@@ -213,11 +226,11 @@ class PseudoLikelihood(LearningRule):
     needs_complete = True
 
     def chain(self, trained, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a chain."""
+        """Return the `Objective` that trains a model of sequences by this rule."""
         return ChainPseudoLikelihood(trained, n_jobs)
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph, which needs no inference."""
+        """Return the pseudo-likelihood that trains a model of graphs; it needs no inference."""
         return GraphPseudoLikelihood(trained, n_jobs)
 
 
@@ -250,7 +263,7 @@ class _Contrastive(LearningRule):
             )
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model."""
+        """Return the `Objective` that trains a conditional model by this rule."""
         return Contrast(
             Observed(inference),
             Chains(self.n_steps, self.start),
@@ -262,16 +275,19 @@ class _Contrastive(LearningRule):
         )
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph; `inference` is for missing labels and validation."""
+        """Return the `Objective` that trains a model of graphs by this rule.
+
+        The inference method completes missing labels and computes the validation score.
+        """
         likelihood = GraphLikelihood(trained, inference, n_jobs)
         return GraphContrast(likelihood, *self._graph_sampler())
 
     def chain(self, trained, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a chain."""
+        """Return the `Objective` that trains a model of sequences by this rule."""
         return ChainContrast(ChainLikelihood(trained, n_jobs), *self._graph_sampler())
 
     def _graph_sampler(self):
-        """Return the sampler of chains and graphs, and the key of the state of training."""
+        """Return the sampler of chains and graphs, and the `state_key` of the objective."""
         n_chains = self.n_chains or GRAPH_STATES
         sampler = GibbsStates(self.n_steps, n_chains, self.start == "persistent")
         return sampler, (self.name, n_chains)
@@ -367,7 +383,7 @@ class CDPercLoss(LearningRule):
         self.n_steps = n_steps
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model."""
+        """Return the `Objective` that trains a conditional model by this rule."""
         return Contrast(
             Observed(inference),
             LocalSearch(self.n_steps),
@@ -379,7 +395,7 @@ class CDPercLoss(LearningRule):
         )
 
 
-#: Learning rules of all kinds of model, by the name that `learning=` takes.
+#: All learning rules, under the names that the hyperparameter `learning` accepts.
 LEARNING_RULES = Registry(
     "learning",
     {

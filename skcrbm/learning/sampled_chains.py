@@ -1,7 +1,8 @@
 """Train chains by sampled label sequences, with the samplers of graphs.
 
-A chain is a graph whose edges join neighbouring positions. The exact gradient of a chain takes a
-single pass, so these rules serve comparisons: how much a rule loses, if inference is not exact.
+A chain is a graph whose edges join neighbouring positions. For chains the exact gradient is cheap,
+so training needs no sampled sequences. But a comparison with exact training shows how much worse
+the models of a sampled rule are.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ChainContrast(SampledContrast):
 
     @property
     def for_search(self):
-        """The likelihood: the search for alpha needs a loss."""
+        """Objective by which the search for alpha compares models: the exact likelihood."""
         return self.likelihood
 
     def _entries(self, model):

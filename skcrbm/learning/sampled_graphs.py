@@ -122,7 +122,11 @@ class SamplerStates(GraphSampler):
         return Drawn(np.hstack(parts), np.stack(weights, axis=1))
 
     def _drawn(self, model, piece, clock):
-        """Return states (S, T), and their scores minus log-probabilities (None if not weighted)."""
+        """Return S drawn states (S, T) of T nodes, and the logarithms (S,) of their weights.
+
+        The logarithm is the score of the state minus the log-probability with which it was drawn.
+        The second result is None if `weighted` is False.
+        """
         posed, sampler = self._posed(model, piece)
         energy = posed.energy
         seed = np.random.SeedSequence([int(clock.key), clock.step, int(piece.index[0])])
@@ -142,7 +146,7 @@ class SamplerStates(GraphSampler):
         return posed.states(states), score - found.sample_log_prob[0]
 
     def _posed(self, model, piece):
-        """Return a distribution from which the sampler can draw, and the sampler."""
+        """Return the distribution of the states in a form for the sampler, and the sampler."""
         posed = Posed.free(model, piece)
         if model.n_states == 2 and model.first is None and not piece.arrays.cliques:
             try:
@@ -211,7 +215,7 @@ class GraphContrast(SampledContrast):
 
     @property
     def for_search(self):
-        """The pseudo-likelihood: a cheap loss by which the search for alpha compares models."""
+        """Objective by which the search for alpha compares models: the cheap pseudo-likelihood."""
         return GraphPseudoLikelihood(self.trained, self.n_jobs)
 
     def _contrast(self, model, clock, chains, piece):
@@ -252,9 +256,10 @@ def _completed(piece, chances, clock):
 
 
 def counts(piece: GraphBatch, states: np.ndarray, weight: np.ndarray, k: int):
-    """Return the weighted counts (T, K) of classes and (M, K, K) of pairs in `states` (S, T).
+    """Count classes at T nodes and pairs of classes at M edges in states of n graphs.
 
-    `weight` (S, n) is the weight of each state of each graph.
+    `states` (S, T) holds S states of all nodes, and `weight` (S, n) the weight of each state in
+    each graph. Return the weighted counts (T, K) of classes and (M, K, K) of pairs.
     """
     a = piece.arrays
     of_node = np.repeat(weight, np.diff(a.start), axis=1)

@@ -50,12 +50,15 @@ class _SampledRule(LearningRule):
         return sampler
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph; `inference` is for missing labels and validation."""
+        """Return the `Objective` that trains a model of graphs by this rule.
+
+        The inference method completes missing labels and computes the validation score.
+        """
         likelihood = GraphLikelihood(trained, inference, n_jobs)
         return GraphContrast(likelihood, self._graph_sampler(), self.name)
 
     def chain(self, trained, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a chain."""
+        """Return the `Objective` that trains a model of sequences by this rule."""
         return ChainContrast(ChainLikelihood(trained, n_jobs), self._graph_sampler(), self.name)
 
     def _graph_sampler(self):
@@ -63,8 +66,8 @@ class _SampledRule(LearningRule):
         sampler = resolve_method(self.sampler, "sampler")
         if isinstance(sampler, PerturbAndMaxProduct) and sampler.persistence:
             raise ValueError(
-                f"sampler must have persistence=0 for a graph or chain, whose perturbations are "
-                f"new in each step; got {sampler!r}"
+                f"sampler must have persistence=0 for chains and graphs, because new perturbations "
+                f"are drawn for them in each step; got {sampler!r}"
             )
         n_states, weighted = self._graph_states()
         return SamplerStates(self.density_sampler, n_states, weighted)
@@ -134,7 +137,7 @@ class PMPLearning(_SampledRule):
         self._sweeps()
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a conditional model."""
+        """Return the `Objective` that trains a conditional model by this rule."""
         return Contrast(
             Observed(inference),
             PerturbedMaxima(self._sweeps()),

@@ -82,22 +82,22 @@ class StochasticSolver(Solver):
 
     @property
     def settings(self) -> tuple:
-        """The solver's name and options that determine the state of its optimizer."""
+        """Name and options of the solver, except `batch_size`, on which its optimizer depends."""
         options = {k: v for k, v in vars(self).items() if k != "batch_size"}
         return self.name, *sorted(options.items())
 
     def rows_per_step(self, n_rows: int, automatic: int) -> int:
-        """Return the number of rows per mini-batch; `automatic` is the value of "auto"."""
+        """Return the number of rows per mini-batch; "auto" stands for the number `automatic`."""
         size = automatic if isinstance(self.batch_size, str) else self.batch_size
         return min(size, n_rows)
 
     def keeps_average(self, automatic: bool) -> bool:
-        """Return True if the iterates are averaged; `automatic` is the value of "auto"."""
+        """Return True if the iterates are averaged; "auto" stands for the bool `automatic`."""
         average = getattr(self, "average", True)
         return automatic if isinstance(average, str) else average
 
     def step_size(self, scale: StepScale) -> float:
-        """Return the step size; the value of "auto" is computed from `scale`."""
+        """Return the step size; if it is "auto", compute it from the quantities in `scale`."""
         if not isinstance(self.learning_rate, str):
             return self.learning_rate
         return self._automatic_step_size(scale)

@@ -133,7 +133,7 @@ class StructuredObjective(Objective):
         self.state_key = type(self).__name__, trained
 
     def coordinates(self, model, batch, penalty):
-        """Return the conversion between parameters and the vector of L-BFGS."""
+        """Return the object that converts parameters to a vector for L-BFGS, and back."""
         return TrainedCoordinates(model, self.trained)
 
     def step(self, model, batch: Any, clock, state):

@@ -23,9 +23,10 @@ class Backpropagation(LearningRule):
     """Backpropagation through the iterations of inference (``learning="backprop"``).
 
     The loss of a row is ``-log b(y)``, where b(y) is the belief of the observed outputs y after the
-    last iteration. The gradient of the loss is exact ([1]_). In `GraphCRF` the iterations are
-    parallel iterations of `inference`, "sum_product" or "mean_field". Their number is the option
-    `max_iter` of the method, for example ``SumProduct(max_iter=5)``; None stands for 10.
+    last iteration. The gradient of the loss is exact ([1]_). In `GraphCRF`, `inference` must be
+    "sum_product" or "mean_field"; each iteration updates all messages or beliefs at once. The
+    number of iterations is the option `max_iter` of the inference method, for example
+    ``SumProduct(max_iter=5)``; None stands for 10.
 
     Parameters
     ----------
@@ -51,11 +52,11 @@ class Backpropagation(LearningRule):
         self.label_smoothing = label_smoothing
 
     def layered(self, inference: TruncatedInference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a layered model."""
+        """Return the `Objective` that trains a layered model by this rule."""
         return TruncatedLikelihood(inference, self.label_smoothing, n_jobs)
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph."""
+        """Return the `Objective` that trains a model of graphs by this rule."""
         return GraphTruncated(trained, inference, self.label_smoothing, n_jobs)
 
 
@@ -88,7 +89,7 @@ class AnalyticGradient(Backpropagation):
     name = "analytic"
 
     def layered(self, inference: TruncatedInference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a layered model."""
+        """Return the `Objective` that trains a layered model by this rule."""
         return TruncatedMoments(inference, self.label_smoothing, n_jobs)
 
 
@@ -111,7 +112,11 @@ class TruncatedLikelihood(Objective):
         return model.weights_read(batch.X)
 
     def step(self, model, batch: Batch, clock: Clock, state):
-        """Return the `Step` of a batch, the sum over chunks of rows in a fixed order."""
+        """Return the `Step` of a batch.
+
+        Threads compute the steps of chunks of rows. The steps are added in a fixed order, so that
+        the sum does not depend on the number of threads.
+        """
         network = self.inference.network(model)
 
         def chunk(rows):
@@ -157,14 +162,18 @@ class TruncatedLikelihood(Objective):
         eps = self.label_smoothing
         if structure.possible is None:
             even = 1 / p.shape[1]
-        else:  # outputs with different numbers of states
+        else:  # the output nodes have different numbers of states
             even = (structure.possible / structure.possible.sum(axis=1, keepdims=True))[:, :, None]
         target = (1 - eps) * target + eps * even
         log_p = np.log(np.maximum(p, 1e-300))
         return -float((weight * target * log_p).sum()), weight * (p - target)
 
     def _converged(self, trace, n):
-        """Count the converged rows among the first n: their output hardly changed at last."""
+        """Return the number of rows, among the first n, in which inference has converged.
+
+        Inference of a row has converged if the last iteration hardly changed the probabilities of
+        the outputs.
+        """
         if trace.n_iter < self.inference.n_iter:  # all rows converged, so inference stopped early
             return n
         last = probabilities(trace.beliefs[-1][-1], trace.n)

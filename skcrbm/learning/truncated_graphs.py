@@ -59,7 +59,7 @@ class GraphTruncated(StructuredObjective):
         observed = np.flatnonzero(piece.path != MISSING)
         target = np.full((len(observed), k), eps / k)
         outside = model.outside(piece.arrays)
-        if outside is not None:  # the share goes to the classes of the type of the node
+        if outside is not None:  # spread `label_smoothing` over the classes of the node's type only
             own = ~outside[observed]
             target = eps * own / own.sum(axis=1, keepdims=True)
         target[np.arange(len(observed)), piece.path[observed]] += 1 - eps

@@ -105,10 +105,10 @@ def _check_weight(sample_weight, n_samples):
 
 
 def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tuple:
-    """Validate targets, predictions and weights of a user, and return them as arrays.
+    """Validate targets, predictions and weights that a user has passed; return them as arrays.
 
-    `kind` is the kind of predictions, a possible value of `Score.needs`, and `argument` is the name
-    of `values` in error messages.
+    `kind` is the kind of the predictions `values`, such as "labels" (see `Score.needs`). Error
+    messages refer to `values` by the name `argument`.
 
     Returns
     -------

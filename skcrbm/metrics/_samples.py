@@ -128,7 +128,7 @@ def covariance_error(X: ArrayLike, Y: ArrayLike) -> float:
             f"{X.shape} and {Y.shape}"
         )
     if (X[0] == X).all():  # a rounded mean could make the covariance differ from 0
-        raise ValueError("X must have rows that differ; all rows are equal, so its covariance is 0")
+        raise ValueError("X must have rows that differ; all rows are equal, so the covariance is 0")
     of_x, of_y = _covariance(X), _covariance(Y)
     return float(np.linalg.norm(of_x - of_y) / np.linalg.norm(of_x))
 

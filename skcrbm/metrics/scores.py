@@ -155,7 +155,8 @@ class Score(NamedTuple):
     # scores, if at least one label has both classes).
     needs: str
     function: Callable
-    title: str = ""  # title of the line in a report, "" for scores of its upper table
+    # title of the score in the lower table of a report; "" if the score is in the upper table
+    title: str = ""
     # Methods of prediction that can maximise the score: "expectation" (the label vector with the
     # largest expected score), "threshold" (a common threshold on the probabilities of all labels),
     # "thresholds" (a threshold for each label).

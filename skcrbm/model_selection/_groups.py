@@ -23,8 +23,8 @@ def _group_parts(present, groups, shares, rng=None):
     parts. Groups are assigned one after the other. The groups with positives of the rarest label
     come first, in decreasing order of the number of these positives. Each group goes to the part in
     which it adds least to the squared deviations of labels and sizes from `shares`. `rng`
-    determines the order of groups with equal counts; if it is None, they keep their order in the
-    data.
+    determines the order of groups with equal counts. If `rng` is None, these groups keep their
+    order in the data.
     """
     _, first, index = np.unique(groups, return_index=True, return_inverse=True)
     n_groups, n_rows = len(first), len(index)

@@ -52,8 +52,8 @@ def cross_val_predict(
         Labels. NaN in a 2-D y means not observed, if the estimator accepts it. A data frame is
         passed on with its names. A 1-D y goes to scikit-learn's function. `ImageCRBM` takes images
         (n_samples, height, width). The columns of y may hold classes, with NaN or None for missing
-        entries, if the estimator accepts them, as `LabelGraphCRF` and forests do. For sequences,
-        graphs and images of any sizes y is a list.
+        entries, if the estimator accepts them, as `LabelGraphCRF` and scikit-learn's random forests
+        do. For sequences, graphs and images of any sizes y is a list.
     groups : array-like of shape (n_samples,), default=None
         Groups for a splitter such as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
@@ -62,7 +62,7 @@ def cross_val_predict(
         images, an int stands for scikit-learn's `KFold`, whose folds are consecutive.
     method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}, \
 default="predict"
-        Method that predicts.
+        Method of the estimator that computes the predictions.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
     params : dict, default=None
@@ -195,7 +195,11 @@ def _respond_by_column(model, X, method, classes):
 
 
 def _in_classes(values, own, every, fill):
-    """Return values (..., K) of the classes `own` in the order of `every`; others are `fill`."""
+    """Extend values for the K classes in `own` to all classes in `every`.
+
+    The last axis of `values` (..., K) has the order of `own`, and the last axis of the result has
+    the order of `every`. The value of a class that is missing from `own` is `fill`.
+    """
     if own == every:
         return values
     place = {label: i for i, label in enumerate(every)}
@@ -211,7 +215,7 @@ class _Structure(NamedTuple):
     """Prediction for a sequence, a graph or an image."""
 
     values: np.ndarray
-    classes: list  # classes of the model of this fold
+    classes: list  # classes of the model that made the prediction
     stacked: bool  # True if the model predicts an array of all images
 
 

@@ -21,13 +21,16 @@ def _parts(present, sizes, rng=None):
     ties = None if rng is None else rng.random_sample((n_rows, len(sizes)))
     present = present.tocsr()[order]
     by_label = present.tocsc()
-    left = np.diff(by_label.indptr)  # rows of each label that have no part yet
+    left = np.diff(by_label.indptr)  # number of rows with each label that have no part yet
     wanted = [(size / n_rows * left).tolist() for size in sizes]
     room = list(sizes)
     part = np.full(n_rows, -1)
 
     def assign(row, label):
-        """Put the row into the part that lacks most rows of the label; free room breaks ties."""
+        """Put the row into the part that still needs the most rows with the label.
+
+        Among several such parts, the part with the most free places is chosen.
+        """
         tie = [-p for p in range(len(room))] if ties is None else ties[row].tolist()
         best = max(
             (p for p in range(len(room)) if room[p]),

@@ -69,8 +69,9 @@ def out_of_fold(
     `y` (n,) or (n, L) holds the targets of the fits, and `stratify` the targets for the splitter,
     which are `y` by default. `respond` returns an array with a row for each row of X, or a list of
     such arrays. It must be a method or a function of a module, because it is sent to other
-    processes. `fit_params` are parameters of `fit`; values with n rows are cut to the training
-    rows. The arrays in `beside` are further arguments of `respond`, cut to its rows as X is.
+    processes. `fit_params` are parameters of `fit`; if a value has n rows, `fit` gets the training
+    rows of the value. The arrays in `beside` have n rows each and are further arguments of
+    `respond`, which gets the same rows of them as of X.
     `n_jobs` is the number of folds that are fitted at the same time.
 
     A ValueError is raised if the test folds are not a partition of the rows, or if all training

@@ -54,7 +54,10 @@ def weights_by_label(
 
 
 def _pairs_by_name(class_weight, names):
-    """Return the weights (L, 2) of 0 and 1 from a dict with label names as keys, by default 1."""
+    """Return the weights (L, 2) of the values 0 and 1 of each label.
+
+    `class_weight` is a dict with names of labels as keys. Labels without a key have weights of 1.
+    """
     if names is None:
         raise ValueError(
             "class_weight for 2-D y must be 'balanced', a list with a dict for each label, or the "
@@ -78,7 +81,10 @@ def _pairs_by_name(class_weight, names):
 
 
 def _pairs_in_order(class_weight, n_visible):
-    """Return the weights (L, 2) of 0 and 1 from dicts or numbers in the order of the labels."""
+    """Return the weights (L, 2) of the values 0 and 1 of each label.
+
+    `class_weight` holds, in the order of the labels, L dicts, or L weights of the value 1.
+    """
     are_dicts = {isinstance(w, dict) for w in class_weight}
     if len(are_dicts) == 2:
         raise ValueError("class_weight must hold a dict for each label or numbers, not both")

@@ -53,7 +53,7 @@ def named_series(values: np.ndarray, index: Any, name: Any, container: str) -> A
 
 
 def sparse_labels(labels: Any) -> Any:
-    """Return labels (N, L), or the first item of a tuple, as a CSR matrix.
+    """Return labels (N, L) as a CSR matrix; of a tuple, only convert the first item.
 
     A ValueError is raised if the labels are classes that are no numbers, such as strings.
     """

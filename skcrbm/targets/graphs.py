@@ -132,7 +132,7 @@ class GraphRows:
 
 def _cliques_of(graphs, start, sizes):
     """Return the `Cliques` of each size, or raise a ValueError."""
-    # scopes of the cliques of each size, and the graph of each clique
+    # For each size, the nodes of each clique of this size, and the index of the clique's graph.
     found: dict[int, tuple[list, list]] = {size: ([], []) for size in sizes}
     for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start.tolist()))):
         for c, nodes in enumerate(graph.cliques):
@@ -186,9 +186,10 @@ class NodeTypes:
         return codes_of(parts, self.names, "node_types")
 
     def padded(self, graphs: list[Graph], n_features: int | None = None) -> list[Graph]:
-        """Return the graphs with their lists of numbers as arrays, padded with columns of 0.
+        """Return graphs in which lists of numbers for each node have become arrays.
 
-        `n_features` is the number of columns in the fit, or None during the fit.
+        Nodes of types with fewer features get zeros in the last columns. `n_features` is the number
+        of columns in the fit, or None during the fit.
         """
         width = max(self.widths.values(), default=0) if n_features is None else n_features
         found = []
@@ -288,7 +289,8 @@ def _edges_of(graph, i, n_nodes):
 class NodeClasses(NamedTuple):
     """Classes of the nodes of graphs, which may differ between the types of nodes."""
 
-    classes: np.ndarray  # (K,): sorted classes, those of the first type first
+    # (K,): classes of the first type in sorted order, then classes of the second type, and so on
+    classes: np.ndarray
     first: np.ndarray | None = None  # (n_types + 1,): first class of each type; None without types
 
     @classmethod
@@ -370,8 +372,8 @@ def grid_graph(
         If True, each edge has a 0/1 feature for each direction, which is 1 for the direction of the
         edge, so that a model can learn different weights for horizontal and vertical neighbours.
         The directions are right and down; if `neighbours` is 8 also down to the right, and down to
-        the left. In a volume, the directions are the steps to later pixels, the smallest step
-        first.
+        the left. In a volume, a direction is a step (depth, row, column) to a pixel that comes
+        later in the order of the nodes, such as (0, 0, 1), and the steps are in sorted order.
     features : array-like (height, width, n_features), default=None
         Features of the nodes, of the shape (depth, height, width, n_features) for a volume. None
         takes the values of the pixels.

@@ -37,7 +37,7 @@ from skcrbm.utils.model_parts import built, plain
 from skcrbm.utils.pickling import Versioned, checked_state, shallow_copy, state_with_version
 from skcrbm.utils.validation import check_same_length
 
-# For a 1-D y these methods return arrays, because scikit-learn indexes results by position.
+# Methods that return arrays for a 1-D y, because scikit-learn indexes their results by position.
 _SCORES = ("predict_proba", "predict_log_proba", "decision_function")
 
 
@@ -65,7 +65,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
             f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
             "skcrbm.ImageCRBM if y holds binary images"
         )
-    y = class_vector(y, warn=False)  # `encode` issues the warning about a column
+    y = class_vector(y, warn=False)  # `encode` warns if y is a matrix of one column
     classes = np.unique(y) if classes is None else distinct_classes(classes)
     return (BinaryTargets if len(classes) == 2 else MulticlassTargets)(classes, names)
 
@@ -93,7 +93,7 @@ class Targets(Versioned, ABC):
     multilabel: ClassVar[bool] = False
     indicator: ClassVar[bool] = False  #: True if y is a 2-D matrix of 0/1 labels
     one_hot: ClassVar[bool] = False  #: True if the visible units are states of one output
-    #: `OutputUnits` if the columns of y hold classes and the visible units stand for them.
+    #: `OutputUnits` if the columns of y hold classes that are encoded as 0/1 units, else None.
     units: Any = None
 
     @property
@@ -103,7 +103,7 @@ class Targets(Versioned, ABC):
 
     @property
     def n_bits(self) -> int:
-        """Number of bits that count all label vectors, or vectors of classes."""
+        """Number n of bits such that there are at most 2^n label vectors or vectors of classes."""
         return self.n_visible
 
     @abstractmethod
@@ -137,9 +137,9 @@ class Targets(Versioned, ABC):
         """Turn `class_weight` into weights of the visible units (N, V) or of the rows (N, 1)."""
 
     def class_weighted(self, class_weight: Any, visible, weight, labels: Any) -> np.ndarray:
-        """Return the row weights (N,), multiplied by the class weights of the labels of a row.
+        """Return the row weights (N,), multiplied by the class weights of the labels of each row.
 
-        Row n has the labels of row ``labels[n]``, because some labels of a copied row may be NaN.
+        Rows may be copies in which some labels are NaN. Row ``labels[n]`` has all labels of row n.
         """
         factors = self.loss_factors(class_weight, visible, weight)
         return row_weights(factors[labels], visible[labels], weight)
@@ -166,11 +166,11 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def predict(self, model: Any, rows: Any) -> np.ndarray:
-        """Return the labels that the model predicts by its decoding rule, or its best class."""
+        """Return labels (N, L) by the model's decoding rule, or for a 1-D y the best classes."""
 
     @abstractmethod
     def labels(self, scores: np.ndarray) -> np.ndarray:
-        """Return 0/1 labels, 1 if the score is at least 0, or the class with the highest score."""
+        """Return labels, 1 for scores of at least 0, or for a 1-D y the class of highest score."""
 
     def decision(self, scores: np.ndarray) -> np.ndarray:
         """Return decision scores (N, V) in the shape of `decision_function`."""
@@ -188,7 +188,7 @@ class Targets(Versioned, ABC):
     def marginals(
         self, proba: Any, classes: Any = None, name: str = "predict_proba(X)"
     ) -> np.ndarray:
-        """Convert the `predict_proba` of any classifier to P(visible unit = 1) (N, V).
+        """Convert the output of any `predict_proba` to P(visible unit = 1), an array (N, V).
 
         `proba` is the result of `predict_proba`, and `classes` is the `classes_` of the classifier.
         Error messages refer to `proba` as `name`.
@@ -483,7 +483,7 @@ class MulticlassTargets(ClassTargets):
 class TargetsMixin(ClassifierMixin):
     """Mixin of all classifiers: label names, label containers, `score` and the saved state.
 
-    Classes list it before `BaseEstimator`, and set the attribute `_targets`.
+    A classifier must list this base class before `BaseEstimator`, and set the attribute `_targets`.
     """
 
     _saved: ClassVar[tuple] = ()  # attributes of every fitted object; see `Versioned`

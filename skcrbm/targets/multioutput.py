@@ -221,7 +221,7 @@ class MultioutputTargets(Targets):
 
     @property
     def n_bits(self) -> int:
-        """Number of bits that count all vectors of classes."""
+        """Number n of bits such that there are at most 2^n vectors of classes."""
         return math.ceil(OutputUnits(self.n_classes).log2_vectors)
 
     def encode(self, y, dtype=np.float64, name="y"):
@@ -405,8 +405,8 @@ class MultioutputTargets(Targets):
 class UnitTargets(MultioutputTargets):
     """Targets of a 2-D y whose columns hold classes, encoded as 0/1 units.
 
-    An output of two classes has a unit, which is 1 for the second class. An output of more classes
-    has a unit for each class; see `OutputUnits`.
+    An output of two classes has a single unit, which is 1 for the second class. An output of more
+    classes has a unit for each class; see `OutputUnits`.
     """
 
     def __init__(self, y: Any, classes: Any = None):
@@ -418,7 +418,7 @@ class UnitTargets(MultioutputTargets):
 
     @property
     def exclusive(self) -> np.ndarray:
-        """True for units (V,) of outputs with more than two classes, of which one is on."""
+        """Array (V,): True for a unit that stands for a class of an output with more than two."""
         return self.units.exclusive
 
     def encode(self, y, dtype=np.float64, name="y"):

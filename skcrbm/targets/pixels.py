@@ -45,9 +45,8 @@ class ImageRows:
         total = np.maximum(observed.sum(axis=1), np.finfo(float).tiny)
         self.mean = (observed * np.nan_to_num(values)).sum(axis=1) / total
         away = np.nan_to_num(values - self.mean[:, None])
-        largest = np.abs(away).max(
-            axis=1
-        )  # away / largest is at most 1, so its square cannot overflow
+        # Divide by the largest value before squaring, so that the squares cannot overflow.
+        largest = np.abs(away).max(axis=1)
         away /= np.where(largest > 0, largest, 1.0)[:, None]
         self.scale = largest * np.sqrt((observed * away * away).sum(axis=1) / total)
         self.scale[self.scale <= 1e-12 * np.abs(self.mean)] = 1.0
@@ -100,7 +99,7 @@ def _stacked(X):
         part = image.reshape(shapes[-1][0] * shapes[-1][1], -1).T
         if parts and len(part) != len(parts[0]):
             raise ValueError(
-                f"image {i} of X has {len(part)} channels, image 0 has {len(parts[0])}"
+                f"image {i} of X has {len(part)} channels, but image 0 has {len(parts[0])}"
             )
         parts.append(part)
     start = np.concatenate([[0], np.cumsum([part.shape[1] for part in parts])])
@@ -140,7 +139,7 @@ def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray
     """
     images = images_of(y, name)
     if len(images) != len(shapes):
-        raise ValueError(f"{name} has {len(images)} images, X has {len(shapes)}")
+        raise ValueError(f"{name} has {len(images)} images, but X has {len(shapes)}")
     found = []
     for i, (image, shape) in enumerate(zip(images, shapes.tolist())):
         if image is None:

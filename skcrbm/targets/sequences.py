@@ -50,8 +50,8 @@ class FeatureIndex:
         """Return the rows of all positions; add new features if `learn` is True, else skip them."""
         number = self._learner() if learn else self.columns.get
         options = () if learn else (repeat(-1),)
-        # `values` contains only the values of dicts, because features in collections of strings are
-        # 1.
+        # `values` contains only the values in dicts, because a feature in a collection of strings
+        # always has the value 1.
         indices, values, lengths, named = array("i"), array("d"), array("q"), array("b")
         for i, sequence in enumerate(X):
             for item in sequence:
@@ -82,9 +82,9 @@ class FeatureIndex:
     def _matrix(self, columns, data, by_dict, lengths):
         """Return the CSR matrix of features.
 
-        The arrays have an entry for each feature of each position. `columns` holds its column, or
-        -1 if the feature is unknown. `data` holds its value. `by_dict` is True if the feature comes
-        from a dict. `lengths` holds the number of features of each position.
+        `columns`, `data` and `by_dict` have an entry for each feature of each position: the column
+        of the feature (-1 if the feature is unknown), the value of the feature, and True if the
+        feature comes from a dict. `lengths` holds the number of features of each position.
 
         A feature that occurs twice in a collection of strings counts once.
         """
@@ -251,7 +251,7 @@ def _stacked(X, kind):
                 )
         if parts and part.shape[1] != parts[0].shape[1]:
             raise ValueError(
-                f"{kind.whole} {i} of X has {part.shape[1]} features, {kind.whole} 0 has "
+                f"{kind.whole} {i} of X has {part.shape[1]} features, but {kind.whole} 0 has "
                 f"{parts[0].shape[1]}"
             )
         parts.append(part)
@@ -295,7 +295,7 @@ def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SE
     y = list_of(y, name, f"labels of {kind.whole}s")
     lengths = np.diff(start)
     if len(y) != len(lengths):
-        raise ValueError(f"{name} has {len(y)} {kind.whole}s, X has {len(lengths)}")
+        raise ValueError(f"{name} has {len(y)} {kind.whole}s, but X has {len(lengths)}")
     flat = []
     for i, (labels, length) in enumerate(zip(y, lengths)):
         if labels is None:

@@ -86,7 +86,7 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
         name = getattr(kind, "shown_name", kind.__name__)
         if "y should be a 1d array" in str(error) and np.ndim(y) == 2:
             raise ValueError(
-                f"{name} takes a 1-D y only. For a 2-D y, fit a copy of it for each label with "
+                f"{name} takes a 1-D y only. For a 2-D y, fit a copy of {name} for each label with "
                 f"sklearn.multiclass.OneVsRestClassifier({name}()). The error of {name}: {error}"
             ) from error
         if "y contains NaN" in str(error):
@@ -187,8 +187,8 @@ def takes_known(model: Any) -> bool:
     if function is None or "y_known" not in inspect.signature(function).parameters:
         return False
     final = final_model(model)[0]
-    # `Constrained` conditions by its rules. Other wrappers, such as `DecodedClassifier`, pass known
-    # labels on to the estimator inside.
+    # A `Constrained` classifier computes probabilities given known labels itself. Other wrappers,
+    # such as `DecodedClassifier`, pass known labels on to the estimator inside.
     inner = None if hasattr(final, "satisfies") else getattr(final, "estimator", None)
     return inner is None or takes_known(inner)
 

@@ -23,8 +23,8 @@ _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.
 _MOSTLY_ZERO = 0.1
-# Largest number of entries (128 MB) of a CSR matrix with few filled entries that is converted to an
-# array.
+# A CSR matrix in which few entries differ from 0 is converted to an array only if the array has at
+# most this number of entries (128 MB).
 _MOST_DENSE = 2**24
 # First words of the warning about columns on different scales. Filters that ignore the warning find
 # it by these words.
@@ -104,7 +104,7 @@ class Columns(Versioned):
         return Z.astype(dtype, copy=False)
 
     def for_rows(self, X: Any) -> Columns:
-        """Return the scaling for another X, which does not shift columns if that X is sparse."""
+        """Return the scaling for other rows X; if X is sparse, it does not shift the columns."""
         if not sparse.issparse(X) or not self.shift.any():
             return self
         unshifted = copy(self)
@@ -248,7 +248,7 @@ def _dense_scales(X, share, centre):
     two_valued = np.ones(X.shape[1], dtype=bool)
     mean, second = np.zeros((2, X.shape[1]))
 
-    def units():  # the columns mapped to [0, 1], so that their squares do not overflow
+    def units():  # yields the columns mapped to [0, 1], so that their squares do not overflow
         for rows in dense_chunks(X):
             yield rows, (X[rows] - low) / width
 

@@ -34,12 +34,12 @@ def all_or_nothing(fit: Callable) -> Callable:
             try:
                 return fit(estimator, *args, **kwargs)
             except BaseException:
-                estimator.__dict__ = before  # one assignment, so an interrupt cannot split it
+                # Replace all attributes in one assignment, which an interrupt cannot cut short.
+                estimator.__dict__ = before
                 raise
         except BaseException as error:
-            estimator.__dict__ = (
-                before  # again, in case an interrupt prevented the first assignment
-            )
+            # Repeat the assignment, in case an interrupt prevented the first assignment.
+            estimator.__dict__ = before
             if isinstance(error, Exception) and _interrupted(error, handled):
                 raise KeyboardInterrupt from error
             raise
@@ -107,7 +107,7 @@ try:
 except ImportError:  # older scikit-learn has no callbacks: define replacements that do nothing
 
     class CallbackSupportMixin:
-        """Empty replacement for the mixin of scikit-learn."""
+        """Replacement for the mixin of scikit-learn that adds nothing to an estimator."""
 
     def with_callbacks(method):
         """Return the method unchanged."""
@@ -116,6 +116,9 @@ except ImportError:  # older scikit-learn has no callbacks: define replacements 
 
 class EpochCallbacks:
     """Calls the callbacks of an estimator at the beginning and end of the fit and of each epoch.
+
+    Callbacks are the objects that a user has registered by scikit-learn's `set_callbacks`, such as
+    a progress bar. scikit-learn calls the fit, and each epoch within the fit, a task.
 
     `max_subtasks` is the number of epochs, or None if it is not known in advance. Callbacks get X
     and y as the user passed them, and `sample_weight` as metadata. `task_name` is the word for an
@@ -146,13 +149,13 @@ class EpochCallbacks:
         return bool(getattr(self.estimator, "_skl_callbacks", ()))
 
     def begin_epoch(self, number):
-        """Start the task of one epoch."""
+        """Tell the callbacks that an epoch begins."""
         if self.root is not None:
             self.epoch = self.root.subcontext(task_name=self.task_name)
             self.epoch.call_on_fit_task_begin(**self.data)
 
     def end_epoch(self, fitted_attributes):
-        """End the task of the epoch and return True if a callback asks to stop the fit.
+        """Tell the callbacks that the epoch has ended; return True if a callback stops the fit.
 
         `fitted_attributes` is a function that returns the fitted attributes by name. It is called
         only when a callback asks for a fitted estimator.
@@ -167,10 +170,11 @@ class EpochCallbacks:
 
     @contextmanager
     def inner_fit(self, estimator, task_name):
-        """Run the fit of an inner estimator as a task of this fit.
+        """Make a context in which an inner estimator is fitted, as part of this fit.
 
-        The inner estimator gets those callbacks that scikit-learn propagates to inner estimators,
-        such as the progress bar.
+        In the context, the inner estimator has those callbacks of this estimator that scikit-learn
+        passes on to inner estimators, such as the progress bar. `task_name` is the word for the
+        inner fit in the callbacks.
         """
         if self.root is None or not self.any:
             yield
@@ -182,7 +186,7 @@ class EpochCallbacks:
             task.call_on_fit_task_end(**self.data)
 
     def end(self):
-        """End the fit task."""
+        """Tell the callbacks that the fit has ended."""
         if self.root is not None:
             self.root.call_on_fit_task_end(**self.data, reconstruction_attributes={})
 

@@ -18,7 +18,7 @@ MAX_CLIQUES = 10**7
 class Cliques(NamedTuple):
     """Cliques of the same size m, stored one graph after the other."""
 
-    scopes: np.ndarray  # int64 (C, m), rows of X
+    scopes: np.ndarray  # int64 (C, m), nodes of each clique, as indices of rows of X
     start: np.ndarray  # (n + 1,), first clique of each graph
 
 
@@ -27,11 +27,11 @@ class GraphArrays(NamedTuple):
 
     X: Any  # ndarray or CSR matrix (T, D), features of all nodes
     start: np.ndarray  # (n + 1,): graph c has the nodes start[c] to start[c + 1] - 1
-    edges: np.ndarray  # int64 (M, 2), rows of X
+    edges: np.ndarray  # int64 (M, 2), nodes of each edge, as indices of rows of X
     edge_start: np.ndarray  # (n + 1,), first edge of each graph
     Z: np.ndarray  # (M, E) features of the edges; E is 0 without features
-    types: np.ndarray | None = None  # (T,) number of the type of each node; None without types
-    cliques: tuple[Cliques, ...] = ()  # an item for each size
+    types: np.ndarray | None = None  # (T,) index of the type of each node; None without types
+    cliques: tuple[Cliques, ...] = ()  # the cliques of each size
 
 
 def cliques_of_sizes(

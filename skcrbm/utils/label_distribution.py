@@ -33,8 +33,9 @@ class LabelDistribution:
     def __init__(self, model: Any, n_labels: int):
         self.model = model
         self.n_labels = n_labels
-        # `Constrained` has the attribute `is_exact_`, and its draws have log-probabilities. If
-        # answers are exact, its `predict_topk` ranks all vectors in a short time.
+        # Only `Constrained` has the attribute `is_exact_`. The method `sample` of `Constrained` can
+        # also return log-probabilities. If `is_exact_` is True, the method `predict_topk` finds the
+        # most probable label vectors in a short time.
         is_exact = getattr(final_model(model)[0], "is_exact_", None)
         self.has_rules, self.can_rank = is_exact is not None, bool(is_exact)
         self.is_joint = is_joint(model) or self.has_rules

@@ -1,7 +1,7 @@
 """Replace weights of single labels by weighted copies of the rows.
 
-Learning rules know weights of rows and missing labels only. This module expresses weights of single
-labels by the two: a row with label weights w_1, ..., w_L gets a copy for each distinct positive
+Learning rules support weights of rows and missing labels, but no weights of single labels. This
+module replaces a row with label weights w_1, ..., w_L by copies: one for each distinct positive
 weight t. The labels of weight at least t are observed in the copy, the other labels are missing,
 and the weight of the copy is the difference between t and the next smaller weight (or 0). Label i
 is then observed in copies of total weight w_i. For example, a row with the label weights (1, 3)
@@ -78,9 +78,10 @@ def label_weight_beside(
 ) -> np.ndarray:
     """Return label weights (N, n_labels) with their columns in the order of the model's labels.
 
-    `columns` names the columns of y. If it is None, a data frame names its columns itself, and any
-    other y has all labels in the order of the model. `names` are the names of the labels, or None.
-    A label without a column in y gets the weight 0.
+    The columns of `sample_weight` have the same order as the columns of y. `columns` are the names
+    of the columns of y. It is ignored if y is a data frame, which has its own names. If it is None
+    and y is not a data frame, y has all labels in the order of the model. `names` are the names of
+    the labels, or None. A label without a column in y gets the weight 0.
     """
     if is_frame(y):
         columns = label_names_of(y)
@@ -101,11 +102,11 @@ def weight_beside(sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels:
 
 
 def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
-    """Return the copies of rows that stand for the weights (N, V) of the labels (N, V).
+    """Return the copies that replace N rows whose labels `visible` (N, V) have their own weights.
 
-    The weight of a missing label has no effect. A row without an observed label keeps a single
-    copy, with the largest of its label weights. A NothingToLearnError is raised if all weights are
-    0.
+    `weight` (N, V) holds the weights of the labels. The weight of a missing label has no effect. A
+    row without an observed label keeps a single copy, with the largest of its label weights. A
+    NothingToLearnError is raised if all weights are 0.
     """
     missing = np.isnan(visible)
     weight = np.where(missing & ~missing.all(axis=1, keepdims=True), 0.0, weight)

@@ -29,7 +29,7 @@ _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where no
 _MAX_LISTED = 20  # largest number of names in an error message
 # First words of the warning about labels that were observed with a single value.
 ONE_VALUE = "y holds labels whose observed entries are all equal"
-RANK = "rank"  # name of the index level that numbers several answers for the same row
+RANK = "rank"  # name of the index level that numbers the k label vectors predicted for a row
 
 
 # ----------------------------------------------------------------------- 0/1 matrices
@@ -82,7 +82,7 @@ def _advice_on_strings(y, name, columns):
     values = sorted({str(v) for v in y.flat if isinstance(v, (str, bytes))})
     if marks := {"", "?", "NA", "NaN"}.intersection(values):
         return f"if {min(marks)!r} marks missing labels, put NaN in its place"
-    if len(values) <= 2:  # the positive value sorts last: "yes", "true", "on", "present", "1"
+    if len(values) <= 2:  # the last value in sorted order is probably positive, such as "yes"
         gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
         if gaps and len(values) == 1:  # the entries that are not positive were probably left empty
             return (
@@ -519,9 +519,10 @@ def _listed(names):
 
 
 def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the total weights of rows with a 1, and of observed rows, per label ((L,) each).
+    """Return two arrays (L,): for each label, the total weight of rows with a 1 and without NaN.
 
-    `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows.
+    `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows. The
+    second array includes the rows in which the label is 0.
     """
     on, observed = np.zeros((2, visible.shape[1]))
     for rows in _row_blocks(visible):
@@ -588,7 +589,8 @@ def may_be_empty(y: np.ndarray) -> bool:
 def unseen_share(y: np.ndarray) -> float:
     """Estimate the share of new rows whose label set does not occur in y, a 0/1/NaN matrix (N, L).
 
-    The Good-Turing estimate is the share of complete rows with a unique label set (1 without rows).
+    The Good-Turing estimate is the share of complete rows whose label set no other row has. If no
+    row is complete, the result is 1.
     """
     bits = _bits(y, complete=True)
     if not len(bits):

@@ -67,12 +67,13 @@ MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 #: message visits all 2^6 entries of the table. OR and AND factors may have any number of variables.
 MAX_TABLE_VARIABLES = 6
 
-#: Largest table, in entries, for an OR or AND factor in a graph with categorical variables, whose
-#: kernels take tables only.
+#: Largest number of entries of the table that replaces an OR or AND factor in a graph with
+#: categorical variables. The kernels for such graphs support only tables.
 MAX_LOGIC_TABLE = 2**16
 
-#: Default of `max_entries`, the size of the largest table that variable elimination makes (128
-#: MB), and the largest total size of all tables that it keeps, as a multiple of `max_entries`.
+#: Default of `max_entries`, the largest number of entries of a table that variable elimination
+#: makes (128 MB), and the largest total size of the tables that it keeps in memory, as a multiple
+#: of `max_entries`.
 MAX_ELIMINATED_ENTRIES, MAX_KEPT_TABLES = 2**24, 16
 
 #: Limits for files of factor graphs: number of entries of all arrays (512 MB), size of the text in
@@ -117,9 +118,9 @@ LAYERED_CHUNK_ROWS = 64
 #: Number of rows in a vector instruction of the kernels of layered models.
 VECTOR_ROWS = 8
 
-#: With at least this number of weights of sparse inputs, an update changes only those rows of the
-#: weight matrix that its batch reads. Fewer weights stay in the caches, so it is quicker to update
-#: all weights than to find the rows.
+#: If a weight matrix of sparse inputs has at least this number of entries, a training step updates
+#: only the rows of the matrix that belong to nonzero inputs of its batch. A smaller matrix stays in
+#: the caches of the processor, so it is quicker to update all rows than to find these rows.
 ROW_SPARSE_WEIGHTS = 2**21
 
 #: Largest temporary array, in entries, that stays in the L2 cache.
@@ -128,9 +129,9 @@ CACHED_ENTRIES = 2**16
 #: Number of entries of a block of rows in NumPy computations (16 MB in float64).
 BLOCK_ENTRIES = 2**21
 
-#: Memory in bytes that the trees of a compact forest may take together while they are fitted. If
-#: each tree needs more than its share, fewer trees are fitted at a time. A single tree may exceed
-#: this size.
+#: Bytes that all trees which are fitted at the same time may take together, in a forest of compact
+#: trees (`ensemble/_compact_forest.py`). If the trees are larger, fewer trees are fitted at the
+#: same time. A single tree may exceed this size.
 TREE_BYTES = 2**30
 
 #: Largest number of log-weights of chains that are computed together: about two megabytes, which

@@ -41,7 +41,7 @@ def built(state: Any) -> Any:
 
 
 class _Containers:
-    """Walk through nested lists, tuples and dicts; call `item` with each other object."""
+    """Visit nested lists, tuples and dicts; call `item` with each object of another type."""
 
     def __init__(self):
         # Map from the id of an object to (object, result). It holds the object itself, because
@@ -55,10 +55,8 @@ class _Containers:
             items = tuple(item(part) for part in value)
             return items if any(a is not b for a, b in zip(items, value)) else value
         result: Any = type(value)()
-        self.seen[id(value)] = (
-            value,
-            result,
-        )  # before the items, because they may contain the container
+        # Store the result before its items are visited, because they may contain the container.
+        self.seen[id(value)] = value, result
         if type(value) is list:
             result.extend(item(part) for part in value)
             same = all(a is b for a, b in zip(result, value))
@@ -90,7 +88,8 @@ class _Writer(_Containers):
             result[_ARGUMENTS] = self.written(list(arguments[1:]))
         if rest and rest[0] is not None:
             result[_STATE] = self.written(rest[0])
-            # The state may be a new dictionary; keep it, so that its id stays taken.
+            # The state may be a temporary dictionary. Keep a reference to it, so that no other
+            # object gets the same id.
             self.seen[id(rest[0])] = rest[0], result[_STATE]
         return result
 

@@ -51,8 +51,8 @@ def is_built_in(location: str) -> bool:
 class Registry:
     """Names mapped to ``"module:attribute"`` locations that are imported on first use.
 
-    `kind` is the argument of users that takes the names, such as "inference"; error messages show
-    it.
+    `kind` is the name of the hyperparameter for which users pass the names, such as "inference" for
+    ``CRBMClassifier(inference="mean_field")``. Error messages show it.
     """
 
     def __init__(self, kind: str, locations: dict[str, str]):
@@ -86,10 +86,10 @@ class Registry:
     ) -> Any:
         """Import and return the object that is registered under `name`.
 
-        If the name is unknown, a ValueError about the argument lists the valid names. `argument` is
-        the name of the user's argument, `kind` by default. `usable` is a function that returns the
-        valid names; by default all registered names are listed. If the location cannot be imported,
-        an ImportError names it.
+        If the name is unknown, a ValueError lists the valid names. `argument` is the name of the
+        hyperparameter in this error, by default `kind`. `usable` is a function that returns the
+        valid names; by default all registered names are valid. If the location of the object cannot
+        be imported, an ImportError shows the location.
         """
         if not isinstance(name, str) or name not in self.locations:
             names = self.names() if usable is None else usable()
@@ -143,7 +143,7 @@ def tags_of_inner(estimator: Any) -> Any:
 
 
 def multilabel_tags(tags: Any, estimator: Any) -> Any:
-    """Set the tags of a meta-estimator for multi-label y, whose X is passed on to `estimator`."""
+    """Set the tags of a meta-estimator that takes a multi-label y and passes X to `estimator`."""
     tags.classifier_tags.multi_class = False
     tags.classifier_tags.multi_label = True
     inner = tags_of_inner(estimator)
@@ -182,8 +182,8 @@ def resolve_options(
     `value` is a registered name or an object of class `kind`. For a name, the registered class or
     function is called without arguments. `argument` is the name of the hyperparameter, and `names`
     are the names that it accepts, by default all registered names; both are used in error
-    messages. An unknown name or an invalid option is a ValueError, and a value of another type is
-    a TypeError.
+    messages. A ValueError is raised for an unknown name or an invalid option, and a TypeError for a
+    value of another type.
     """
     names = list(names) or registry.names()
     if isinstance(value, str):

@@ -21,9 +21,11 @@ class OutputUnits:
         self.n_classes = np.asarray(n_classes, np.int64)
         self.sizes = np.where(self.n_classes > 2, self.n_classes, self.n_classes - 1)
         outputs = np.arange(len(self.sizes))
-        self.output = np.repeat(outputs, self.sizes)  # (V,), output of each unit
-        self.start = np.concatenate([[0], np.cumsum(self.sizes)])  # (L + 1,), first units
-        self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,), first classes
+        self.output = np.repeat(outputs, self.sizes)  # (V,), index of the output of each unit
+        # (L + 1,): output i has the units start[i] to start[i + 1] - 1
+        self.start = np.concatenate([[0], np.cumsum(self.sizes)])
+        # (L + 1,): number of classes of all outputs before output i
+        self.first = np.concatenate([[0], np.cumsum(self.n_classes)])
         # (V,): True for units of outputs with more than two classes, of which only one can be on
         self.exclusive = (self.sizes > 1)[self.output]
         #: Index (V,) of the class of each unit, among the classes of all outputs side by side.
@@ -79,7 +81,8 @@ class OutputUnits:
     def codes_of(self, units: np.ndarray) -> np.ndarray:
         """Return the codes (..., L), float64, of the classes for units (..., V).
 
-        The code is NaN if a unit of the output is NaN, and if no unit is on in a group.
+        The code of an output is NaN if a unit of the output is NaN, or if the output has more than
+        two classes and all units of the output are off.
         """
         units = np.asarray(units)
         codes = np.zeros((*units.shape[:-1], len(self.sizes)))

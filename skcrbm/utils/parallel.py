@@ -62,9 +62,10 @@ def row_chunks(n_rows: int, size: int) -> list[slice]:
 
 
 def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Return ``X coef' + intercept`` (N, K); a dense X is converted to its dtype block by block.
+    """Return ``X coef' + intercept`` (N, K) for X (N, D), `coef` (K, D) and `intercept` (K,).
 
-    `coef` (K, D) may be sparse.
+    `X` and `coef` may be sparse. If a dense X has another dtype than the result, blocks of rows are
+    converted one after the other, to save memory.
     """
     dtype = np.result_type(X.dtype, coef.dtype)
     coef = coef.astype(dtype, copy=False)
@@ -186,7 +187,7 @@ def _blas_libraries():
 
 
 _limit_lock = threading.Lock()
-_inside = set()  # a token for each active `one_blas_thread` block
+_inside = set()  # an object for each `with one_blas_thread()` block that is running
 _to_restore = []  # pairs of a BLAS library and its number of threads before the limit
 
 
@@ -204,7 +205,7 @@ def one_blas_thread():
             yield
         finally:
             _lift(token)
-    finally:  # again, in case an interrupt stopped the first call
+    finally:  # repeat the call, in case an interrupt stopped the first call
         _lift(token)
 
 

@@ -55,7 +55,11 @@ class SavedModel(Versioned):
 
 
 def shallow_copy(model: Any) -> Any:
-    """Return a copy of a model that shares its attributes; unlike `copy.copy`, save no state."""
+    """Return a new model with the same attribute values.
+
+    Python's default copy would also convert the parts of the model to dictionaries, as for saving,
+    and back.
+    """
     new = type(model).__new__(type(model))
     vars(new).update(vars(model))
     return new

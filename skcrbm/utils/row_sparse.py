@@ -46,7 +46,7 @@ class RowSparse:
         return full.ravel()
 
     def of(self, flat):
-        """Return a copy (n, H) of the rows `self.rows` of another matrix, a flat array."""
+        """Return a copy (n, H) of the rows `self.rows` of a matrix stored as a flat array."""
         return flat.reshape(self.shape)[self.rows]
 
     def __array__(self, dtype=None, copy=None):

@@ -180,7 +180,7 @@ def note_features(estimator: Any, X: Any) -> None:
 
 
 def count_rows(X: Any) -> int:
-    """Return the number of rows of X; raise a TypeError that names X if X has no rows."""
+    """Return the number of rows of X; raise a TypeError if X is an object without a length."""
     try:
         return _num_samples(X)
     except TypeError as error:

@@ -387,7 +387,7 @@ def test_hashed_dicts():
     ("X", "y", "message"),
     [
         ([np.zeros((2, 3))], [["a"]], "sequence 0 of y has 1 labels, but sequence 0 of X has 2"),
-        ([np.zeros((2, 3))], [["a", "b"], ["a"]], "y has 2 sequences, X has 1"),
+        ([np.zeros((2, 3))], [["a", "b"], ["a"]], "y has 2 sequences, but X has 1"),
         ([np.zeros((0, 3)), np.zeros((1, 3))], [[], ["a"]], "sequence 0 of X is empty"),
         ([[]], [[]], "sequence 0 of X is empty"),
         ([np.zeros((2, 3)), np.zeros((2, 4))], [["a", "b"]] * 2, "sequence 1 of X has 4 features"),

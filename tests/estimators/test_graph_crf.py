@@ -324,7 +324,7 @@ GOOD = [Graph(NODES, TRIANGLE)], [[0, 1, 1]]
         ([(NODES[:0], [])], [[]], "graph 0 of X is empty"),
         ([(NODES[0], [])], [[0]], r"should have the shape \(n_nodes, n_features\)"),
         (GOOD[0], [[0, 1]], "graph 0 of y has 2 labels, but graph 0 of X has 3 nodes"),
-        (GOOD[0], [[0, 1, 1]] * 2, "y has 2 graphs, X has 1"),
+        (GOOD[0], [[0, 1, 1]] * 2, "y has 2 graphs, but X has 1"),
         (GOOD[0], [[None] * 3], "y holds no observed label"),
         ([(NODES, TRIANGLE, np.full((3, 1), np.nan))], GOOD[1], "edge_features of graph 0 of X"),
         ([(NODES, TRIANGLE, np.ones(3))], GOOD[1], "edge_features of graph 0 of X should have"),

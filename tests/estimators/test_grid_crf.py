@@ -245,7 +245,7 @@ def test_out_of_fold_predictions_of_lists_and_object_arrays(shapes):
     [
         ({"X": np.zeros((8, 8))}, r"X should be a list of images, got one array of shape \(8, 8\)"),
         ({"X": [np.zeros(4)] * 3}, r"image 0 of X should have the shape \(height, width\)"),
-        ({"X": [np.zeros((4, 4))] * 2}, "y has 3 images, X has 2"),
+        ({"X": [np.zeros((4, 4))] * 2}, "y has 3 images, but X has 2"),
         ({"X": [np.full((4, 4), np.inf)] * 3}, "image 0 of X contains infinity"),
         ({"X": [np.zeros((4, 4)), np.zeros((4, 4, 2)), np.zeros((4, 4))]}, "image 1 of X has 2"),
         ({"X": []}, "X is empty"),

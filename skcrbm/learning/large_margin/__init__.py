@@ -1,1 +1,1 @@
-"""Max-margin training: solvers for label pairs, for cliques, and for chains and graphs."""
+"""Max-margin training: solvers for models with pair weights or cliques, for chains and graphs."""

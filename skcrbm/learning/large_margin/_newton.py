@@ -54,9 +54,10 @@ _BOX_ROUNDS = 10
 
 @dataclass
 class _Label:
-    """The free dual variables of one label, each times the sign of the label in its row.
+    """The n free dual variables of one label, and the data that Newton steps need.
 
-    The inputs of a row are the row of X with a 1 appended.
+    A free variable belongs to a row of X, and is stored after multiplication by the sign of the
+    label in this row. The inputs of a row are the row of X with a 1 appended.
     """
 
     label: int
@@ -68,7 +69,7 @@ class _Label:
     mean_square: float  # mean squared length of the inputs
     # Array (n, L + 1). The first L columns are the signs of the other labels in each row (0 for
     # this label). The last column has the residuals ``sign * margin - field``. If there are no pair
-    # weights, there is only the last column, and L is 0 in the shapes below.
+    # weights, there is only the last column, and L in the shapes of the methods means 0.
     right: np.ndarray
     low: np.ndarray  # (n,) lower bounds of `change`
     high: np.ndarray  # (n,) upper bounds of `change`
@@ -80,9 +81,10 @@ class _Label:
         self.free = np.ones(len(self.rows), dtype=bool)
 
     def inputs(self, kept: Any = slice(None)):
-        """Return the inputs (n, D + 1) of the variables `kept`, or their products (n, n) if `wide`.
+        """Return the inputs (n, D + 1) of the chosen variables.
 
-        `kept` holds indices into `rows`; by default all variables are kept.
+        If `wide` is True, return instead the inner products (n, n) of these inputs. `kept` holds
+        the indices of the n chosen variables in `rows`; by default all variables are chosen.
         """
         if self.held is None:
             return self.compute_inputs(self.rows[kept])
@@ -92,9 +94,9 @@ class _Label:
     def factorise(self, ridge):
         """Factorise M, the inner products of the inputs of free variables plus `ridge` times I.
 
-        Returns ``P' M^-1 [P, r]`` (L, L + 1), where P are the signs and r the residuals in `right`.
-        The step of the pair weights is computed from this array. The factors are stored for
-        `direction`.
+        Returns ``P' M^-1 [P, r]`` (L, L + 1), where P are the signs in `right`, and r the residuals
+        in its last column. The step of the pair weights is computed from this array. The method
+        `direction` uses the stored factors.
         """
         kept = slice(None) if self.free.all() else np.flatnonzero(self.free)
         inputs, right = self.inputs(kept), self.right[kept]
@@ -111,7 +113,7 @@ class _Label:
         return product
 
     def direction(self, pairs):
-        """Return the Newton step (n,), given the step (L,) of the label's pair weights."""
+        """Return the Newton step (n,) of the variables, given the step (L,) of the pair weights."""
         kept, factor, half, ridge = self._system
         solved, _ = dtrtrs(factor, half[:, -1] - half[:, :-1] @ pairs, lower=1, trans=1)
         if not self.wide:
@@ -122,11 +124,12 @@ class _Label:
         return step
 
     def try_step(self, step):
-        """Clip a step (n,) to the bounds.
+        """Clip a step (n,) to the bounds, without making the step.
 
-        Returns four results: the new value of `change`; the change of the linear part of the
-        margins; the increase of the objective if the pair weights stay fixed; and the change (L,)
-        of the pair weights that follows from the step of this label, times their penalty eta.
+        Returns four results: the new value of `change`; the change (n,) of the margins without the
+        terms of pair weights; the increase of the objective if the pair weights stay fixed; and
+        eta times the change (L,) of the pair weights that follows from the step, where eta is the
+        factor of their penalty.
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change

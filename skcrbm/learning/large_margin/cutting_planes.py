@@ -32,8 +32,9 @@ _LEAST_UNIT = 1e-30
 _SLOPE = 1e-12
 # A plane is dropped after more than this number of successive iterations with a dual variable of 0.
 _IDLE = 50
-# To save time, most iterations first try the fast method ICM, and use its plane if the current
-# vector violates the plane. Every `_DRAFTS`-th iteration uses the problem's own method.
+# To save time, most iterations search for labels by the fast method ICM. If the plane of these
+# labels does not raise the lower bound at the current vector, the iteration searches again by the
+# problem's own method. Every `_DRAFTS`-th iteration uses the problem's own method from the start.
 _DRAFTS = 10
 # Training ends if the violation is at most _ROUNDING times the objective, because such a small
 # violation comes from rounding.
@@ -97,7 +98,7 @@ class StructuralMarginProblem:
         return np.zeros(self.n_parameters)
 
     def result(self, vector, objective, gap, n_iter, n_open, reason):
-        """Return the `StructuralMarginFit` of a vector."""
+        """Return the `StructuralMarginFit` with the weights that are stored in a vector."""
         weights = self.weights(vector)
         return StructuralMarginFit(*weights, objective, gap, n_iter, n_open, reason)
 
@@ -239,9 +240,9 @@ def fit_cutting_planes(
 ) -> StructuralMarginFit:
     """Solve a `StructuralMarginProblem` by cutting planes with one slack variable.
 
-    To save time, the fast method ICM finds most planes, as long as its planes are violated. A plane
-    is a valid constraint even if ICM misses the maximum. The objective is computed only from planes
-    that the problem's own method finds.
+    To save time, most planes are found by the fast method ICM, as long as its planes raise the
+    lower bound of the risk. A plane is a valid constraint even if ICM misses the maximum. The
+    objective is computed only from planes that the problem's own method has found.
 
     The training ends when the relative gap between the best objective and the lower bound of the
     quadratic program is at most `tol`, when no constraint is violated by more than rounding errors,
@@ -258,9 +259,10 @@ def fit_cutting_planes(
 
 
 def cut_planes(problem: Any, tol, max_iter, on_pass_begin=None, on_pass_end=None) -> Any:
-    """Run `fit_cutting_planes` on any problem with the members `start`, `plane` and `result`.
+    """Run the algorithm of `fit_cutting_planes` on any kind of training problem.
 
-    `StructuralMarginProblem` describes these members, and also `method` and `draft`.
+    The problem must have the members `start`, `plane`, `result`, `method` and `draft`, which have
+    the same meaning as in `StructuralMarginProblem`.
     """
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         return _cut(problem, tol, max_iter, on_pass_begin, on_pass_end)
@@ -269,7 +271,8 @@ def cut_planes(problem: Any, tol, max_iter, on_pass_begin=None, on_pass_end=None
 def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     vector, lower = problem.start, 0.0
     planes = _Planes(len(vector))
-    best: Any = None  # (vector, half its squared length, risk) with the lowest objective
+    # The vector with the lowest objective, as a tuple (vector, half its squared length, its risk).
+    best: Any = None
     n_iter, n_open, reason = 0, 0, "max_iter"
     draft = problem.draft
 
@@ -303,7 +306,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                 best = best[0], best[1], max(best[2], offset - slope @ best[0])
             if proper and (best is None or half + max(found, known) < best[1] + best[2]):
                 best = vector, half, max(found, known)
-            assert best is not None  # the first iteration uses the problem's own method
+            assert best is not None  # the first iteration uses the problem's own method and sets it
             n_iter += 1
             if proper and found - known <= _ROUNDING * (half + known):
                 reason = "tol" if _gap(best[1] + best[2], lower) <= tol else "rounding"

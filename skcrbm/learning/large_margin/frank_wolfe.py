@@ -57,7 +57,8 @@ class FrankWolfeFit(NamedTuple):
     params: Any
     objective: float  # objective of `params`, from the labels that the searches found
     gap: float  # objective minus the dual objective
-    proven: float  # share of the examples whose found labels provably violate the margin most
+    # share of the examples for which the search has proved that its labels violate the margin most
+    proven: float
     n_iter: int  # number of passes
     losses: list[float]  # training loss of each pass, with the penalty
     reason: str  # why training ended: "tol", "max_iter", "callback" or "interrupted"
@@ -79,7 +80,7 @@ class DualBlocks(ABC):
 
     @property
     def alpha(self) -> float:
-        """Factor of the penalty."""
+        """Factor alpha of the penalty, which is ``alpha / 2 |w|^2``."""
         return self.total / self.weight
 
     @abstractmethod
@@ -99,10 +100,11 @@ class DualBlocks(ABC):
 
     @abstractmethod
     def labels(self) -> Any:
-        """Yield triples (part of the batch, labels (T,) of the part, dual variables (n,)).
+        """Yield all positive dual variables, with their labels.
 
-        Entry i of the dual variables belongs to the labels of example i in the part. All triples
-        together contain each labelling with a positive dual variable once.
+        Each item is a triple: a part of the batch with n examples and T positions or nodes, labels
+        (T,) of the part, and dual variables (n,). Entry i of the dual variables belongs to the
+        labels of example i in the part. Each positive dual variable occurs in one triple.
         """
 
     @abstractmethod
@@ -133,7 +135,7 @@ class DualBlocks(ABC):
     def primal(self, params: Any) -> tuple[float, float]:
         """Return the objective of the parameters, and the share of examples with a proven search.
 
-        A search is proven if no other labels can violate the margin more.
+        The search of an example is proven if it shows that no other labels violate the margin more.
         """
         model = self.model._replace(params=params)
         pieces = self._pieces()
@@ -153,7 +155,7 @@ class DualBlocks(ABC):
         return self.batch.pieces(self.model.n_entries)
 
     def _known_losses(self, model: Any, p: int) -> np.ndarray:
-        """Return for each example of part p the largest violation of labels found earlier."""
+        """Return, for each example of part p, the largest violation by labels already found."""
         return np.zeros(len(self._pieces()[p]))
 
     def dual(self) -> float:
@@ -210,7 +212,10 @@ class Blocks(DualBlocks):
         return np.array([self._gains(model, one, labels).max() for one, labels in examples])
 
     def _gains(self, model, one, labels):
-        """Return the violations (m,) of labels (m, T); the observed labels come first."""
+        """Return how much each of m label vectors violates the margin.
+
+        `labels` (m, T) holds the vectors; row 0 must hold the observed labels of the example.
+        """
         scores = self.objective.scores_of(self.objective.energies(model, one), one, labels)
         return (labels != one.path).sum(axis=1) + scores - scores[0]
 
@@ -265,7 +270,7 @@ class Blocks(DualBlocks):
         return direction
 
     def labels(self):
-        """Yield an example for each of its positive dual variables; see `DualBlocks`."""
+        """Yield a triple for each positive dual variable of each example; see `DualBlocks`."""
         for group, found, mass in zip(self.examples, self.found, self.mass):
             for one, labels, values in zip(group, found, mass):
                 for path, value in zip(labels, values):
@@ -342,7 +347,7 @@ class ChainBlocks(DualBlocks):
             self.rebuild()
 
     def labels(self):
-        """Yield the whole batch with the k-th atoms of all sequences, for each k."""
+        """Yield, for each k, a triple of the whole batch with atom number k of each sequence."""
         for path, value in zip(self.atoms.path, self.atoms.value.T):
             if value.any():
                 yield self.batch, path.astype(np.int64), value
@@ -391,7 +396,8 @@ class _Run:
         self.average = type(blocks.params)(*map(np.zeros_like, blocks.params))
         self.weight = 0.0
         self.losses: list[float] = []
-        # Tuple: parameters with the lowest objective, this objective, share of proven searches
+        # The best result so far: a tuple of the parameters with the lowest objective, the value of
+        # this objective, and the share of proven searches.
         self.best: Any = None
         self.bound = -np.inf
 

@@ -34,9 +34,12 @@ class MaxMargin(LearningRule):
     needs_complete = True
 
     def chain(self, trained, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a chain."""
+        """Return the `Objective` that trains a model of sequences by this rule."""
         return ChainHinge(trained, n_jobs)
 
     def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the objective of a graph; `inference` may be "exact"."""
+        """Return the `Objective` that trains a model of graphs by this rule.
+
+        If `inference` is "exact", the search for labels is exact for every graph.
+        """
         return GraphHinge(trained, inference, n_jobs)

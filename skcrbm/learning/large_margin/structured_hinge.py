@@ -174,11 +174,11 @@ class GraphWeights(NamedTuple):
     """Log-weights of the labels of graphs under a model."""
 
     model: GraphModel
-    scores: np.ndarray  # (T, K), of the nodes
-    tables: np.ndarray  # (M, K, K), of the edges
+    scores: np.ndarray  # (T, K), log-weights of the classes of the nodes
+    tables: np.ndarray  # (M, K, K), log-weights of the pairs of classes at the edges
 
     def posed(self, piece: GraphBatch, scores: np.ndarray) -> Posed:
-        """Return the distribution of the labels, with other log-weights of the nodes."""
+        """Return the distribution with log-weights `scores` (T, K) of nodes in place of its own."""
         a, model = piece.arrays, self.model
         if model.first is not None:
             ranges = model.ranges(a, scores, self.tables)

@@ -23,8 +23,8 @@ from skcrbm.learning.structured import TrainedCoordinates
 class StructuredPlanes:
     """The training problem of chains and graphs, in the form that `cut_planes` solves.
 
-    A vector holds the trained parameters times the square root of alpha, so that the penalty is
-    half the square of its length.
+    A vector holds the trained parameters times the square root of alpha. The penalty is therefore
+    half the squared length of the vector.
     """
 
     draft = None
@@ -56,7 +56,7 @@ class StructuredPlanes:
         return slope, loss + float(slope @ vector), len(self.batch) - step.n_converged
 
     def result(self, vector, objective, gap, n_iter, n_open, reason) -> FrankWolfeFit:
-        """Return the `FrankWolfeFit` of a vector; the argument `gap` is relative to `objective`."""
+        """Return the `FrankWolfeFit` for a vector; its gap is `gap` times `objective`."""
         params = self.coordinates.params(vector / self.unit)
         proven = 1 - n_open / len(self.batch)
         gap *= objective
