@@ -23,7 +23,7 @@ class Rule(ABC):
     """Base class of rules. `Constrained` takes a list of them."""
 
     def __post_init__(self):
-        """Turn iterators into lists, because a rule is read at each fit."""
+        """Turn iterators into lists, because each call of `fit` reads the labels again."""
         for name, value in vars(self).items():
             if isinstance(value, Iterator):
                 object.__setattr__(self, name, list(value))
@@ -376,7 +376,10 @@ def _children(pairs):
 
 
 def _listed(labels, number_of):
-    """Return a single label as a list, and a list of labels unchanged; names may be tuples."""
+    """Return a list of labels unchanged, and a single label as a list with one entry.
+
+    A tuple counts as a single label if it is the name of a label.
+    """
     single = isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)
     single = single or (isinstance(labels, tuple) and number_of.is_name(labels))
     return [labels] if single else list(labels)
