@@ -202,7 +202,7 @@ def _checked_known(X, y_known, names, n_labels):
 
 
 def _checked_cost(cost, shape):
-    """Return positive costs that fit a shape (n, L)."""
+    """Return the costs, which broadcast to `shape` (n rows, L labels), after checking them."""
     if cost is None:
         return np.ones(shape)
     cost = np.asarray(cost, float)

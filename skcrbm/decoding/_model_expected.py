@@ -107,8 +107,9 @@ def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.nd
 
 
 def _by_rows(posterior, decide, entries):
-    """Return the labels (N, V) of ``decide(model, allow_empty)``, computed in blocks of rows.
+    """Return the labels that ``decide(model, allow_empty)`` chooses, computed in blocks of rows.
 
+    `model` is the `_Model` of a block of rows, and the result is (N, V) for N rows and V outputs.
     `entries` is the number of array entries that a row needs; it determines the size of the blocks.
     """
     energy = posterior.energy
@@ -147,17 +148,19 @@ def _seen_factor(unseen_share):
 
 
 def _expected(sets, weight, candidates, zero_division):
-    """Return the expected Jaccard index (N, C) of candidates (N, C, L).
+    """Return the expected Jaccard index (N, C) of C candidate label vectors for each of N rows.
 
-    The true label vector is one of the `sets` (K, L), with the probabilities `weight` (N, K).
+    `candidates` is (N, C, L) for L labels. The true label vector of a row is one of the `sets` (K,
+    L), with the probabilities `weight` (N, K).
     """
     return (jaccard(candidates, sets, zero_division) @ weight[:, :, None])[:, :, 0]
 
 
 def _best_seen(sets, weight, zero_division):
-    """Return the label set (N, L) with the largest expected Jaccard index.
+    """Return, for each of N rows, the label set with the largest expected Jaccard index, (N, L).
 
-    The candidates for a row are its `_SEEN_CANDIDATES` most probable sets among `sets`.
+    The true label vector of a row is one of the `sets` (K, L), with the probabilities `weight` (N,
+    K). The `_SEEN_CANDIDATES` most probable sets are compared.
     """
     n_kept = min(_SEEN_CANDIDATES, len(sets))
     # Use a stable sort, so that the order of ties does not depend on the other rows of the batch.
@@ -167,7 +170,11 @@ def _best_seen(sets, weight, zero_division):
 
 
 class _Model(ABC):
-    """Base class of distributions over the label vectors of each row, given the known outputs."""
+    """Base class of distributions over the label vectors of N rows, given the known outputs.
+
+    There are L labels. The subclasses differ in the distribution: the joint distribution of the
+    model, or a product of marginals.
+    """
 
     marginals: np.ndarray  # (N, L), float64
     empty: np.ndarray  # (N,), probability of the label vector without a label
@@ -189,7 +196,11 @@ class _Model(ABC):
 
     @abstractmethod
     def _mass(self, sets, log_weight) -> np.ndarray:
-        """Return the total probability (N,) of label sets (K, L) with log-weights (N, K)."""
+        """Return the total probability (N,), under the model, of all K label sets together.
+
+        `sets` is (K, L), and `log_weight` (N, K) holds the logarithms of the unnormalised
+        probabilities.
+        """
 
     def with_known(self, labels):
         """Return `labels` (N, ..., L) with their entries replaced by the known outputs."""
@@ -199,12 +210,12 @@ class _Model(ABC):
         return np.where(np.isnan(known), labels, known)
 
     def seen(self, sets, factor):
-        """Return probabilities (N, K) of the label sets seen in fit, and a mixture weight w (N,).
+        """Return the probabilities (N, K) of K label sets, and a mixture weight w (N,) per row.
 
-        If the probabilities of the `sets` are multiplied by `factor` and all probabilities are
-        normalised, the result is a mixture: the distribution over the `sets` has the weight w, and
-        the distribution of the model has the weight 1 - w. The returned probabilities of the `sets`
-        add up to 1.
+        `sets` (K, L) are the label sets seen in fit. If their probabilities are multiplied by
+        `factor` and all probabilities are normalised, the result is a mixture: the distribution
+        over the `sets` has the weight w, and the distribution of the model has the weight 1 - w.
+        The returned probabilities of the `sets` add up to 1 in each row.
         """
         if not len(sets):
             return np.empty((len(self.marginals), 0)), np.zeros(len(self.marginals))
@@ -239,7 +250,10 @@ class _Joint(_Model):
         return maximize_f1(self.empty, self._on(nodes), factors, zero_division, allow_empty)
 
     def _on(self, nodes):
-        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at Q nodes t; |y| is the number of labels on."""
+        """Return ``E[y_i t^|y|] / t`` for N rows, Q values t (`nodes`) and L labels i, (N, Q, L).
+
+        |y| is the number of labels that are 1.
+        """
         result = np.empty((len(self.marginals), len(nodes), self.marginals.shape[1]))
         for q, t in enumerate(nodes):
             tilted, offset = self.energy.tilted(np.log(t))

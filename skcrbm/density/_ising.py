@@ -20,9 +20,10 @@ from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 class IsingParams(NamedTuple):
     """Parameters of an Ising model with centred variables.
 
-    The score is ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``, where the
-    second sum is over the edges. If the centre c is near the means of the variables, a change of a
-    coupling hardly changes these means, so training needs fewer steps.
+    There are L variables y_i in {-1, +1} and E coupled pairs, the edges. The score is ``sum_i
+    field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``, where the second sum is over the
+    edges. The centres c_i are constants near the means of the variables. A change of a coupling
+    then hardly changes the means of the model, so training needs fewer steps.
     """
 
     coupling: Any  # ndarray (E,)
@@ -32,8 +33,9 @@ class IsingParams(NamedTuple):
 def _ising_gradient(unary, pairs, edges, center):
     """Return the gradient with respect to the parameters, computed from differences of moments.
 
-    `unary` (L,) and `pairs` (E,) are differences of the moments E[u_i] and E[u_i u_k] of 0/1
-    variables u. They are converted, because the parameters belong to y = 2 u - 1.
+    `unary` (1, L) and `pairs` (E,) hold, for each variable and each edge (i, k), the moment E[u_i]
+    or E[u_i u_k] under the data minus the moment under the model, where u are 0/1 variables. The
+    differences are converted, because the parameters belong to y = 2 u - 1.
     """
     means = 2 * unary.sum(axis=0)
     i, k = edges.T

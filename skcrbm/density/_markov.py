@@ -29,7 +29,8 @@ class TableParams(NamedTuple):
 class TableModel(NamedTuple):
     """A factor graph whose tables are learned.
 
-    Fields, and table entries of weight 0 (log-potential -inf), are not learned.
+    The fields of the variables, and the table entries of weight 0 (log-potential -inf), are
+    constant.
     """
 
     params: TableParams
