@@ -84,7 +84,7 @@ class Posterior(NamedTuple):
         return self._replace(energy=self.energy.rows(index), known=known)
 
     def evidence(self) -> np.ndarray | None:
-        """Return the values (N, n_variables) to clamp, NaN for free variables.
+        """Return the value of each clamped variable (N, n_variables); NaN for free variables.
 
         The result is None if no output is known.
         """

@@ -378,10 +378,11 @@ class MarkovRandomField(BaseDensity):
 
 
 def start_log_shares(codes, weight, n_states):
-    """Return the logarithms (K,) of the shares of the states of a column, minus their mean.
+    """Return the log-shares (K,) of the K states of a column, shifted such that their mean is 0.
 
-    Half a row is added for each state, so that the logarithms are finite. `codes` (N,) holds the
-    state of each row, or NaN.
+    The share of a state is the share of rows with this state. Half a row is added for each state,
+    so that the logarithms are finite. `codes` (N,) holds the state of the column in each row, or
+    NaN.
     """
     seen = ~np.isnan(codes)
     count = np.bincount(codes[seen].astype(np.int64), weight[seen], n_states) + 0.5
@@ -389,15 +390,16 @@ def start_log_shares(codes, weight, n_states):
 
 
 def _check_possible(energy, visible, weight):
-    """Raise a ValueError if a complete row of `visible` (N, V) has weight 0.
+    """Raise a ValueError if the model gives a row without missing values the weight 0.
 
-    Training could not change the weight, because it does not change fields and log-weights of -inf.
+    Training could not raise this weight, because it does not change fields and log-potentials of
+    -inf. `visible` (N, V) holds the N rows of V columns.
     """
     rows = np.flatnonzero((weight > 0) & ~np.isnan(visible).any(axis=1))
     score = energy.rows(np.zeros(len(rows), int)).score(visible[rows])
     impossible = rows[score == -np.inf]
     if len(impossible):
         raise ValueError(
-            f"factors give {len(impossible)} rows of X a weight of zero, which training cannot "
-            f"change; one of these rows is {visible[impossible[0]].astype(int).tolist()}"
+            f"factors give {len(impossible)} rows of X a weight of zero, and training cannot change "
+            f"a weight of zero; one of these rows is {visible[impossible[0]].astype(int).tolist()}"
         )

@@ -20,7 +20,8 @@ from skcrbm.learning.solvers import LossPlateau, Solver, resolve_solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 from skcrbm.utils.options import Integer, is_auto
 
-# If there are at most _FULL_BATCH_ROWS rows, a step reads all of them, else _BATCH_ROWS rows.
+# Each training step reads all rows if there are at most _FULL_BATCH_ROWS rows, else a batch of
+# _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
 # Gibbs sweeps per step of learning="auto" if each step reads all rows. The parameters then take
 # large steps, and chains with a single sweep per step could not follow them.
@@ -69,10 +70,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Number of hidden units. "auto" is four times the number of columns, at most 256.
     learning : str or object, default="auto"
         Learning rule, by name or as an object from `skcrbm.learning`. "auto" is "pcd" with one
-        sweep per step. If each step reads all rows (by default if there are up to 200 rows), it
-        makes five sweeps per step, because the parameters then take large steps, which the chains
-        must follow. Training compares moments of the data with moments of the model, which the
-        rules compute differently:
+        sweep per step. If each step reads all rows (by default if there are up to 200 rows), "auto"
+        is "pcd" with five sweeps per step, because the parameters then take large steps, which the
+        chains must follow. Training compares moments of the data with moments of the model, which
+        the rules compute differently:
 
         - "mle", `Likelihood`: marginals computed by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
@@ -92,11 +93,11 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         marginalises missing entries by "sum_product". With ``learning="bp"``, "auto" is
         "sum_product".
     solver : str or object, default="adam"
-        Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
-        `batch_size` is all rows up to 200, else 100. The automatic
-        `average` is True for all rules but "mle", because states drawn from the model make the
-        iterates circle around the solution. An average needs more epochs than the last iterate to
-        come near the solution.
+        Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic `batch_size`
+        is the number of rows if there are at most 200 rows, else 100. The automatic `average` is
+        True for all rules but "mle", because states drawn from the model make the iterates circle
+        around the solution. An average needs more epochs than the last iterate to come near the
+        solution.
     max_iter : int, default=200
         Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
         validation rows.

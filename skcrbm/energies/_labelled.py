@@ -14,7 +14,7 @@ import numpy as np
 
 
 class LabelledModel(NamedTuple):
-    """Arrays of a model with labelled variables, with the signs of a score to maximise."""
+    """Arrays of a model whose variables have labels; the model has a score to be maximised."""
 
     labels: tuple[Hashable, ...]  # L distinct labels
     edges: np.ndarray  # (E, 2) int64: distinct pairs of variables
