@@ -131,18 +131,19 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     Other rules become tables of a factor graph, with counters for rules about numbers of labels,
     and variable elimination answers all questions exactly. The time is linear in the number of
-    labels and quadratic in the counts, and grows exponentially with the width of the graph. A graph
-    of labels with several parents and a count of its labels is as wide as the graph is deep,
-    because labels are counted in depth-first order. A graph without counts may be too wide, too, if
-    many labels have several parents: all 4125 labels of a gene ontology are too wide, but not its
-    1500 most frequent labels, at 70 milliseconds per row.
+    labels and quadratic in the counts, and grows exponentially with the treewidth of the graph. If
+    a rule counts the labels of a hierarchy with several parents per label, the treewidth is about
+    the depth of the hierarchy, because labels are counted in depth-first order. Without counts the
+    treewidth may be too large, too, if many labels have several parents: it is too large for all
+    4125 labels of a gene ontology, but not for its 1500 most frequent labels, which take 70
+    milliseconds per row.
 
-    If the rules are too wide for elimination, `fit` warns and sets `is_exact_` to False. Best
+    If the treewidth is too large for elimination, `fit` warns and sets `is_exact_` to False. Best
     vectors then come from integer programs with at most 2000 nodes, and `predict_with_gap` returns
     a bound of their distance from the optimum. Probabilities and samples come from 2000 weighted
     draws of each row, from the top of the hierarchy to its bottom. Each weight is at most 1, so the
     sum of the weights bounds the error: predictions warn if the sum is below 20, and raise an error
-    if it is below 1. Implications that form a cycle are refused if they are too wide.
+    if it is below 1. If, in addition, implications form a cycle, an error is raised.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
     contradict each other. It warns if rows of y violate the rules. A row with missing labels can

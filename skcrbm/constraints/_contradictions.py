@@ -150,8 +150,9 @@ def violations_message(rules, numbers, visible, possible) -> str:
 def require_consistent(rules, numbers, conditions, visible) -> bool:
     """Raise a ValueError if the rules contradict each other; return True if answers are exact.
 
-    If the rules overlap too much for elimination, a warning says which labels or rules to leave out
-    for exact answers. A ValueError is raised if, in addition, implications form a cycle.
+    If the rules overlap too much for elimination, a warning tells the user which labels or rules to
+    leave out, in order to get exact answers. A ValueError is raised if, in addition, implications
+    form a cycle.
     """
     try:
         possible, is_exact = is_possible(conditions), True

@@ -55,7 +55,10 @@ class Listed:
         return padded(labels, log_p, k)
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
+        """Draw `n_samples` vectors of L labels for each of n rows, (n, n_samples, L).
+
+        If `alike` is True, the same random numbers are used for all rows.
+        """
         cumulative = np.exp(self.log_p).cumsum(axis=1)
         u = rng.random_sample((1 if alike else len(cumulative), n_samples)) * cumulative[:, -1:]
         index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
@@ -122,7 +125,10 @@ class Eliminated:
         return padded(labels, scores - log_z[:, None], k)
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
+        """Draw `n_samples` vectors of L labels for each of n rows, (n, n_samples, L).
+
+        If `alike` is True, the same random numbers are used for all rows.
+        """
         options = {"n_samples": n_samples, "random_state": rng.randint(np.iinfo(np.int32).max)}
         n = self.energy.n_models
         drawn = []
@@ -196,7 +202,10 @@ class Counted:
         return self._by_label(labels), scores - log_z
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
+        """Draw `n_samples` vectors of L labels for each of n rows, (n, n_samples, L).
+
+        If `alike` is True, the same random numbers are used for all rows.
+        """
         log_z, drawn = self.models.draw(n_samples, rng, alike)
         self._require_possible(log_z)
         return self._by_label(drawn)

@@ -138,7 +138,7 @@ class Clause(Rule):
     off: Any = ()
 
     def add_to(self, conditions, number_of):
-        """Add the clause."""
+        """Add the clause to `conditions`."""
         on, off = number_of.all_of(self.on, self), number_of.all_of(self.off, self)
         if set(on) & set(off):
             return  # always true
@@ -175,7 +175,7 @@ class Between(Rule):
     high: int | None = None
 
     def add_to(self, conditions, number_of):
-        """Add the count."""
+        """Add the condition, as a `Count`, to `conditions`."""
         labels = number_of.some_of(self.labels, self)
         whole = isinstance(self.low, (int, np.integer))
         if not whole or not isinstance(self.high, (int, np.integer, type(None))):
@@ -347,7 +347,7 @@ class Allowed(Rule):
     rows: Any
 
     def add_to(self, conditions, number_of):
-        """Add the table."""
+        """Add the table of allowed combinations to `conditions`."""
         labels = number_of.some_of(self.labels, self)
         if len(labels) > _MAX_ALLOWED:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Answers under rules that are too wide for elimination: integer programs and weighted draws."""
+"""Predictions under rules that overlap too much for elimination, by search and weighted draws."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class WeightedDraws:
         try:
             self.order = list(TopologicalSorter(graph).static_order())
         except CycleError:
-            raise ValueError("rules: implications that form a cycle are too wide") from None
+            raise ValueError("rules: implications form a cycle, and the rules overlap too much for exact answers") from None
 
     def given(self, log_odds):
         """Return the log-probabilities that labels are 1, and that labels are 0, if parents are 1.
@@ -215,7 +215,7 @@ class WeightedDraws:
 
 
 class Wide:
-    """Distribution of a block of rows under rules that are too wide for elimination.
+    """Distribution of a block of rows under rules that overlap too much for elimination.
 
     The best vectors come from integer programs, with a bound. Probabilities and draws come from
     weighted draws, with the same random numbers for all rows, and are estimates.

@@ -69,7 +69,7 @@ def _read_arrays(spec, path):
                 )
             with archive.open(member) as stream:
                 arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
-                if stream.read(1):  # at the end, zipfile also verifies the checksum
+                if stream.read(1):  # also verifies the checksum
                     raise DataFileError(f"{path} has additional bytes after the array {name}")
     return arrays
 

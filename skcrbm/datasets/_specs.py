@@ -19,7 +19,7 @@ _NO_LICENCE = "not stated for the data."
 
 
 def array_name(letter: str, part: str) -> str:
-    """Return the name of an array of a part, in a file and in a Bunch."""
+    """Return the name of the array of a part, such as "X_train", in a file and in a Bunch."""
     return f"{letter}_{part}" if part else letter
 
 

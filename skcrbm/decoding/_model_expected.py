@@ -28,16 +28,17 @@ from skcrbm.inference.rbm.mixture import LabelMixture, is_small_mixture
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Constants of `_seen_factor`: the odds that a model typically gives to the label sets seen in fit,
-# and the largest factor. If there are few label sets, a model typically gives them a total
-# probability of about 4/5, and thus odds of 4 : 1.
+# Constants of `_seen_factor`. If fit saw few label sets, a model typically gives them a total
+# probability of about 4/5 in a new row, which means odds of 4 : 1. The second constant is the
+# largest factor.
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
-# Candidates of `decode_expected_jaccard`: the _SEEN_CANDIDATES most probable label sets, and the k
-# + s most probable labels for each s in _SIZES, where k is the best number of labels under
-# independence.
+# The candidates of `decode_expected_jaccard` are the _SEEN_CANDIDATES most probable label sets seen
+# in fit and, for each s in _SIZES, the vector of the k + s most probable labels. Here k is the
+# number of labels that would be best if labels were independent.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
-# If the factor of the label sets seen in fit is 1, the sets are candidates only if they have at
-# most this number of entries in total. More entries would take most of the time of the rule.
+# If the factor of the label sets seen in fit is 1, the sets are candidates only if the array of all
+# sets has at most this number of entries. For a larger array, their comparison would take most of
+# the time of the rule.
 _MOST_SEEN = 2**21
 # Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
 # Larger logarithms occur only as rounding errors of log-weights beyond 1e15.

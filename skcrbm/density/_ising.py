@@ -109,7 +109,8 @@ class IsingModel(BaseDensity):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
           parameters then describe this sampler;
-        - "weighted_bp_chain": the same states, weighted so that the moments are consistent;
+        - "weighted_bp_chain": states as for "bp_chain", with weights that correct the bias of this
+        sampler;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
@@ -126,12 +127,12 @@ class IsingModel(BaseDensity):
         Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
         `batch_size` is all rows, because moments of complete rows are computed only once. The
         automatic `average` is True for all rules but "mle", because states drawn from the model
-        make the iterates circle around the solution. An average needs more epochs than the last
-        iterate to come near the solution.
-        The step size of the fields is four times as large as the step size of the couplings.
+        make the iterates circle around the solution. With averaging, training needs more epochs to
+        come near the solution. The step size of the fields is four times as large as the step size
+        of the couplings.
     max_iter : int, default=100
-        Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
-        validation rows.
+        Maximum number of epochs. Training stops earlier only if the learning rule computes a loss
+        ("mle"), or if rows are held out for validation, see `early_stopping`.
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalties on the couplings, each pair counted once. The L1 penalty is minimised by
         subgradient steps.
@@ -150,7 +151,8 @@ class IsingModel(BaseDensity):
     random_state : int, RandomState or None, default=None
         Seed of the fit.
     verbose : bool or int, default=False
-        1 prints a live line with rate, loss and remaining time; 2 prints a line per epoch.
+        1 prints a line with rate, loss and remaining time, which is updated during training; 2
+        prints a line per epoch.
 
     Attributes
     ----------
@@ -161,8 +163,8 @@ class IsingModel(BaseDensity):
     field_ : ndarray (n_features,)
         Fields f of the columns.
     loss_curve_, convergence_curve_ : list of float
-        Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
-        with "mle" and "weighted_bp_chain".
+        Loss in each epoch, and share of the rows for which inference converged. The loss is a
+        negative log-likelihood only with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
         Effective sample size of the weighted states in each epoch, divided by the number of states;
         only with "weighted_bp_chain". It is 1 if all weights are equal. If it is below a tenth, the
@@ -170,7 +172,7 @@ class IsingModel(BaseDensity):
     validation_scores_ : list of float or None
         Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int
-        Number of epochs that led to the learned parameters.
+        Number of epochs after which training had the parameters that `fit` keeps.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -97,7 +97,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     random_state : int, RandomState or None, default=None
         Seed of the order of the rows in training.
     verbose : bool or int, default=False
-        1 prints a live line with rate, violation and remaining time; 2 prints a line per pass.
+        1 prints a line with rate, violation and remaining time, which is updated during training; 2
+        prints a line per pass.
 
     Attributes
     ----------

@@ -93,7 +93,8 @@ class MarkovRandomField(BaseDensity):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
           parameters then describe this sampler;
-        - "weighted_bp_chain": the same states, weighted so that the moments are consistent;
+        - "weighted_bp_chain": states as for "bp_chain", with weights that correct the bias of this
+        sampler;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
@@ -110,11 +111,11 @@ class MarkovRandomField(BaseDensity):
         Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
         `batch_size` is all rows, because moments of complete rows are computed only once. The
         automatic `average` is True for all rules but "mle", because states drawn from the model
-        make the iterates circle around the solution. An average needs more epochs than the last
-        iterate to come near the solution.
+        make the iterates circle around the solution. With averaging, training needs more epochs to
+        come near the solution.
     max_iter : int, default=100
-        Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
-        validation rows.
+        Maximum number of epochs. Training stops earlier only if the learning rule computes a loss
+        ("mle"), or if rows are held out for validation, see `early_stopping`.
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalties on the log-potentials of tables over two or more columns. The L1
         penalty is minimised by subgradient steps.
@@ -133,7 +134,8 @@ class MarkovRandomField(BaseDensity):
     random_state : int, RandomState or None, default=None
         Seed of the fit.
     verbose : bool or int, default=False
-        1 prints a live line with rate, loss and remaining time; 2 prints a line per epoch.
+        1 prints a line with rate, loss and remaining time, which is updated during training; 2
+        prints a line per epoch.
 
     Attributes
     ----------
@@ -143,8 +145,8 @@ class MarkovRandomField(BaseDensity):
         Log-potentials of all tables in the order of `energy_`. Tables over fewer columns come
         first, unless `factors` is an energy.
     loss_curve_, convergence_curve_ : list of float
-        Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
-        with "mle" and "weighted_bp_chain".
+        Loss in each epoch, and share of the rows for which inference converged. The loss is a
+        negative log-likelihood only with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
         Effective sample size of the weighted states in each epoch, divided by the number of states;
         only with "weighted_bp_chain". It is 1 if all weights are equal. If it is below a tenth, the
@@ -154,7 +156,7 @@ class MarkovRandomField(BaseDensity):
     validation_scores_ : list of float or None
         Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int
-        Number of epochs that led to the learned parameters.
+        Number of epochs after which training had the parameters that `fit` keeps.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -29,7 +29,7 @@ class TableGroup(NamedTuple):
 
     @property
     def strides(self) -> np.ndarray:
-        """Strides (m,): distance in entries if the state of a variable increases by 1."""
+        """Number of table entries to skip if the state of a variable increases by 1, (m,)."""
         return strides_of(self.shape)
 
 
