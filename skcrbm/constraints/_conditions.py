@@ -73,10 +73,9 @@ class Conditions:
             self.parent[child] = parent
 
     def satisfied(self, labels: np.ndarray) -> np.ndarray:
-        """Return a mask (N,): True for the rows of the 0/1 array `labels` that satisfy all
-        conditions.
+        """Return a mask (N,): True for the rows of `labels` that satisfy all conditions.
 
-        `labels` (N, L) holds N vectors of L labels.
+        `labels` (N, L) holds N vectors of L labels, 0 or 1.
         """
         labels = np.asarray(labels).astype(np.int8)
         good = np.ones(len(labels), bool)

@@ -60,10 +60,10 @@ class IntegerProgram:
         self.rows.append((np.array(variables), np.array(coefficients, float), low, high))
 
     def _add_table(self, scope, allowed):
-        """Add a constraint for each forbidden combination, or a variable for each allowed
-        combination.
+        """Add the condition of a table, by constraints or by additional variables.
 
-        The method takes the smaller number of the two.
+        There is a constraint for each forbidden combination, or a variable for each allowed
+        combination, whichever are fewer.
         """
         forbidden = np.argwhere(~allowed)
         if len(forbidden) <= allowed.sum():
@@ -130,8 +130,8 @@ class WeightedDraws:
     The target is the function ``exp(labels @ log_odds)`` of the label vectors that satisfy all
     conditions. Labels are drawn in the order of the graph: if all parents of a label are 1, the
     label is drawn from P(label | first parent is 1), else it is 0. If the first parent is 1 but
-    another parent is 0, the label was not drawn, although the target has the factor P(label is 0 |
-    first parent is 1). The product of these factors is the weight of the draw. The weight is 0 for
+    another parent is 0, the label is 0 without a draw, but the target has the factor P(label is 0 |
+    first parent is 1). The product of these factors is the weight of a draw. The weight is 0 for
     draws that violate further conditions. The mean weight is an unbiased estimate of the sum of the
     target, up to a constant factor.
     """
@@ -145,7 +145,9 @@ class WeightedDraws:
         try:
             self.order = list(TopologicalSorter(graph).static_order())
         except CycleError:
-            raise ValueError("rules: implications form a cycle, and the rules overlap too much for exact answers") from None
+            raise ValueError(
+                "rules: implications form a cycle, and the rules overlap too much for exact answers"
+            ) from None
 
     def given(self, log_odds):
         """Return the log-probabilities that labels are 1, and that labels are 0, if parents are 1.
@@ -312,10 +314,9 @@ class Wide:
         return found
 
     def _log_z(self):
-        """Return the logarithm (n,) of the estimated sum of exp(labels @ log_odds) for each of n
-        rows.
+        """Return estimates of log(sum of exp(labels @ log_odds)) for each of n rows, (n,).
 
-        The sum runs over the label vectors that satisfy the rules; the estimate is unbiased.
+        The sum runs over the label vectors that satisfy the rules; its estimate is unbiased.
         """
         _, log_off = self.wide.draws.given(self.log_odds)
         log_mean = [

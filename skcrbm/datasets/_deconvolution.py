@@ -82,8 +82,8 @@ def _painted(locations, features):
     """Return images on which copies of features, which are small 0/1 images, are painted.
 
     `features` (F, k, k) holds F features of k x k pixels. `locations` (n, F, h', w') is 1 where the
-    upper left corner of a copy of a feature lies, in each of n images. The result is (n, h' + k -
-    1, w' + k - 1).
+    upper left corner of a copy of a feature lies, in each of n images. The result holds n images of
+    height h' + k - 1 and width w' + k - 1.
     """
     n, _, height, width = locations.shape
     size = features.shape[-1]

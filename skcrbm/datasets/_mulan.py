@@ -44,7 +44,7 @@ def load_mulan_files(
     files = _find_files(name, folder)
     if files is None:
         raise FileNotFoundError(
-            f"{name}.arff, or {name}-train.arff and {name}-test.arff were not found in {folder} "
+            f"neither {name}.arff nor {name}-train.arff and {name}-test.arff was found in {folder} "
             f"({chosen_by}) or in its folder {name}. Put the ARFF files and {name}.xml there, or "
             f"name their folder with data_home or the environment variable {ENV_VARIABLE}. Sets "
             f"that may also be .npz files: {sorted(_specs.MULAN)}."
@@ -123,7 +123,9 @@ def _known_arrays(name: str, folder: Path) -> tuple[Path, dict[str, Any]] | None
     tables = _read_parts(files)
     if set(tables) != set(spec.rows):
         parts = ", ".join(f"{name}-{p}.arff" if p else f"{name}.arff" for p in spec.rows)
-        raise DataFileError(f"{next(iter(files.values()))} is in place of {parts}, the files of this set")
+        raise DataFileError(
+            f"{next(iter(files.values()))} is not a file of this set, which consists of {parts}"
+        )
     first = next(iter(tables.values()))
     arrays = {
         "feature_names": np.array(first.feature_names),

@@ -301,8 +301,7 @@ def _check_states(states, name, shape):
     return states
 
 
-# ------------------------------------------- generating functions of the number of labels that are
-# 1
+# ------------------------------------------- generating functions of the number of labels
 
 
 @functools.lru_cache(maxsize=32)

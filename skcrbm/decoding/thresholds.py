@@ -294,8 +294,8 @@ def _best_cut(proba, value):
 
     ``value[m]`` is the value of a threshold that switches on the first m of the sorted entries.
     """
-    # The threshold that switches on the first m entries lies between the probabilities of entry m -
-    # 1, which is on, and entry m, which is off. The lowest threshold is 0, which switches on all
+    # The threshold that switches on the first m entries lies between the probabilities of the last
+    # of these entries and of the next entry. The lowest threshold is 0, which switches on all
     # entries. The highest threshold, which switches on no entry, is 1, or just above 1 if a
     # probability is 1.
     top = np.nextafter(1.0, 2.0) if (proba == 1).any() else 1.0

@@ -20,9 +20,9 @@ from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 class IsingParams(NamedTuple):
     """Parameters of an Ising model with centred variables.
 
-    There are L variables y_i in {-1, +1} and E coupled pairs, the edges. The score is ``sum_i
-    field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``, where the second sum is over the
-    edges. The centres c_i are constants near the means of the variables. A change of a coupling
+    There are L variables y_i in {-1, +1} and E coupled pairs, the edges. The score is
+    ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``, where the second sum is over
+    the edges. The centres c_i are constants near the means of the variables. A change of a coupling
     then hardly changes the means of the model, so training needs fewer steps.
     """
 
@@ -33,9 +33,10 @@ class IsingParams(NamedTuple):
 def _ising_gradient(unary, pairs, edges, center):
     """Return the gradient with respect to the parameters, computed from differences of moments.
 
-    `unary` (1, L) and `pairs` (E,) hold, for each variable and each edge (i, k), the moment E[u_i]
-    or E[u_i u_k] under the data minus the moment under the model, where u are 0/1 variables. The
-    differences are converted, because the parameters belong to y = 2 u - 1.
+    The moments are E[u_i] of each of L 0/1 variables u, and E[u_i u_k] of each of E edges (i, k).
+    `unary` (n_rows, L), whose rows are added up, and `pairs` (E,) hold the moments of the model
+    minus the moments of the data. The differences are converted, because the parameters belong to y
+    = 2 u - 1.
     """
     means = 2 * unary.sum(axis=0)
     i, k = edges.T
@@ -109,8 +110,7 @@ class IsingModel(BaseDensity):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
           parameters then describe this sampler;
-        - "weighted_bp_chain": states as for "bp_chain", with weights that correct the bias of this
-        sampler;
+        - "weighted_bp_chain": states as for "bp_chain", with weights that correct their bias;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 

@@ -93,8 +93,7 @@ class MarkovRandomField(BaseDensity):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
           parameters then describe this sampler;
-        - "weighted_bp_chain": states as for "bp_chain", with weights that correct the bias of this
-        sampler;
+        - "weighted_bp_chain": states as for "bp_chain", with weights that correct their bias;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
@@ -402,6 +401,6 @@ def _check_possible(energy, visible, weight):
     impossible = rows[score == -np.inf]
     if len(impossible):
         raise ValueError(
-            f"factors give {len(impossible)} rows of X a weight of zero, and training cannot change "
+            f"factors give {len(impossible)} rows of X a weight of zero, and training cannot raise "
             f"a weight of zero; one of these rows is {visible[impossible[0]].astype(int).tolist()}"
         )

@@ -408,8 +408,8 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 def _products(means, group):
     """Return the probability of each table entry if variables are independent, (S, F, size).
 
-    `means` (S, n, K) holds S times the probability of each of K states of each of n variables. The
-    result is for the F tables of a group, each with `size` entries.
+    Each of the S rows of `means` (S, n, K) holds the probability of each of K states of n
+    variables. The group has F tables of `size` entries each.
     """
     found = np.ones((len(means), len(group.variables), 1))
     for column, k in zip(group.variables.T, group.shape, strict=True):

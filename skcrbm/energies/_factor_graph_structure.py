@@ -249,8 +249,7 @@ class FactorGraph(Versioned):
 
         An edge is a pair of a factor and a variable of the factor. The array `edges` holds indices
         of edges, sorted by variable; the edges of variable i are ``edges[start[i]:start[i + 1]]``.
-        Each group of tables of the same shape is a group, followed by the OR factors and the AND
-        factors.
+        The groups are: the tables of each shape, then all OR factors, then all AND factors.
         """
         logic = (np.concatenate([g.inputs, g.outputs]) for g in (self.ors, self.ands))
         every = (*(variables.reshape(-1) for variables, _ in self.scopes), *logic)

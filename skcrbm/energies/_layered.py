@@ -316,7 +316,10 @@ class LayeredEnergy(BaseEnergy):
         return log_odds.reshape(*states.shape[:2], -1)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the units of a layer; of the numbers `u`, a node uses that of its first unit."""
+        """Draw the units of a layer.
+
+        `u` holds a random number for each unit; a node uses only the number of its first unit.
+        """
         n_nodes, n_units = self._shape(self._layer_of(block))
         if n_units == 1:
             return super().draw(log_odds, u, block)

@@ -13,13 +13,13 @@ from skcrbm.utils.parallel import row_chunks
 def contradicted_models(energy: Any) -> np.ndarray:
     """Return a mask (N,): True for models whose evidence contradicts the factors.
 
+    `energy` is a factor graph with N models. A model is called impossible if its evidence
+    contradicts the factors, so that all states have weight 0.
+
     The factors are visited repeatedly, until no more states are excluded. A factor excludes a state
     of a variable if its weight is 0 for all remaining states of the other variables. The mask is
     True for models in which all states of some variable are excluded. On graphs without loops this
     finds all impossible models. On graphs with loops it may miss some impossible models.
-
-    `energy` is a factor graph with N models. A model is called impossible if its evidence
-    contradicts the factors, so that all states have weight 0.
     """
     found = np.zeros(energy.n_models, bool)
     size = max(1, energy.n_entries + len(energy.ors.inputs) + len(energy.ands.inputs))
