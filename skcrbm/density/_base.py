@@ -275,8 +275,8 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         if name is not None:
             warn_user(
                 f"the parameters were learned such that samples drawn by {name} resemble the data. "
-                "The scores are log-probabilities of another distribution, the Gibbs distribution "
-                "with these parameters, and may be lower than expected"
+                "The scores are log-probabilities of the Gibbs distribution with these parameters, "
+                "which is another distribution, so they may be lower than expected"
             )
         return found
 
