@@ -19,11 +19,12 @@ import skcrbm
 
 __all__ = ["compile_kernels"]
 
-# A limit of one node stops the first search before it finishes any row, so that the kernel for
-# unfinished rows is compiled as well.
+# Branch and bound calls another kernel for the rows that its first search does not finish. With a
+# limit of one search node, no row is finished, so that this kernel is compiled, too.
 _HARD_ROWS = {"inference": skcrbm.inference.BranchAndBound(node_limit=1)}
-# These layers have many input weights, and a batch reads only few of them. Adam therefore uses its
-# kernel for sparse updates.
+# With 1024 levels of clamping, the first layer has a weight for each level of each input, and a
+# batch of rows uses only few of these weights. Adam then updates only the used weights, by a kernel
+# for sparse updates.
 _MANY_LEVELS = {
     "max_iter": 2,
     "clamping": skcrbm.layers.HardClamping(tuple(np.arange(1, 1024) / 1024)),

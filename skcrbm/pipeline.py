@@ -17,7 +17,7 @@ __all__ = ["Pipeline", "SequenceTransformer", "make_pipeline"]
 
 
 def _final_has(name):
-    """Return a function that is True for a pipeline whose final model has the method."""
+    """Return a function that tells whether the final model of a pipeline has the method `name`."""
     return lambda self: bool(hasattr(final_model(self)[0], name))
 
 
@@ -332,7 +332,7 @@ def make_pipeline(*steps, **options):
 
 
 def _with_rows_of(X, answer):
-    """Return the answer of the last step; give it the index of X if both are pandas objects."""
+    """Return the output of the last step, with the index of X if both are pandas objects."""
     if not hasattr(X, "iloc"):
         return answer
     if isinstance(answer, tuple):
@@ -344,7 +344,11 @@ def _with_rows_of(X, answer):
 
 
 def _rows(index, numbered):
-    """Return `index`; if `numbered` has ranks (from `predict_topk`), repeat each row with them."""
+    """Return the index of an output, given the `index` of X and the index `numbered` of the output.
+
+    The output of `predict_topk` has k rows for each row of X. Its index repeats each entry of
+    `index` k times, with the ranks of the k label vectors.
+    """
     if numbered.names[-1] != RANK:
         return index
     return ranked_index(index, len(numbered) // max(len(index), 1))

@@ -36,7 +36,7 @@ class LabelIssues(NamedTuple):
     rows, labels : ndarray of int (n_observed,)
         Row and label of all observed entries, ordered by decreasing score.
     given : ndarray of int (n_observed,)
-        Values of these entries in y, in the same order.
+        Value in y of each entry that `rows` and `labels` list, in the order of these arrays.
     names : ndarray (n_outputs,)
         Names of the labels, or their indices.
     index : ndarray (n_samples,)
@@ -222,12 +222,12 @@ def find_label_issues(
 
 
 def _marginals(model, X, visible):
-    """Return P(y_i = 1 | x) (n, L)."""
+    """Return P(y_i = 1 | x) as an array (n, L), for n rows and L labels."""
     return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))
 
 
 def _conditionals(model, X, visible):
-    """Return P(y_i = 1 | x, other labels of the row) (n, L).
+    """Return P(y_i = 1 | x, other labels of the row) as an array (n, L) for n rows and L labels.
 
     If the other labels contradict the rules of `Constrained`, the result is P(y_i = 1 | x).
     """
@@ -247,11 +247,12 @@ def _conditionals(model, X, visible):
 
 
 def _by_repairs(proba, visible, repairs):
-    """Return P(y_i = 1) (n, L) for entries whose change makes a row satisfy the rules.
+    """Return P(y_i = 1) (n rows, L labels) for rows that violate rules but have repairs.
 
-    One of these entries is probably wrong. Each gets the score 1/2 plus a share of another 1/2,
-    which is divided among the entries of a row in proportion to the odds against them given x
-    (`proba`).
+    `repairs` (n, L) is True for each entry whose change makes its row satisfy the rules, so one of
+    these entries is probably wrong. The probability that such an entry is wrong is set to 1/2 plus
+    a share of another 1/2. The shares of the entries of a row are proportional to the odds, given
+    x, that the entry is wrong; `proba` (n, L) holds P(y_i = 1 | x).
     """
     proba = np.clip(proba, 1e-9, 1 - 1e-9)
     odds = np.where(visible == 1, 1 - proba, proba) / np.where(visible == 1, proba, 1 - proba)

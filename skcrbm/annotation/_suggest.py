@@ -185,7 +185,10 @@ def _labels_of(estimator, X):
 
 
 def _checked_known(X, y_known, names, n_labels):
-    """Return the known labels (n, L), with NaN elsewhere; raise a ValueError for invalid labels."""
+    """Return the known labels of n rows and L labels, (n, L), with NaN for unknown labels.
+
+    A ValueError is raised if `y_known` is invalid.
+    """
     n_rows = count_rows(X)
     if y_known is None:
         return np.full((n_rows, n_labels), np.nan)
@@ -199,7 +202,7 @@ def _checked_known(X, y_known, names, n_labels):
 
 
 def _checked_cost(cost, shape):
-    """Return positive costs that fit a shape (n, L)."""
+    """Return the costs, which broadcast to `shape` (n rows, L labels), after checking them."""
     if cost is None:
         return np.ones(shape)
     cost = np.asarray(cost, float)
@@ -211,7 +214,11 @@ def _checked_cost(cost, shape):
 
 
 def _marginals(estimator, X, known):
-    """Return P(y_i = 1 | x, known) (n, L); if the model is not joint, P(y_i = 1 | x)."""
+    """Return the probability (n, L) that each of L labels is 1 in each of n rows.
+
+    If the estimator takes `y_known`, the probabilities are P(y_i = 1 | x, known labels), else P(y_i
+    = 1 | x).
+    """
     given = known if takes_known(estimator) and not np.isnan(known).all() else None
     proba = call_given(estimator, "predict_proba", X, given)
     return label_marginals(proba, getattr(estimator, "classes_", None))
@@ -250,7 +257,10 @@ def _information(estimator, X, known):
 
 
 def _chosen(gains, n, scope, max_per_row, min_gain):
-    """Return the rows and labels of the best gains; entries of `gains` (n, L) may be NaN."""
+    """Return the rows and the labels of the suggestions, given the gains (n rows, L labels).
+
+    Labels with the gain NaN are known and not suggested.
+    """
     value = np.where(gains >= min_gain, gains, -np.inf)
     order = np.argsort(-value, axis=1, kind="stable")
     if scope == "corpus":

@@ -23,7 +23,10 @@ from skcrbm.utils.validation import (
 
 
 class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
-    """Base class of classifiers that calibrate sets on rows unseen by the inner classifier."""
+    """Base class of classifiers that predict a set for each row, with a calibrated size.
+
+    The size of the sets is calibrated on rows that the inner classifier has not seen in its fit.
+    """
 
     estimator: Any
     cv: Any
@@ -33,10 +36,11 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return multilabel_tags(super().__sklearn_tags__(), self.estimator)
 
     def _fit_inner(self, X, y, sample_weight, respond):
-        """Fit the estimator; return out-of-fold responses, labels (n, L), weights and a mask.
+        """Fit the estimator; return out-of-fold responses, labels, weights and a mask.
 
-        ``respond(model, X, y)`` returns an array with an entry for each row. The mask (n,) is True
-        for rows of y without NaN.
+        The responses are the results of ``respond(model, X, y)``, an array with an entry for each
+        row, where the model was not fitted on the rows of X. The labels are (n, L) for n rows and L
+        labels, the weights (n,). The mask (n,) is True for rows whose labels are all observed.
         """
         targets = make_label_targets(y, type(self).__name__, self)
         check_same_length(X, y)
@@ -99,7 +103,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _on_complete_rows(model, X, visible, respond):
-    """Return the responses to all rows, with NaN for rows that have NaN in `visible`."""
+    """Return the responses to all rows; they are NaN for rows with a missing label in `visible`."""
     rows = np.flatnonzero(~np.isnan(visible).any(axis=1))
     if len(rows) == len(visible):
         return respond(model, X, visible)
@@ -123,11 +127,13 @@ def check_groups(groups, X):
 
 
 def conformal_quantile(scores, weight, confidence, name):
-    """Return the least t such that a new score is at most t with probability `confidence`.
+    """Return a threshold that the score of a new row does not exceed with probability `confidence`.
 
-    The new row is treated as an additional calibration row with the average weight and an infinite
-    score, which is the worst case. If there are too few rows for a finite threshold, a ValueError
-    is raised; `name` names the group of rows in its message.
+    `scores` and `weight` (n,) belong to the n calibration rows, and the result is the smallest
+    valid threshold. The new row is treated as an additional calibration row with the average weight
+    and an infinite score, which is the worst case. If there are too few calibration rows for a
+    finite threshold, a ValueError is raised, whose message contains `name`, the name of the group
+    of rows.
     """
     order = np.argsort(scores, kind="stable")
     scores, weight = scores[order], weight[order]

@@ -64,11 +64,12 @@ class ConformalLabelSets(ConformalBase):
         Number of most probable label vectors of a row whose probabilities are added up exactly if
         there are more than 20 labels and the estimator is a `skcrbm.constraints.Constrained` with
         exact answers, which finds the most probable of all vectors. 0 uses draws alone. If the
-        rules are no trees with counts, smaller lists save time.
+        rules are not trees of labels with counts, listing vectors is slow, and a smaller number
+        saves time.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
     random_state : int, RandomState or None, default=None
-        Seed of the draws. It is fixed in `fit`.
+        Seed of the draws. `fit` chooses the seed, so that all later predictions use the same draws.
 
     Attributes
     ----------
@@ -337,7 +338,7 @@ class ConformalLabelSets(ConformalBase):
     # ------------------------------------------------------------------ inside
 
     def _options(self):
-        """Return the options of the scores of label vectors."""
+        """Return the options for scoring label vectors, as keyword arguments of `_scores`."""
         return {
             "rule": self.rule,
             "n_draws": self.n_draws,
@@ -372,15 +373,21 @@ class ConformalLabelSets(ConformalBase):
         return np.array([self.thresholds_[group] for group in known], float)[index]
 
     def _members(self, log_p, threshold):
-        """Return a mask (n, 2^L) of the label vectors that are in the set of each row."""
+        """Return a mask (n, 2^L): True if the set of the row contains the label vector.
+
+        `log_p` (n, 2^L) holds the log-probabilities of all vectors of L labels in each of n rows,
+        and `threshold` (n,) the threshold of each row.
+        """
         if self.rule == "probability":
             return -log_p <= threshold[:, None] + _SLACK
         return _mass_above(log_p) <= threshold[:, None] + _SLACK
 
     def _estimated_sizes(self, distribution, X, threshold):
-        """Estimate the size of each set: count the best vectors, and weigh the draws of others.
+        """Return the size of the set of each row, partly estimated from draws.
 
-        A draw that is in the set counts as 1 / p(y | x), and other draws count as 0.
+        The best label vectors of a row, which are listed, are counted exactly. The number of
+        further vectors in the set is estimated by the mean over all draws y from p(y | x), where a
+        draw counts as 1 / p(y | x) if it is in the set but not listed, else as 0.
         """
         sizes = []
         for rows, part in _summaries(distribution, X, self.n_draws, self.n_best, self._seed):
@@ -392,7 +399,7 @@ class ConformalLabelSets(ConformalBase):
         return np.concatenate(sizes)
 
     def _listed_sets(self, distribution, X, threshold, limit):
-        """Return the label vectors in each set, up to `limit`, from the most probable vectors."""
+        """Return up to `limit` label vectors in the set of each row, the most probable first."""
         sets = []
         for rows, part in _summaries(distribution, X, self.n_draws, self.n_best, self._seed):
             inputs = _safe_indexing(X, np.arange(rows.start, rows.stop))
@@ -404,13 +411,13 @@ class ConformalLabelSets(ConformalBase):
 
 
 class _Summary(NamedTuple):
-    """The distribution of the label vectors of n rows, by its best vectors and by draws."""
+    """Log-probabilities of the k best label vectors of each of n rows, and of draws."""
 
     best: np.ndarray  # (n, k): log-probabilities of the best vectors, -inf if there are fewer
     drawn: np.ndarray  # (n, n_draws): log-probabilities of draws; -inf for draws among the best
 
     def scores(self, log_p, rule):
-        """Return the scores (n, m) of vectors with the log-probabilities `log_p` (n, m)."""
+        """Return the scores (n, m) of m label vectors per row, given their log-probabilities."""
         if rule == "probability":
             return -log_p
         above = (self.best[:, None] > log_p[:, :, None] + _SLACK) * np.exp(self.best[:, None])
@@ -419,10 +426,11 @@ class _Summary(NamedTuple):
 
 
 def _summaries(distribution, X, n_draws, n_best, seed):
-    """Yield slices of rows, each with the `_Summary` of the label vectors of the rows.
+    """Yield pairs: a slice of the rows, and the `_Summary` of the label vectors of these rows.
 
-    Only a distribution that can rank all vectors has best vectors. Vectors as probable as the last
-    of them are left out of the best vectors, because other vectors may be as probable.
+    If the distribution cannot find its most probable vectors, the summary has draws alone. The best
+    vectors that are exactly as probable as the last of them are left out, because there may be
+    further vectors of this probability beyond the list.
     """
     if not (distribution.can_rank and n_best):
         _, drawn = distribution.draw(X, n_draws, seed)
@@ -439,7 +447,11 @@ def _summaries(distribution, X, n_draws, n_best, seed):
 
 
 def _scores(model, X, labels, rule, n_draws, n_best, seed):
-    """Return the score (N,) of the label vector of each row, which is low for probable vectors."""
+    """Return the score (N,) of the given label vector of each of N rows.
+
+    Probable vectors have low scores: the score is -log p(y | x) if `rule` is "probability", else
+    the total probability of all more probable vectors.
+    """
     distribution = LabelDistribution(model, labels.shape[1])
     if rule == "probability":
         return -distribution.log_proba(X, labels)
@@ -457,7 +469,11 @@ def _scores(model, X, labels, rule, n_draws, n_best, seed):
 
 
 def _mass_above(log_p):
-    """Return for each vector the total probability (n, K) of the vectors that are more probable."""
+    """Return, for each vector, the total probability of all vectors that are more probable.
+
+    `log_p` (n, K) holds the log-probabilities of all K label vectors in each of n rows; the result
+    has this shape, too.
+    """
     order = np.argsort(-log_p, axis=1, kind="stable")
     value = np.maximum(np.take_along_axis(log_p, order, axis=1), _IMPOSSIBLE)
     proba = np.exp(value)
@@ -472,6 +488,9 @@ def _mass_above(log_p):
 
 
 def _share_above(drawn, log_p):
-    """Return for each entry of `log_p` (K,) the share of draws (n_draws,) with a larger value."""
+    """Return the share (K,) of the draws that are more probable than each of K label vectors.
+
+    `drawn` (n_draws,) holds the log-probabilities of the draws, `log_p` (K,) those of the vectors.
+    """
     ordered = np.sort(drawn)
     return 1 - np.searchsorted(ordered, log_p + _SLACK, side="right") / len(ordered)

@@ -32,9 +32,10 @@ _TINY = 1e-12
 
 
 def _clip_distance(proba):
-    """Return the distance (L,) from 0 and 1 at which to clip the probabilities (n, L) of a label.
+    """Return the distance (L,) from 0 and 1 at which the probabilities of each label are clipped.
 
-    The distance is half the smallest distance from 0 or 1 of any probability that is not 0 or 1.
+    `proba` (n, L) holds the probabilities of L labels in n rows. The result for a label is half the
+    smallest distance of its probabilities from 0 or 1, apart from probabilities that are 0 or 1.
     For example, forests and nearest neighbours count votes. With five voters, a label without votes
     is clipped to 1/10, because five voters cannot show that a label is impossible.
     """
@@ -262,7 +263,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.log_proba(log_odds)
 
     def _log_odds(self, X, y_known):
-        """Return the calibrated log-odds (n, L) given the known labels."""
+        """Return the calibrated log-odds (n rows, L labels) given the known labels."""
         check_outer_fitted(self)
         check_parameters(self, ["method"])
         if y_known is not None:
@@ -299,14 +300,14 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     # ------------------------------------------------------------------ inside
 
     def _responses(self, model, X):
-        """Return the marginals (n, L), or the decisions of a model without `predict_proba`."""
+        """Return marginals (n rows, L labels), or decisions if `model` has no `predict_proba`."""
         if not hasattr(model, "predict_proba"):
             decision = np.asarray(model.decision_function(X), dtype=np.float64)
             return decision[:, None] if decision.ndim == 1 else decision
         return self._targets.marginals(model.predict_proba(X), getattr(model, "classes_", None))
 
     def _scores(self, responses):
-        """Turn marginals into log-odds, and return decisions unchanged."""
+        """Return the log-odds of `responses` if they are probabilities, and decisions unchanged."""
         if self._clip is None:
             return responses
         return logit(np.clip(responses, self._clip, 1 - self._clip))
@@ -318,7 +319,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             return None
         score, target, weight = score[seen], target[seen], weight[seen]
         if self.method == "isotonic":
-            least = 1 / (weight.sum() + 2)  # above 0, so that the log loss of new rows is finite
+            least = 1 / (weight.sum() + 2)  # more than 0, for a finite log loss
             regression = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip")
             return regression.fit(score, target, sample_weight=weight)
         # Platt's targets are (n_1 + 1) / (n_1 + 2) for positive rows and 1 / (n_0 + 2) for negative

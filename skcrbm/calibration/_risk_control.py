@@ -164,10 +164,10 @@ class ConformalRiskControl(ConformalBase):
         share = weight / weight.sum()
         monotone = self.loss == "false_negative_rate"
         thresholds = np.linspace(1, 0, _N_THRESHOLDS)
-        if monotone:  # compare the predicted probabilities, because the loss changes nowhere else
+        if monotone:  # the loss changes only at predicted probabilities
             thresholds = np.unique(np.concatenate([proba.ravel(), [0.0]]))[::-1]
         loss = self._loss_function()
-        if monotone:  # use bisection, because a lower threshold never raises the risk
+        if monotone:  # bisect, as a lower threshold never raises the risk
             low, high = 0, len(thresholds) - 1
             while low < high:
                 middle = (low + high) // 2
@@ -264,7 +264,11 @@ def _checked(losses):
 
 
 def _p_values(risks, n_rows, bound):
-    """Return the smaller p-value of Hoeffding and Bentkus for the hypothesis risk > `bound`."""
+    """Return p-values of the hypothesis that the expected loss exceeds `bound`.
+
+    `risks` holds the mean loss at each threshold over `n_rows` calibration rows. The p-value is the
+    smaller of the p-values by Hoeffding's and by Bentkus' inequality.
+    """
     least = np.minimum(risks, bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(least > 0, least * np.log(least / bound), 0.0)

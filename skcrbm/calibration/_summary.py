@@ -39,7 +39,7 @@ class LabelSetSummary(NamedTuple):
 
 
 def summarize(vectors, names, max_relations):
-    """Return the `LabelSetSummary` of label vectors (K, L)."""
+    """Return the `LabelSetSummary` of a set of K vectors of L labels, an array (K, L)."""
     vectors = vectors.astype(bool)
     if not len(vectors):
         return LabelSetSummary([], [], [], [], 0, "no label vector")
@@ -85,7 +85,10 @@ def _relation(first, second, name, other):
 
 
 def _listed(mask, names):
-    """Join the names chosen by `mask`; a run of three or more names is "first to last"."""
+    """Return the names for which `mask` is True as text, such as "A, C to F".
+
+    Three or more successive names are written as the first and the last name, joined by "to".
+    """
     parts, i = [], 0
     while i < len(mask):
         if not mask[i]:

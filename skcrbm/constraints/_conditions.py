@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-# A count over at most this many labels is a single table of the factor graph; longer counts are
-# chains of tables with counters between them.
+# A `Count` of at most this many labels becomes a single table of the factor graph. A longer `Count`
+# becomes a chain of tables, linked by additional variables that count the true literals so far.
 _SINGLE_TABLE = 4
 
 
 class Count(NamedTuple):
-    """The condition that between `low` and `high` of some literals are true.
+    """The condition that at least `low` and at most `high` of m literals are true.
 
-    Literal j is true if label ``labels[j]`` has the value ``values[j]``.
+    Literal j is a statement about a label: it is true if label ``labels[j]`` has the value
+    ``values[j]``.
     """
 
     labels: np.ndarray  # (m,) int64
@@ -26,10 +27,11 @@ class Count(NamedTuple):
 
 
 class Conditions:
-    """The conditions of a list of rules for L labels.
+    """The conditions that a list of rules imposes on L labels.
 
-    A rule adds edges (a child is on only if its parent is on), counts, and tables of allowed
-    combinations. A clause is a count, too: at least one of its literals is true.
+    There are three kinds of conditions: an edge (a child is 1 only if its parent is 1), a `Count`,
+    and a table of the allowed combinations of some labels. A clause (at least one of its literals
+    is true) is stored as a `Count`.
     """
 
     def __init__(self, n_labels: int):
@@ -37,17 +39,18 @@ class Conditions:
         self.edges: list[tuple[int, int]] = []
         self.counts: list[Count] = []
         self.tables: list[tuple[tuple[int, ...], np.ndarray]] = []
-        #: First parent (L,) of each label, -1 without a parent.
+        #: First parent (L,) of each label; -1 if the label has no parent.
         self.parent = np.full(n_labels, -1)
 
     def add_table(self, scope: Iterable[int], allowed: np.ndarray) -> None:
-        """Add a table over the labels of `scope`, with True for allowed combinations."""
+        """Require that the values of the labels in `scope` are a True entry of `allowed`."""
         self.tables.append((tuple(scope), allowed))
 
     def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:
-        """Require that between `low` and `high` of the literals are true; see `Count`.
+        """Require that at least `low` and at most `high` of the literals are true; see `Count`.
 
-        The clause "if a is on, b is on" becomes the edge (b, a).
+        A clause "a is off or b is on" is stored as an edge instead, with the parent b and the child
+        a.
         """
         count = Count(np.array(labels), np.array(values, np.int64), low, high)
         if (len(count.labels), low, high, count.values.sum()) == (2, 1, 2, 1):
@@ -59,7 +62,8 @@ class Conditions:
     def add_edge(self, parent: int, child: int) -> None:
         """Require that `child` is on only if `parent` is on.
 
-        The parent is stored unless the child has a parent or is an ancestor of `parent`.
+        `parent` becomes the first parent of `child` unless `child` already has a first parent, or
+        is an ancestor of `parent`.
         """
         self.edges.append((parent, child))
         above = parent
@@ -69,7 +73,10 @@ class Conditions:
             self.parent[child] = parent
 
     def satisfied(self, labels: np.ndarray) -> np.ndarray:
-        """Return True (N,) for the rows of 0/1 labels (N, L) that satisfy all conditions."""
+        """Return a mask (N,): True for the rows of `labels` that satisfy all conditions.
+
+        `labels` (N, L) holds N vectors of L labels, 0 or 1.
+        """
         labels = np.asarray(labels).astype(np.int8)
         good = np.ones(len(labels), bool)
         if self.edges:
@@ -83,7 +90,7 @@ class Conditions:
         return good
 
     def enumerate(self) -> np.ndarray:
-        """Return all 0/1 label vectors (n_allowed, L) that satisfy the conditions."""
+        """Return all label vectors that satisfy the conditions, as a 0/1 array (n_vectors, L)."""
         vectors = np.array(list(product((0, 1), repeat=self.n_labels)), np.int8)
         return vectors[self.satisfied(vectors)]
 
@@ -92,9 +99,10 @@ class Conditions:
     ) -> tuple[np.ndarray, list[tuple[tuple[int, ...], np.ndarray]]]:
         """Return the conditions as tables of a factor graph.
 
-        Return the numbers of states of the variables, which are the labels, followed by counters of
-        labels; and the scope and the log-potentials of each table: 0 for allowed combinations of
-        the variables of the scope, else `forbidden`.
+        The variables of the graph are the labels, followed by additional variables that count
+        labels. The result has two parts: the number of states of each variable, and a list with the
+        scope (variables) and the log-potentials of each table. The log-potential is 0 for an
+        allowed combination of the states of the variables in the scope, else `forbidden`.
         """
         n_states = [2] * self.n_labels
         found = list(self.tables)
@@ -107,14 +115,17 @@ class Conditions:
         return np.array(n_states), tables
 
     def _depth_first(self) -> np.ndarray:
-        """Return the rank (L,) of each label in depth-first order of the hierarchy."""
+        """Return the position (L,) of each label in a depth-first traversal of the hierarchy."""
         rank = np.empty(self.n_labels, np.int64)
         rank[depth_first(self.parent)] = np.arange(self.n_labels)
         return rank
 
 
 def depth_first(parent: np.ndarray) -> list[int]:
-    """Return the labels of a forest in depth-first order, given the parent (L,) of each label."""
+    """Return the labels in depth-first order of trees, given the parent (L,) of each label.
+
+    The parent of a root is -1.
+    """
     children: dict[int, list[int]] = {}
     for child, above in enumerate(parent.tolist()):
         children.setdefault(above, []).append(child)
@@ -126,21 +137,25 @@ def depth_first(parent: np.ndarray) -> list[int]:
 
 
 def _tables_of(count, rank, n_states):
-    """Return (scope, allowed) of each table of a count, and append its counters to `n_states`."""
+    """Return a pair (scope, allowed) for each table that expresses a `Count`.
+
+    If the `Count` needs a chain of tables, the additional variables that link the tables are
+    appended to `n_states`, the list of the numbers of states of all variables.
+    """
     low, high, n = count.low, count.high, len(count.labels)
     if n <= _SINGLE_TABLE:
         states = np.indices((2,) * n).reshape(n, -1)
         n_true = (states == count.values[:, None]).sum(axis=0)
         allowed = (n_true >= low) & (n_true <= high)
         return [(tuple(count.labels.tolist()), allowed.reshape((2,) * n))]
-    # A counter does not count beyond `top`, because larger counts make no difference to the
-    # condition.
+    # The variables that link the tables do not count beyond `top`, because larger counts make no
+    # difference to the condition.
     top = high + 1 if high < n else low
     counts = np.arange(top + 1)
     tables, before = [], None
-    # Count the labels of a hierarchy in depth-first order. The width of the graph is then at most
-    # the depth of the hierarchy, because the count so far and the next labels depend on each other
-    # only through the ancestors of these labels.
+    # Count the labels of a hierarchy in depth-first order. The treewidth of the graph is then at
+    # most the depth of the hierarchy, because the count so far and the next labels depend on each
+    # other only through the ancestors of the next labels.
     for j in np.argsort(rank[count.labels]):
         label = int(count.labels[j])
         step = np.minimum(counts[:, None] + (np.arange(2) == count.values[j]), top)

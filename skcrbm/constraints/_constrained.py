@@ -81,12 +81,12 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
           hierarchy, the vector consists of these labels.
 
         The default is the default of `DecodedClassifier`. With many rare labels, "map" and
-        "marginal" leave most rows without a label, because hardly any label is more probable than
+        "marginal" predict no label for most rows, because hardly any label has a probability above
         one half.
     n_samples : int, default=200
         Number of samples of each row for the expected metrics.
     random_state : int, RandomState or None, default=None
-        Seed of the samples, fixed in `fit`.
+        Seed of the samples. `fit` chooses the seed, so that all predictions use the same samples.
 
     Attributes
     ----------
@@ -131,18 +131,19 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     Other rules become tables of a factor graph, with counters for rules about numbers of labels,
     and variable elimination answers all questions exactly. The time is linear in the number of
-    labels and quadratic in the counts, and grows exponentially with the width of the graph. A graph
-    of labels with several parents and a count of its labels is as wide as the graph is deep,
-    because labels are counted in depth-first order. A graph without counts may be too wide, too, if
-    many labels have several parents: all 4125 labels of a gene ontology are too wide, but not its
-    1500 most frequent labels, at 70 milliseconds per row.
+    labels and quadratic in the counts, and grows exponentially with the treewidth of the graph. If
+    a rule counts the labels of a hierarchy with several parents per label, the treewidth is about
+    the depth of the hierarchy, because labels are counted in depth-first order. Without counts the
+    treewidth may be too large, too, if many labels have several parents: it is too large for all
+    4125 labels of a gene ontology, but not for its 1500 most frequent labels, which take 70
+    milliseconds per row.
 
-    If the rules are too wide for elimination, `fit` warns and sets `is_exact_` to False. Best
+    If the treewidth is too large for elimination, `fit` warns and sets `is_exact_` to False. Best
     vectors then come from integer programs with at most 2000 nodes, and `predict_with_gap` returns
     a bound of their distance from the optimum. Probabilities and samples come from 2000 weighted
     draws of each row, from the top of the hierarchy to its bottom. Each weight is at most 1, so the
     sum of the weights bounds the error: predictions warn if the sum is below 20, and raise an error
-    if it is below 1. Implications that form a cycle are refused if they are too wide.
+    if it is below 1. If, in addition, implications form a cycle, an error is raised.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
     contradict each other. It warns if rows of y violate the rules. A row with missing labels can
@@ -448,7 +449,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return possible_rows(self._conditions, self._labels(y))
 
     def _labels(self, y, name="y"):
-        """Validate y, and return it as 0/1/NaN labels (N, L)."""
+        """Validate y, and return an array (N rows, L labels) of 0, 1 and NaN."""
         n_labels = self._targets.n_visible
         labels = indicator_by_name(y, self._targets.names, n_labels, name)
         if labels.ndim != 2 or labels.shape[1] != n_labels:
@@ -463,10 +464,11 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return labels
 
     def _allowed_top(self, proba, best):
-        """Return candidates (N, C, L): `best` (N, L), and the k most probable labels of each row.
+        """Return C candidates for the label vector of each of N rows, as an array (N, C, L).
 
-        There is a candidate for each k from 1 to `_MOST_TOP` (at most L). If the k most probable
-        labels violate the rules, `best` takes their place.
+        The first candidate is the row of `best` (N, L). For each k from 1 to `_MOST_TOP` (at most
+        L) there is a candidate in which the k most probable labels of the row are 1. If this vector
+        violates the rules, the row of `best` takes its place.
         """
         n_labels = proba.shape[1]
         rank = np.argsort(np.argsort(-proba, axis=1, kind="stable"), axis=1)
@@ -482,7 +484,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     def _answers(self, X, known, ask):
         """Return the answers to a question for all rows, which are asked block by block.
 
-        ``ask(part)`` returns the answer for a block, given its label distribution under the rules.
+        `part` is the label distribution, under the rules, of a block of rows, and ``ask(part)``
+        returns the answers for these rows.
         """
         try:
             return [ask(part) for part in self._parts(X, known)]
@@ -519,7 +522,10 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
                 yield Eliminated(rows, self._conditions, log_odds, held)
 
     def _draw(self, X, known, n_samples, seed, alike=False):
-        """Return draws for all rows; if `alike` is True, all rows use the same random numbers."""
+        """Draw `n_samples` label vectors for each row.
+
+        If `alike` is True, the same random numbers are used for all rows.
+        """
         rng = np.random.RandomState(seed)
 
         def draw(part):
@@ -529,12 +535,13 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _fields(proba, parent):
-    """Return the fields (n, L) of labels with probabilities (n, L), given the parents (L,).
+    """Return the fields (log-odds) of L labels in n rows, given probabilities and parents.
 
-    The distribution without rules is the product of P(label) for labels without a parent, and of
-    P(label | parent on) for labels with a parent. If the parent is off, the label is off with
-    probability 1. So the field of the parent must include the log-probability that the label is off
-    although the parent is on.
+    `proba` and the result are (n, L); `parent` (L,) is the parent of each label, or -1. The
+    distribution without rules is the product of P(label) for labels without a parent, and of
+    P(label | parent is 1) for labels with a parent. If the parent is 0, the label is 0 with
+    probability 1. So the field of the parent must include the log-probability that the label is 0
+    although the parent is 1.
     """
     p = np.clip(proba, _CLIP, 1 - _CLIP)
     child = np.flatnonzero(parent >= 0)
@@ -546,9 +553,10 @@ def _fields(proba, parent):
 
 
 def _best_of_samples(drawn, others, metric):
-    """Return the best candidate (N, L), by its mean metric over the samples `drawn` (N, S, L).
+    """Return the candidate of each of N rows with the largest mean metric, as an array (N, L).
 
-    The candidates are `others` (N, C, L) and the samples.
+    `drawn` (N, S, L) holds S samples of the L labels of each row, over which the mean is taken. The
+    candidates are these samples and the C label vectors of `others` (N, C, L).
     """
     n, n_samples, n_labels = drawn.shape
     result = np.empty((n, n_labels), np.int64)

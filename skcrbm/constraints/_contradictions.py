@@ -21,7 +21,8 @@ from skcrbm.utils.warnings import warn_user
 _ROWS = 1000
 # Largest number of labels that a message about contradictions shows.
 _MOST_SHOWN = 8
-# An error message recommends a number of labels for which the graph of edges is at most this wide.
+# If rules overlap too much, a message recommends to keep the n most frequent labels, with n such
+# that the treewidth of the graph of their edges is at most this number.
 _NARROW = 16
 
 
@@ -39,9 +40,10 @@ def conditions_of(rules: Sequence[Rule], numbers: LabelNumbers) -> Conditions:
 
 
 def possible_rows(conditions: Conditions, known: np.ndarray) -> np.ndarray:
-    """Return True (N,) for the rows of `known` (N, L) that do not contradict the rules.
+    """Return a mask (N,): True for the rows of `known` that do not contradict the rules.
 
-    Unknown labels are NaN. A row is possible if they can be filled in such that all conditions are
+    `known` (N, L) holds the known labels of N rows and NaN for unknown labels. A row does not
+    contradict the rules if its unknown labels can be filled in such that all conditions are
     satisfied.
     """
     complete = ~np.isnan(known).any(axis=1)
@@ -62,7 +64,10 @@ def possible_rows(conditions: Conditions, known: np.ndarray) -> np.ndarray:
 
 
 def _any_allowed(conditions):
-    """Return True if a label vector satisfies the conditions, by elimination or a search."""
+    """Return True if some label vector satisfies the conditions.
+
+    The answer comes from variable elimination or, if this is too expensive, from a search.
+    """
     try:
         return is_possible(conditions)
     except ValueError:  # too wide for elimination
@@ -70,7 +75,7 @@ def _any_allowed(conditions):
 
 
 def _possible_by_edges(edges, known):
-    """Return True (n,) unless a label is known to be off and a descendant is known to be on."""
+    """Return a mask (n,): False for rows in which a label is known to be 0 and a descendant 1."""
     parents, children = np.array(sorted(edges)).T
     n_labels = known.shape[1]
     above = csr_array((np.ones(len(edges), np.float32), (parents, children)), (n_labels, n_labels))
@@ -83,9 +88,11 @@ def _possible_by_edges(edges, known):
 
 
 def _possible_by_search(conditions, known):
-    """Return True (n,) if the best vector with the known labels violates no condition.
+    """Return a mask (n,): True if some label vector has the known labels and violates no condition.
 
-    A violation costs 1, and a known label with another value costs more than all violations.
+    The search finds the label vector with the lowest cost, which must be 0. Each violated condition
+    costs 1, and each label that differs from its known value costs more than all violations
+    together.
     """
     n_tables = len(conditions.factor_tables()[1])
     reward = (n_tables + 1.0) * np.where(known == 1, 1, np.where(known == 0, -1, 0))
@@ -120,12 +127,15 @@ def contradiction(rules: Sequence[Rule], numbers: LabelNumbers, known: np.ndarra
 
 
 def _plain(name):
-    """Return a name as an object of Python, which is shorter in messages."""
+    """Return the name as a plain Python object, which messages show in fewer characters."""
     return name.item() if isinstance(name, np.generic) else name
 
 
 def violations_message(rules, numbers, visible, possible) -> str:
-    """Return the warning of `fit` about rows of y (N, L) that are not `possible` (N,)."""
+    """Return the text of the warning of `fit` about rows of y that violate the rules.
+
+    `possible` (N,) is False for these rows.
+    """
     row = int(np.flatnonzero(~possible)[0])
     text = (
         f"{(~possible).sum()} of {len(visible)} rows of y violate the rules by their known labels "
@@ -140,8 +150,9 @@ def violations_message(rules, numbers, visible, possible) -> str:
 def require_consistent(rules, numbers, conditions, visible) -> bool:
     """Raise a ValueError if the rules contradict each other; return True if answers are exact.
 
-    If the rules overlap too much for elimination, a warning says which labels or rules to leave out
-    for exact answers. A ValueError is raised if, in addition, implications form a cycle.
+    If the rules overlap too much for elimination, a warning tells the user which labels or rules to
+    leave out, in order to get exact answers. A ValueError is raised if, in addition, implications
+    form a cycle.
     """
     try:
         possible, is_exact = is_possible(conditions), True
@@ -171,7 +182,10 @@ def require_consistent(rules, numbers, conditions, visible) -> bool:
 
 
 def _advice(conditions, visible):
-    """Return advice for rules that overlap too much, given the labels (N, L) of y in `fit`."""
+    """Return advice for the user whose rules overlap too much for exact answers.
+
+    `visible` (N, L) holds the labels of y in `fit`, which tell the most frequent labels.
+    """
     edges, counts = edges_and_counts(conditions)
     if counts or conditions.tables:
         return "leave out rules that share many labels with other rules, or shorten them"
@@ -192,10 +206,10 @@ def _advice(conditions, visible):
 
 
 def _smallest(items: list, fails: Callable[[list], bool]) -> list:
-    """Return a minimal part of `items` for which `fails` is True.
+    """Return a minimal sublist of `items` for which `fails` is True.
 
-    `fails` must be True for all items together, and for any list that contains a failing part. The
-    result is minimal: without any one of its items it does not fail.
+    `fails` must be True for the whole list, and for any list that contains a failing sublist. The
+    result is minimal: if any of its items is removed, `fails` is False.
     """
     needed: list = []
     while not fails(needed):

@@ -11,13 +11,13 @@ from skcrbm.inference.counted_trees import make_walks
 
 
 class CountedTrees(NamedTuple):
-    """Conditions whose edges form trees of labels, in depth-first order.
+    """Conditions whose edges form trees of labels, as arrays for dynamic programming.
 
     A block consists of all trees whose labels take part in the same `Count`. A block has at most
     one `Count`.
     """
 
-    order: np.ndarray  # (L,) int64, label at each position
+    order: np.ndarray  # (L,) int64, labels in depth-first order
     walks: Any  # `skcrbm.kernels.counted_trees.Walks`
 
 
@@ -43,7 +43,7 @@ def counted_trees(conditions: Conditions) -> CountedTrees | None:
 
 
 def edges_and_counts(conditions):
-    """Return the set of edges, and the counts that are not always true."""
+    """Return the set of edges, and the list of each `Count` that some label vector violates."""
     counts = [c for c in conditions.counts if c.low > 0 or c.high < len(c.labels)]
     return set(conditions.edges), counts
 
@@ -68,7 +68,11 @@ def _roots(parent):
 
 
 def _walks(parent, block, count_of, order):
-    """Return the `Walks` over positions, given the count of each block that has a count."""
+    """Return the `Walks` over the labels in the depth-first `order`.
+
+    `parent` and `block` (L,) hold the parent and the block of each label, and the dict `count_of`
+    the `Count` of each block that has a `Count`.
+    """
     n = len(order)
     position = np.empty(n, np.int64)
     position[order] = np.arange(n)
@@ -95,7 +99,11 @@ def _walks(parent, block, count_of, order):
 
 
 def _with_fewer_states(count):
-    """Return the count, or the equivalent count of false literals if it needs fewer states."""
+    """Return `count`, or the equivalent condition on its false literals if this is cheaper.
+
+    For example, "at least 8 of 9 literals are true" means "at most 1 of them is false", which needs
+    fewer states.
+    """
     n = len(count.labels)
     other = Count(count.labels, 1 - count.values, n - count.high, n - count.low)
     return min(count, other, key=lambda c: c.low if c.high == n else c.high)

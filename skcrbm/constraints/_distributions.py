@@ -17,7 +17,7 @@ from skcrbm.utils.parallel import row_chunks
 
 
 class Listed:
-    """Distribution of a block of rows over a list of label vectors that satisfy the rules."""
+    """Label distribution of a block of rows, as a list of all vectors that satisfy the rules."""
 
     def __init__(self, rows, log_p, vectors, known):
         self.rows, self.vectors = rows, vectors
@@ -38,7 +38,10 @@ class Listed:
         return self.vectors[self.log_p.argmax(axis=1)].astype(np.int64)
 
     def heaviest(self, weights):
-        """Return the possible vectors (n, L) with the largest sums of weights of their labels."""
+        """Return, for each of n rows, the possible vector with the largest sum of label weights.
+
+        `weights` (n, L) holds the weight of each label; the result is a 0/1 array (n, L).
+        """
         total = np.where(self.log_p > -np.inf, weights @ self.vectors.T, -np.inf)
         return self.vectors[total.argmax(axis=1)].astype(np.int64)
 
@@ -52,7 +55,10 @@ class Listed:
         return padded(labels, log_p, k)
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
+        """Draw `n_samples` vectors of L labels for each of n rows, (n, n_samples, L).
+
+        If `alike` is True, the same random numbers are used for all rows.
+        """
         cumulative = np.exp(self.log_p).cumsum(axis=1)
         u = rng.random_sample((1 if alike else len(cumulative), n_samples)) * cumulative[:, -1:]
         index = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
@@ -119,11 +125,15 @@ class Eliminated:
         return padded(labels, scores - log_z[:, None], k)
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
+        """Draw `n_samples` vectors of L labels for each of n rows, (n, n_samples, L).
+
+        If `alike` is True, the same random numbers are used for all rows.
+        """
         options = {"n_samples": n_samples, "random_state": rng.randint(np.iinfo(np.int32).max)}
         n = self.energy.n_models
         drawn = []
-        # The sampler gives each row of a call its own random numbers, so make one call per row.
+        # In a call with several rows, the sampler would give each row other random numbers. So call
+        # the sampler for each row separately, with equal seeds.
         for rows in row_chunks(n, 1 if alike else n):
             clamp = None if self.clamp is None else self.clamp[rows]
             try:
@@ -164,7 +174,7 @@ class Counted:
         return found
 
     def _require_possible(self, log_z):
-        """Return `log_z`, or raise an error if no label vector of a row is possible."""
+        """Return `log_z`, or raise an error if the rules exclude all label vectors of some row."""
         impossible = np.flatnonzero(log_z == -np.inf)
         if len(impossible):
             raise impossible_row(self.rows, int(impossible[0]))
@@ -192,7 +202,10 @@ class Counted:
         return self._by_label(labels), scores - log_z
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L); if `alike`, all rows use the same random numbers."""
+        """Draw `n_samples` vectors of L labels for each of n rows, (n, n_samples, L).
+
+        If `alike` is True, the same random numbers are used for all rows.
+        """
         log_z, drawn = self.models.draw(n_samples, rng, alike)
         self._require_possible(log_z)
         return self._by_label(drawn)
@@ -254,12 +267,19 @@ def is_possible(conditions: Conditions) -> bool:
 
 
 def weights_of(drawn, log_odds):
-    """Return the sums (n, n_samples) of the log-odds (n, L) of the labels of draws."""
+    """Return, for each draw, the sum of the log-odds of the labels that are 1.
+
+    `drawn` is (n, n_samples, L), `log_odds` (n, L) and the result (n, n_samples).
+    """
     return (drawn.astype(np.float64) @ log_odds[:, :, None])[:, :, 0]
 
 
 def only_known(log_p, label_sets, known):
-    """Return `log_p` (n, M), with -inf for label sets (M, L) that differ from known labels."""
+    """Return `log_p` with -inf for label vectors that differ from the known labels of a row.
+
+    `log_p` (n, M) holds log-probabilities of the M rows of `label_sets` (M, L) in each of n rows;
+    `known` (n, L) is NaN for unknown labels.
+    """
     if known is None:
         return log_p
     agrees = ((known == 1) @ (1 - label_sets.T) + (known == 0) @ label_sets.T) == 0
@@ -267,7 +287,10 @@ def only_known(log_p, label_sets, known):
 
 
 def padded(labels, log_p, k):
-    """Append vectors of -1 to `labels` (n, m, L) and -inf to `log_p` (n, m) until m is k."""
+    """Lengthen lists of m label vectors to k entries, with labels -1 and log-probabilities -inf.
+
+    `labels` is (n, m, L) and `log_p` (n, m), for n rows and L labels.
+    """
     missing = k - log_p.shape[1]
     labels = np.pad(labels.astype(np.int64), ((0, 0), (0, missing), (0, 0)), constant_values=-1)
     return labels, np.pad(log_p, ((0, 0), (0, missing)), constant_values=-np.inf)

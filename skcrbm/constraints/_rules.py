@@ -23,7 +23,7 @@ class Rule(ABC):
     """Base class of rules. `Constrained` takes a list of them."""
 
     def __post_init__(self):
-        """Turn iterators into lists, because a rule is read at each fit."""
+        """Turn iterators into lists, because each call of `fit` reads the labels again."""
         for name, value in vars(self).items():
             if isinstance(value, Iterator):
                 object.__setattr__(self, name, list(value))
@@ -138,7 +138,7 @@ class Clause(Rule):
     off: Any = ()
 
     def add_to(self, conditions, number_of):
-        """Add the clause."""
+        """Add the clause to `conditions`."""
         on, off = number_of.all_of(self.on, self), number_of.all_of(self.off, self)
         if set(on) & set(off):
             return  # always true
@@ -175,7 +175,7 @@ class Between(Rule):
     high: int | None = None
 
     def add_to(self, conditions, number_of):
-        """Add the count."""
+        """Add the condition, as a `Count`, to `conditions`."""
         labels = number_of.some_of(self.labels, self)
         whole = isinstance(self.low, (int, np.integer))
         if not whole or not isinstance(self.high, (int, np.integer, type(None))):
@@ -347,7 +347,7 @@ class Allowed(Rule):
     rows: Any
 
     def add_to(self, conditions, number_of):
-        """Add the table."""
+        """Add the table of allowed combinations to `conditions`."""
         labels = number_of.some_of(self.labels, self)
         if len(labels) > _MAX_ALLOWED:
             raise ValueError(
@@ -376,7 +376,10 @@ def _children(pairs):
 
 
 def _listed(labels, number_of):
-    """Return a single label as a list, and a list of labels unchanged; names may be tuples."""
+    """Return a list of labels unchanged, and a single label as a list with one entry.
+
+    A tuple counts as a single label if it is the name of a label.
+    """
     single = isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)
     single = single or (isinstance(labels, tuple) and number_of.is_name(labels))
     return [labels] if single else list(labels)

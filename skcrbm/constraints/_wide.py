@@ -1,4 +1,4 @@
-"""Answers under rules that are too wide for elimination: integer programs and weighted draws."""
+"""Predictions under rules that overlap too much for elimination, by search and weighted draws."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from skcrbm.constraints._conditions import Conditions
 from skcrbm.constraints._distributions import impossible_row, only_known, padded, weights_of
 from skcrbm.utils.warnings import warn_user
 
-# Number of weighted draws of each row for probabilities, and the largest multiple of the requested
-# draws that are made to choose from.
+# Number of weighted draws of each row from which probabilities are estimated; and number of
+# weighted draws per sample that a user asks for, among which the sample is chosen.
 N_WEIGHTED, _CHOICES = 2000, 4
 # Number of nodes of the search tree of an integer program. A limit on nodes, in contrast to a limit
 # on time, gives the same answers on all machines.
 _NODES = 2000
 _INFEASIBLE = 2  # status of `scipy.optimize.milp`
-# Sums of the weights of the draws of a row below which answers are refused, or a warning is given.
-# Weights are at most 1, so the relative variance of their mean is at most 1 / (sum of weights): a
-# sum of 20 bounds the relative error of probabilities by some 22 %.
+# If the sum of the weights of the draws of a row is below the first number, an error is raised, and
+# below the second number, a warning is given. Weights are at most 1, so the relative variance of
+# their mean is at most 1 / (sum of weights): a sum of 20 bounds the relative error of probabilities
+# by some 22 %.
 _REFUSED, _DOUBTFUL = 1.0, 20.0
 # Seed of the draws for probabilities.
 _SEED = 0
@@ -38,11 +39,14 @@ class Certified(NamedTuple):
 
 
 class IntegerProgram:
-    """The conditions as linear constraints on label vectors, and further variables of tables."""
+    """The conditions as linear constraints of an integer program.
+
+    The variables are the labels, and for some tables a variable for each allowed combination.
+    """
 
     def __init__(self, conditions: Conditions):
         self.n_labels = self.n_variables = conditions.n_labels
-        self.rows: list[tuple] = []  # variables, coefficients, low, high of each constraint
+        self.rows: list[tuple] = []  # (variables, coefficients, low, high)
         for parent, child in set(conditions.edges):
             self._add([child, parent], [1, -1], -np.inf, 0)
         for count in conditions.counts:
@@ -56,7 +60,11 @@ class IntegerProgram:
         self.rows.append((np.array(variables), np.array(coefficients, float), low, high))
 
     def _add_table(self, scope, allowed):
-        """Exclude each forbidden combination, or choose an allowed combination if these are few."""
+        """Add the condition of a table, by constraints or by additional variables.
+
+        There is a constraint for each forbidden combination, or a variable for each allowed
+        combination, whichever are fewer.
+        """
         forbidden = np.argwhere(~allowed)
         if len(forbidden) <= allowed.sum():
             for values in forbidden:
@@ -70,12 +78,15 @@ class IntegerProgram:
             self._add([label, *chosen], [-1, *values], 0, 0)
 
     def exclude(self, labels, values):
-        """Require that some of the labels have other values."""
+        """Require that at least one of the labels differs from its value in `values`."""
         values = np.asarray(values)
         self._add(labels, 1 - 2 * values, 1 - values.sum(), np.inf)
 
     def best(self, weights, known=None) -> Certified | None:
-        """Return the label vector with the largest sum of weights (L,), or None if none is allowed.
+        """Return the allowed label vector with the largest sum of the weights of its labels.
+
+        The result is None if no label vector is allowed. `weights` (L,) has an entry for each
+        label.
 
         `known` (L,) holds known labels, and NaN for the other labels.
         """
@@ -116,11 +127,13 @@ class IntegerProgram:
 class WeightedDraws:
     """Draws of labels from the top of an acyclic graph to its bottom, with weights of at most 1.
 
-    The target is ``exp(labels @ log_odds)`` over the label vectors that satisfy all conditions. A
-    label whose parents are all on is drawn with the probability P(label | first parent on), and
-    other labels are off. The target also counts the probability that a label is off if the first
-    parent is on and another parent is off: this is the weight of a draw. It is 0 for draws that
-    violate further conditions. The mean weight is an unbiased estimate of the sum of the target.
+    The target is the function ``exp(labels @ log_odds)`` of the label vectors that satisfy all
+    conditions. Labels are drawn in the order of the graph: if all parents of a label are 1, the
+    label is drawn from P(label | first parent is 1), else it is 0. If the first parent is 1 but
+    another parent is 0, the label is 0 without a draw, but the target has the factor P(label is 0 |
+    first parent is 1). The product of these factors is the weight of a draw. The weight is 0 for
+    draws that violate further conditions. The mean weight is an unbiased estimate of the sum of the
+    target, up to a constant factor.
     """
 
     def __init__(self, conditions: Conditions):
@@ -132,10 +145,15 @@ class WeightedDraws:
         try:
             self.order = list(TopologicalSorter(graph).static_order())
         except CycleError:
-            raise ValueError("rules: implications that form a cycle are too wide") from None
+            raise ValueError(
+                "rules: implications form a cycle, and the rules overlap too much for exact answers"
+            ) from None
 
     def given(self, log_odds):
-        """Return log P (n, L) of labels that are on, and of labels that are off, given parents."""
+        """Return the log-probabilities that labels are 1, and that labels are 0, if parents are 1.
+
+        Both arrays and `log_odds` are (n, L), for n rows and L labels.
+        """
         first = self.conditions.parent
         field = log_odds.copy()
         on, off = np.empty_like(field), np.empty_like(field)
@@ -146,7 +164,10 @@ class WeightedDraws:
         return on, off
 
     def forced(self, known):
-        """Return the known labels (L,) with their ancestors that are on and descendants off."""
+        """Return the known labels of a row, and the labels that the edges derive from them, (L,).
+
+        All ancestors of a label that is 1 are 1, and all descendants of a label that is 0 are 0.
+        """
         held = known.copy()
         for label in self.order[::-1]:
             if held[label] == 1:
@@ -157,7 +178,9 @@ class WeightedDraws:
         return held
 
     def draw(self, log_on, log_off, held, uniform):
-        """Return draws (S, L) of a row, their log-weights (S,), and the log of the constant factor.
+        """Return S draws of L labels of a row (S, L), their log-weights (S,), and a constant.
+
+        The constant is the logarithm of a factor that all weights have in common.
 
         `uniform` (L, S) are uniform random numbers, and `held` (L,) the labels that are `forced`.
         """
@@ -185,15 +208,16 @@ class WeightedDraws:
         return drawn.T, log_weight, constant
 
     def root_terms(self, log_off):
-        """Return the sum (n,) of log P(off) of the labels without a parent.
+        """Return the sum (n,) of the log-probabilities of 0 of the labels without a parent.
 
-        The logarithm of the target is larger than the logarithm of a probability by this sum.
+        The logarithm of the probability of a label vector, before further conditions, is the
+        logarithm of the target plus this sum.
         """
         return log_off[:, self.conditions.parent < 0].sum(axis=1)
 
 
 class Wide:
-    """Distribution of a block of rows under rules that are too wide for elimination.
+    """Distribution of a block of rows under rules that overlap too much for elimination.
 
     The best vectors come from integer programs, with a bound. Probabilities and draws come from
     weighted draws, with the same random numbers for all rows, and are estimates.
@@ -203,7 +227,11 @@ class Wide:
         self.rows, self.wide, self.log_odds, self.known = rows, wide, log_odds, known
 
     def certified(self):
-        """Return the best vectors (n, L), their sums of log-odds (n,) and upper bounds (n,)."""
+        """Return the best label vectors (n, L) of n rows, their scores (n,) and bounds (n,).
+
+        The score of a vector is the sum of the log-odds of its labels that are 1. The bounds are
+        upper bounds of the scores of all vectors of a row.
+        """
         found = [self._best(i, self.log_odds[i]) for i in range(len(self.log_odds))]
         labels, score, bound = zip(*found)
         return np.stack(labels), np.array(score), np.array(bound)
@@ -222,8 +250,8 @@ class Wide:
         proba = np.stack(found)
         if self.wide.conditions.counts or self.wide.conditions.tables:
             return proba
-        # A hierarchy allows each label, so that no probability is 0, even if no draw has the label.
-        # Clipped probabilities still agree with the hierarchy.
+        # In a hierarchy each label can be 1, so no probability is 0, even if a label is 0 in all
+        # draws. Clipped probabilities still agree with the hierarchy.
         least = 0.5 / N_WEIGHTED
         return np.clip(proba, least, 1 - least)
 
@@ -244,7 +272,8 @@ class Wide:
                 raise impossible_row(self.rows, i)
             part = np.stack([best.labels for best in found])[None]
             part_scores = np.array([[best.score for best in found]])
-            # The listed vectors are a lower bound of the sum, and all of it if there are no others.
+            # The sum over the listed vectors is a lower bound of the sum over all vectors, and
+            # equals it if the list is complete.
             listed = logsumexp(part_scores)
             total = listed if len(found) < k else max(log_z[i], listed)
             part, part_scores = padded(part, part_scores - total, k)
@@ -253,10 +282,10 @@ class Wide:
         return np.concatenate(labels), np.concatenate(scores)
 
     def draw(self, n_samples, rng, alike=False):
-        """Return draws (n, n_samples, L), by the same random numbers for all rows.
+        """Return `n_samples` draws of the labels of each of n rows, as an array (n, n_samples, L).
 
-        They are chosen among weighted draws in proportion to the weights, so that a vector may
-        occur several times.
+        The same random numbers are used for all rows. The draws are chosen among weighted draws
+        with probabilities proportional to the weights, so a vector may occur several times.
         """
         seed = rng.randint(np.iinfo(np.int32).max)
         result = []
@@ -285,7 +314,10 @@ class Wide:
         return found
 
     def _log_z(self):
-        """Return logarithms (n,) of unbiased estimates of the sums of exp(labels @ log_odds)."""
+        """Return estimates of log(sum of exp(labels @ log_odds)) for each of n rows, (n,).
+
+        The sum runs over the label vectors that satisfy the rules; its estimate is unbiased.
+        """
         _, log_off = self.wide.draws.given(self.log_odds)
         log_mean = [
             logsumexp(log_weight) - np.log(len(log_weight)) + constant
@@ -294,7 +326,7 @@ class Wide:
         return np.array(log_mean) - self.wide.draws.root_terms(log_off)
 
     def _draws(self, seed, n_draws=N_WEIGHTED):
-        """Yield the draws of each row, their log-weights, and the log of a constant factor."""
+        """Yield the draws of each row, their log-weights, and the log of their common factor."""
         sampler = self.wide.draws
         n_draws = max(n_draws, N_WEIGHTED)
         log_on, log_off = sampler.given(self.log_odds)

@@ -267,7 +267,7 @@ def _find_labels(path, labels, names, relation):
 
 
 def _xml_beside(path):
-    """Return the XML file with the label names of an ARFF file."""
+    """Return the path of the XML file that holds the label names of an ARFF file."""
     stem = re.sub(r"[-_](train|test)$", "", path.stem, flags=re.IGNORECASE)
     for name in dict.fromkeys([path.stem, stem]):
         found = path.with_name(f"{name}.xml")
@@ -386,7 +386,7 @@ def _dense_table(columns, rows, dtype):
 
 
 def _sparse_table(columns, rows, dtype):
-    """Return the table of a file with sparse rows: features as a CSR array, labels dense."""
+    """Return the table of a file with sparse rows: features as CSR, labels as a dense array."""
     # An attribute that a row does not mention has its first value, which may stand for a number
     # other than 0.
     first_label = np.array(

@@ -79,9 +79,11 @@ def make_deconvolution(
 
 
 def _painted(locations, features):
-    """Return images (n, h' + k - 1, w' + k - 1) with the features (F, k, k) painted on them.
+    """Return images on which copies of features, which are small 0/1 images, are painted.
 
-    `locations` (n, F, h', w') is 1 at the upper left corner of each painted feature.
+    `features` (F, k, k) holds F features of k x k pixels. `locations` (n, F, h', w') is 1 where the
+    upper left corner of a copy of a feature lies, in each of n images. The result holds n images of
+    height h' + k - 1 and width w' + k - 1.
     """
     n, _, height, width = locations.shape
     size = features.shape[-1]

@@ -55,7 +55,7 @@ def fetch(spec: Spec, path: Path) -> dict[str, np.ndarray]:
     try:
         bunch = fetch_openml(data_id=spec.openml_id, as_frame=False, parser=parser, cache=False)
         return _to_arrays(spec, bunch)
-    except Exception as error:  # one message for errors of the network, the server and the parser
+    except Exception as error:  # network, server and parser errors
         raise OSError(
             f"{spec.title}: {path.name} is not in {path.parent}, and fetching OpenML data set "
             f"{spec.openml_id} failed ({type(error).__name__}: {error}). Try again with a network "

@@ -1,4 +1,4 @@
-"""Loaders of the data sets. Sections that their docstrings share are inserted by a decorator."""
+"""Loaders of the data sets. A decorator inserts the docstring sections that loaders share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _Loader = TypeVar("_Loader", bound=Callable)
 
 
 def _documented(loader: _Loader) -> _Loader:
-    """Replace the markers of a loader's docstring by the shared sections."""
+    """Replace each marker in a loader's docstring by a section that loaders share."""
     if loader.__doc__:  # absent under python -OO
         text = inspect.cleandoc(loader.__doc__)
         for marker, section in _SHARED.items():

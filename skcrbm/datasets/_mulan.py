@@ -44,7 +44,7 @@ def load_mulan_files(
     files = _find_files(name, folder)
     if files is None:
         raise FileNotFoundError(
-            f"{name}.arff, or {name}-train.arff and {name}-test.arff, was not found in {folder} "
+            f"neither {name}.arff nor {name}-train.arff and {name}-test.arff was found in {folder} "
             f"({chosen_by}) or in its folder {name}. Put the ARFF files and {name}.xml there, or "
             f"name their folder with data_home or the environment variable {ENV_VARIABLE}. Sets "
             f"that may also be .npz files: {sorted(_specs.MULAN)}."
@@ -84,7 +84,7 @@ def load_mulan_files(
 
 
 def _find_files(name: str, folder: Path) -> dict[str, Path] | None:
-    """Return the ARFF file of each part, or None if the folder does not hold the set.
+    """Return the ARFF file of each part ("train", "test"), or None if files are missing.
 
     A set without a split has the single part "".
     """
@@ -112,7 +112,7 @@ def _read_parts(files: dict[str, Path]) -> dict[str, ArffTable]:
 
 
 def _known_arrays(name: str, folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Return the path of an ARFF file of a set, and the arrays that its .npz file would hold.
+    """Return the path of a set's first ARFF file, and arrays with the names of an .npz file.
 
     The result is None if the folder does not hold the ARFF files.
     """
@@ -123,7 +123,9 @@ def _known_arrays(name: str, folder: Path) -> tuple[Path, dict[str, Any]] | None
     tables = _read_parts(files)
     if set(tables) != set(spec.rows):
         parts = ", ".join(f"{name}-{p}.arff" if p else f"{name}.arff" for p in spec.rows)
-        raise DataFileError(f"{next(iter(files.values()))}: the files should be {parts}")
+        raise DataFileError(
+            f"{next(iter(files.values()))} is not a file of this set, which consists of {parts}"
+        )
     first = next(iter(tables.values()))
     arrays = {
         "feature_names": np.array(first.feature_names),

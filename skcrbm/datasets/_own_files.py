@@ -175,7 +175,7 @@ def _label_names(labels: Any) -> list[str] | None:
 
 
 def _declared_sizes(stream):
-    """Return the numbers of rows, features and labels if the first line holds them, else None.
+    """Return the three numbers of rows, features and labels in the first line, or else None.
 
     If the result is None, the stream is set back to its beginning.
     """
@@ -297,10 +297,11 @@ def read_csv(
 
 
 def _check_fields(path, sep, encoding):
-    """Check the fields of a CSV file; return the column names, and the last line of each row.
+    """Check the fields of a CSV file; return the column names and the line numbers of the rows.
 
     The check is necessary, because pandas does not raise an error if fields are wrong: it renames
-    columns of the same name, fills short rows with missing values, and cuts long rows.
+    columns of the same name, fills short rows with missing values, and cuts long rows. A row may
+    extend over several lines; its line number is the number of its last line.
     """
     with open(path, encoding=encoding.replace("utf-8", "utf-8-sig"), newline="") as stream:
         rows = csv.reader(stream, delimiter=sep)

@@ -19,8 +19,8 @@ from skcrbm.datasets._specs import Spec, array_name
 from skcrbm.exceptions import DataFileError
 from skcrbm.utils.warnings import warn_user
 
-# Number of bytes of the widest number type. If an array in a file needs more bytes per number, an
-# error is raised before it is read.
+# Largest number of bytes per entry of an array in a file. If the header of an array gives a larger
+# number, an error is raised before the array is read.
 _MAX_ITEM_BYTES = 16
 
 
@@ -45,13 +45,13 @@ def _one_error(path):
 
 @lru_cache(maxsize=64)
 def _file_sha256(path, mtime_ns, size):
-    """Return the checksum of a file; `mtime_ns` and `size` are only keys of the cache."""
+    """Return the checksum of a file; a cached checksum is used if `mtime_ns` and `size` agree."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _read_arrays(spec, path):
-    """Read the arrays that a spec names, and the array "origin"; ignore all other arrays."""
+    """Read from an .npz file the arrays that a `Spec` names, and "origin"; ignore other arrays."""
     largest = _MAX_ITEM_BYTES * spec.n_rows * max(spec.n_features, spec.n_labels or 1)
     arrays = {}
     with zipfile.ZipFile(path) as archive:
@@ -69,7 +69,7 @@ def _read_arrays(spec, path):
                 )
             with archive.open(member) as stream:
                 arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
-                if stream.read(1):  # at the end, zipfile also verifies the checksum
+                if stream.read(1):  # also verifies the checksum
                     raise DataFileError(f"{path} has additional bytes after the array {name}")
     return arrays
 
@@ -148,7 +148,7 @@ def _check_names(spec, arrays, source):
 
 
 def _checked_parts(spec, arrays, source):
-    """Check shapes and values, and return the data and the target of all parts as two arrays."""
+    """Check the arrays of all parts, and return the data and the target, each as a single array."""
     missing = sorted(set(spec.array_names) - set(arrays))
     if missing:
         raise DataFileError(f"{source} should hold the arrays {missing}")
@@ -174,9 +174,9 @@ def _checked_parts(spec, arrays, source):
     data, target = np.concatenate(xs), np.concatenate(ys)
     low, high = (0, 1) if spec.n_labels is not None else spec.class_range
     if target.min() < low or target.max() > high:
-        raise DataFileError(f"{source}: y should be in {low}..{high}")
+        raise DataFileError(f"{source}: y should hold integers from {low} to {high}")
     if not np.isfinite(data).all():
-        raise DataFileError(f"{source}: X should be finite")
+        raise DataFileError(f"{source}: X should hold finite numbers")
     _check_names(spec, arrays, source)
     return data, target
 
@@ -242,7 +242,7 @@ def _frames(bunch, spec):
 
 
 def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
-    """Raise a ValueError if `subset` is unknown, or names a part although a Bunch is returned."""
+    """Raise a ValueError if `subset` is unknown, or is a part although a Bunch is asked for."""
     if subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
     if subset != "all" and not return_X_y:
@@ -258,7 +258,7 @@ def load(
     download_if_missing: bool = False,
     read_instead: Callable[[Path], tuple[Path, dict[str, Any]] | None] | None = None,
 ) -> Bunch | tuple:
-    """Read the data set of a spec; the public loaders describe the arguments.
+    """Read the data set that a `Spec` describes; the public loaders explain the arguments.
 
     If the file of the spec is missing, the function `read_instead` looks for other files in the
     folder, and returns a path and arrays, or None.

@@ -19,7 +19,7 @@ _NO_LICENCE = "not stated for the data."
 
 
 def array_name(letter: str, part: str) -> str:
-    """Return the name of an array of a part, in a file and in a Bunch."""
+    """Return the name of the array of a part, such as "X_train", in a file and in a Bunch."""
     return f"{letter}_{part}" if part else letter
 
 
@@ -38,11 +38,11 @@ class Spec:
     citation: str
     licence: str
     where: str  # place from which a user gets the data
-    hint: str = ""  # end of the error about a missing file
-    n_labels: int | None = None  # None: each row has a class instead of labels
+    hint: str = ""  # advice at the end of the error about a missing file
+    n_labels: int | None = None  # None if each row has a class, not labels
     classes: tuple | None = None  # class names, unless the file holds them
     class_range: tuple = (0, 9)
-    image_order: str | None = None  # None: the rows are not images
+    image_order: str | None = None  # None if the rows are not images
     sha256: str | None = None  # checksum of the file
     labels_sha256: str | None = None  # checksum of all labels as C-ordered uint8, in row order
     openml_id: int | None = None
@@ -206,7 +206,7 @@ CALTECH101_SILHOUETTES = Spec(
 
 
 def _mulan(filename, citation, sha256, **known):
-    """Return the spec of a set that the Mulan library ships with its source."""
+    """Return the `Spec` of a set that the Mulan library ships with its source code."""
     return Spec(
         filename=f"{filename}.npz",
         citation=citation,

@@ -126,13 +126,20 @@ def make_structured_labels(
 
 
 def _pairs(signs, strength, rng):
-    """Return the log-weights (K,) of label vectors `signs` (K, L) in -1/+1, coupled in a ring."""
+    """Return the log-weights (K,) of K label vectors in which neighbours on a ring are coupled.
+
+    `signs` (K, L) holds the vectors of L labels, -1 or +1.
+    """
     coupling = strength * rng.choice([-1.0, 1.0], size=signs.shape[1])
     return (signs * np.roll(signs, -1, axis=1)) @ coupling
 
 
 def _groups(signs, strength, rng):
-    """Return the log-weights (K,) of label vectors `signs` (K, L), summed over hidden causes."""
+    """Return the log-weights (K,) of K label vectors that hidden causes raise or lower.
+
+    `signs` (K, L) holds the vectors of L labels, -1 or +1. Each hidden cause is 0 or 1, and the
+    weights are summed over both values.
+    """
     n_labels = signs.shape[1]
     n_causes = max(1, n_labels // 3)
     pattern = rng.choice([-1.0, 0.0, 1.0], size=(n_labels, n_causes), p=[0.3, 0.3, 0.4])

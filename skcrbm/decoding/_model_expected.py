@@ -28,16 +28,17 @@ from skcrbm.inference.rbm.mixture import LabelMixture, is_small_mixture
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Constants of `_seen_factor`: the odds that a model typically gives to the label sets seen in fit,
-# and the largest factor. If there are few label sets, a model typically gives them a total
-# probability of about 4/5, and thus odds of 4 : 1.
+# Constants of `_seen_factor`. If fit saw few label sets, a model typically gives them a total
+# probability of about 4/5 in a new row, which means odds of 4 : 1. The second constant is the
+# largest factor.
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
-# Candidates of `decode_expected_jaccard`: the _SEEN_CANDIDATES most probable label sets, and the k
-# + s most probable labels for each s in _SIZES, where k is the best number of labels under
-# independence.
+# The candidates of `decode_expected_jaccard` are the _SEEN_CANDIDATES most probable label sets seen
+# in fit and, for each s in _SIZES, the vector of the k + s most probable labels. Here k is the
+# number of labels that would be best if labels were independent.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
-# If the factor of the label sets seen in fit is 1, the sets are candidates only if they have at
-# most this number of entries in total. More entries would take most of the time of the rule.
+# If the factor of the label sets seen in fit is 1, the sets are candidates only if the array of all
+# sets has at most this number of entries. For a larger array, their comparison would take most of
+# the time of the rule.
 _MOST_SEEN = 2**21
 # Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
 # Larger logarithms occur only as rounding errors of log-weights beyond 1e15.
@@ -107,8 +108,9 @@ def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.nd
 
 
 def _by_rows(posterior, decide, entries):
-    """Return the labels (N, V) of ``decide(model, allow_empty)``, computed in blocks of rows.
+    """Return the labels that ``decide(model, allow_empty)`` chooses, computed in blocks of rows.
 
+    `model` is the `_Model` of a block of rows, and the result is (N, V) for N rows and V outputs.
     `entries` is the number of array entries that a row needs; it determines the size of the blocks.
     """
     energy = posterior.energy
@@ -147,17 +149,19 @@ def _seen_factor(unseen_share):
 
 
 def _expected(sets, weight, candidates, zero_division):
-    """Return the expected Jaccard index (N, C) of candidates (N, C, L).
+    """Return the expected Jaccard index (N, C) of C candidate label vectors for each of N rows.
 
-    The true label vector is one of the `sets` (K, L), with the probabilities `weight` (N, K).
+    `candidates` is (N, C, L) for L labels. The true label vector of a row is one of the `sets` (K,
+    L), with the probabilities `weight` (N, K).
     """
     return (jaccard(candidates, sets, zero_division) @ weight[:, :, None])[:, :, 0]
 
 
 def _best_seen(sets, weight, zero_division):
-    """Return the label set (N, L) with the largest expected Jaccard index.
+    """Return, for each of N rows, the label set with the largest expected Jaccard index, (N, L).
 
-    The candidates for a row are its `_SEEN_CANDIDATES` most probable sets among `sets`.
+    The true label vector of a row is one of the `sets` (K, L), with the probabilities `weight` (N,
+    K). The `_SEEN_CANDIDATES` most probable sets are compared.
     """
     n_kept = min(_SEEN_CANDIDATES, len(sets))
     # Use a stable sort, so that the order of ties does not depend on the other rows of the batch.
@@ -167,7 +171,11 @@ def _best_seen(sets, weight, zero_division):
 
 
 class _Model(ABC):
-    """Base class of distributions over the label vectors of each row, given the known outputs."""
+    """Base class of distributions over the label vectors of N rows, given the known outputs.
+
+    There are L labels. The subclasses differ in the distribution: the joint distribution of the
+    model, or a product of marginals.
+    """
 
     marginals: np.ndarray  # (N, L), float64
     empty: np.ndarray  # (N,), probability of the label vector without a label
@@ -189,7 +197,11 @@ class _Model(ABC):
 
     @abstractmethod
     def _mass(self, sets, log_weight) -> np.ndarray:
-        """Return the total probability (N,) of label sets (K, L) with log-weights (N, K)."""
+        """Return the total probability (N,), under the model, of all K label sets together.
+
+        `sets` is (K, L), and `log_weight` (N, K) holds the logarithms of the unnormalised
+        probabilities.
+        """
 
     def with_known(self, labels):
         """Return `labels` (N, ..., L) with their entries replaced by the known outputs."""
@@ -199,12 +211,12 @@ class _Model(ABC):
         return np.where(np.isnan(known), labels, known)
 
     def seen(self, sets, factor):
-        """Return probabilities (N, K) of the label sets seen in fit, and a mixture weight w (N,).
+        """Return the probabilities (N, K) of K label sets, and a mixture weight w (N,) per row.
 
-        If the probabilities of the `sets` are multiplied by `factor` and all probabilities are
-        normalised, the result is a mixture: the distribution over the `sets` has the weight w, and
-        the distribution of the model has the weight 1 - w. The returned probabilities of the `sets`
-        add up to 1.
+        `sets` (K, L) are the label sets seen in fit. If their probabilities are multiplied by
+        `factor` and all probabilities are normalised, the result is a mixture: the distribution
+        over the `sets` has the weight w, and the distribution of the model has the weight 1 - w.
+        The returned probabilities of the `sets` add up to 1 in each row.
         """
         if not len(sets):
             return np.empty((len(self.marginals), 0)), np.zeros(len(self.marginals))
@@ -239,7 +251,10 @@ class _Joint(_Model):
         return maximize_f1(self.empty, self._on(nodes), factors, zero_division, allow_empty)
 
     def _on(self, nodes):
-        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at Q nodes t; |y| is the number of labels on."""
+        """Return ``E[y_i t^|y|] / t`` for N rows, Q values t (`nodes`) and L labels i, (N, Q, L).
+
+        |y| is the number of labels that are 1.
+        """
         result = np.empty((len(self.marginals), len(nodes), self.marginals.shape[1]))
         for q, t in enumerate(nodes):
             tilted, offset = self.energy.tilted(np.log(t))

@@ -45,8 +45,8 @@ def top_f1(
 ) -> np.ndarray:
     """Return the label vectors (N, L) with the largest expected F1 among all vectors.
 
-    `mixture` has the nodes of the quadrature ``inverse_nodes(2 L)``, whose weights are `weight`.
-    Ties are broken as in `maximize_f1`.
+    ``nodes, weight = inverse_nodes(2 * L)`` defines a quadrature; `mixture` must have these nodes,
+    and `weight` holds the weights. Ties are broken as in `maximize_f1`.
     """
     n, n_labels = mixture.marginals.shape
     result = np.zeros((n, n_labels), np.int64)
@@ -75,10 +75,11 @@ def _in_blocks(mixture, weight, count, *options):
 
 
 def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
-    """Find the best vectors of the `count` most probable labels.
+    """Find the best label vector of each of N rows, among its `count` most probable labels.
 
-    Return the vectors (N, L), an array (N,) that is True for rows with a proof that no other vector
-    is better, and the number of labels (N,) beyond which larger vectors cannot be better.
+    Return three arrays: the vectors (N, L); a mask (N,), which is True for rows with a proof that
+    no other vector is better; and a number (N,) for each row, such that a vector with more labels
+    than this number cannot be better.
     """
     p = mixture.marginals
     n, n_labels = p.shape
@@ -119,10 +120,11 @@ def _among_most_probable(mixture, weight, count, zero_division, allow_empty):
 
 
 def _largest_gain(mixture, weight, p, sizes):
-    """Return an upper bound (N, K) of the gains of all labels with a marginal up to p (N,).
+    """Return an upper bound (N, K) of the gains of labels with small marginals.
 
-    The bound falls with the size. To save time, it is computed for every fourth of the `sizes`
-    only, and used for the next three sizes, too.
+    The bound in row n holds for all labels whose marginal is at most p[n], and for a label vector
+    with ``sizes[k]`` labels. It falls with the size. To save time, it is computed for every fourth
+    size only, and used for the next three sizes, too.
     """
     some = sizes[(sizes <= 4) | (sizes % 4 == 1)]
     inverse = weight * mixture.nodes ** (some[:, None] - 1)

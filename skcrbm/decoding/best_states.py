@@ -20,9 +20,10 @@ from skcrbm.utils.limits import AUTO_EXACT_UNITS, BLOCK_ENTRIES, ESTIMATOR_TOL
 from skcrbm.utils.parallel import row_chunks
 
 _RESTARTS = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
-# Results are improved by flips of single outputs if the model has at most _POLISHED_COUPLINGS
-# couplings. The best label set is improved, too, if there are at most _POLISHED_SETS label sets.
-# Above these limits, flips would take too long.
+# Limits for the search by flips of single outputs, which would take too long for larger models. The
+# result of inference is improved by flips if the model has at most _POLISHED_COUPLINGS couplings.
+# The best label set seen in fit is then improved, too, if at most _POLISHED_SETS label sets were
+# seen.
 _POLISHED_COUPLINGS, _POLISHED_SETS = 2**12, 2**12
 # Number of labels that are tried if the best output vector is empty, but `allow_empty` is False:
 # the search is repeated for each of these labels, with the label clamped to 1.
@@ -70,7 +71,7 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
 
 
 def best_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> np.ndarray:
-    """Return the label sets (N, V) with the highest score ``-F(v | x)``, without inference.
+    """Return, for each of N rows, the label set seen in fit with the highest score ``-F(v | x)``.
 
     If `allow_empty` is False, the empty set is chosen only if no other set agrees with the known
     outputs.
@@ -135,10 +136,10 @@ def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
 def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
     """Return the outputs of the best state, its negated score, and a bound on the optimality gap.
 
-    The method itself proves the bound, so its outputs are not improved by flips as in
-    `best_outputs`. If the best vector of a row is empty, but `allow_empty` is False, the search is
-    repeated for each free label, with this label clamped to 1, and the best answer is returned. The
-    answer is exact if the method is exact.
+    The outputs, scores and bounds come from the inference method of the posterior. In contrast to
+    `best_outputs`, the outputs are not improved by flips. If the best vector of a row is empty, but
+    `allow_empty` is False, the search is repeated for each free label, with this label clamped to
+    1, and the best answer is returned. The answer is exact if the method is exact.
     """
     labels, value, gap = (np.array(part) for part in _certified(posterior))
     if posterior.allow_empty:
@@ -167,9 +168,10 @@ def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:
 
     The loss is ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L. With
     cliques of more than two labels, the expression in parentheses is half of the log-odds of label
-    i given the other labels. Known labels are clamped, and their terms are part of the loss. Ties
-    are broken by the higher score, then by the lexicographic order of the vectors (with more than
-    20 labels, by the fixed order of the search). The search uses the posterior's method for "map",
+    i given the other labels. Known labels are clamped, and their terms are part of the loss. Among
+    vectors of equal loss, the vector with the highest score is chosen. If the scores are equal,
+    too, the choice follows the lexicographic order of the vectors, or with more than 20 labels the
+    order in which the search visits the vectors. The search uses the posterior's method for "map",
     or branch and bound if there is no such method.
     """
     method = posterior.state_methods.get("map") or resolve_method("branch_and_bound")
@@ -210,7 +212,10 @@ def _search(posterior, query, hidden):
 
 
 def _method_for(energy, query):
-    """Return the default method for a query, and True if flips should improve its result."""
+    """Return the default inference method for a query, and False if its result is exact.
+
+    A result that is not exact should be improved by flips of single outputs.
+    """
     if energy.n_enumerated(query) <= AUTO_EXACT_UNITS:
         return Exact(), False
     passing = {"map": MaxProduct, "marginal_map": MixedProduct}[query](**_RESTARTS)

@@ -29,7 +29,7 @@ METRICS = {name: name.removesuffix("_samples") for name in scores_maximized_by("
 # Largest divisor n for which an exact quadrature of 1 / n is used. It needs n / 2 nodes. For larger
 # n, `inverse_nodes` uses an approximate quadrature, which needs fewer nodes.
 _EXACT_UNION = 24
-#: Number of sizes of a label vector that `maximize_f1` tries at once.
+#: `maximize_f1` tries label vectors of 1, 2, 3, ... labels, and computes this many sizes at once.
 SIZES_AT_ONCE = 64
 # Margin of the bound in `maximize_f1`. It is larger than the error that the rounding of the gains
 # causes in the sum of a thousand gains.
@@ -261,8 +261,9 @@ def decode_samples(
 
 
 def _factors_of_sizes(numbers):
-    """Return the argument `factors` of `maximize_f1`, for outcomes with given numbers of labels.
+    """Return the function `factors` for `maximize_f1`, if the distribution has Q outcomes.
 
+    An outcome is a possible vector of true labels, or a group of vectors with equally many labels.
     `numbers` (..., Q) contains the number of labels that are 1 in each outcome.
     """
 
@@ -273,9 +274,10 @@ def _factors_of_sizes(numbers):
 
 
 def _by_blocks(decode, n: int, n_labels: int, entries: int) -> np.ndarray:
-    """Call ``decode(rows)`` for blocks of the n rows, to bound the memory, and return all labels.
+    """Return the labels of all n rows, computed by ``decode(rows)`` for one block after another.
 
-    `decode` needs about `entries` array entries per row. The result has the shape (n, n_labels).
+    The blocks bound the memory: `decode` needs about `entries` array entries per row. The result
+    has the shape (n, n_labels).
     """
     result = np.empty((n, n_labels), np.int64)
     size = max(1, BLOCK_ENTRIES // entries)
@@ -299,7 +301,7 @@ def _check_states(states, name, shape):
     return states
 
 
-# ------------------------------------------- generating functions of the number of labels on
+# ------------------------------------------- generating functions of the number of labels
 
 
 @functools.lru_cache(maxsize=32)
@@ -370,12 +372,15 @@ def maximize_f1(
 
 
 def _of_rows(factors, rows):
-    """Return the factors of the given rows; factors of the shape (K, Q) apply to every row."""
+    """Return the factors of the given rows.
+
+    `factors` has the shape (N, K, Q), or (K, Q) if they are equal for all N rows.
+    """
     return factors if factors.ndim == 2 else factors[rows]
 
 
 def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bool) -> np.ndarray:
-    """Return the index (N,) of the candidate with the largest `value` (N, C) in each row.
+    """Return the index (N,) of the best of C candidates for each of N rows, by `value` (N, C).
 
     Values must be nonnegative and are compared up to rounding. If several candidates have the
     largest value, the first of them is chosen. `empty` (C,) or (N, C) is True for candidates
@@ -397,10 +402,11 @@ def f1_factors(sizes: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.n
 
 
 def best_top_labels(p, top_values, zero_division: float, allow_empty: bool) -> np.ndarray:
-    """Return label vectors (N, L) with the k most probable labels of each row, for the best k.
+    """Return, for each of N rows, the vector of its k most probable labels, for the best k.
 
-    `p` (N, L) are the probabilities of the labels. ``top_values(p, zero_division)`` returns the
-    value (N, L + 1) of each k = 0, ..., L, for probabilities in descending order.
+    `p` (N, L) are the probabilities of L labels, and the result is a 0/1 array (N, L). The function
+    ``top_values(p, zero_division)`` takes probabilities in descending order, and returns the value
+    (N, L + 1) of each k = 0, ..., L. The best k has the largest value.
     """
     order = np.argsort(-p, axis=1, kind="stable")
     value = top_values(np.take_along_axis(p, order, axis=1), zero_division)
@@ -444,9 +450,9 @@ def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:
 
 
 def first_k(order: np.ndarray, k: np.ndarray | int) -> np.ndarray:
-    """Return 0/1 vectors (N, L) in which the first k labels of `order` (N, L) are on.
+    """Return 0/1 vectors (N, L) in which the k labels that come first in `order` are 1.
 
-    `k` is an integer or an array (N,).
+    `order` (N, L) holds the labels of each row in some order; `k` is an integer or an array (N,).
     """
     rank = np.argsort(order, axis=1)
     return (rank < np.reshape(k, (-1, 1))).astype(np.int64)

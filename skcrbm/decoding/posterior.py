@@ -84,7 +84,7 @@ class Posterior(NamedTuple):
         return self._replace(energy=self.energy.rows(index), known=known)
 
     def evidence(self) -> np.ndarray | None:
-        """Return the values (N, n_variables) to clamp, NaN for free variables.
+        """Return the value of each clamped variable (N, n_variables); NaN for free variables.
 
         The result is None if no output is known.
         """
@@ -121,8 +121,8 @@ class Posterior(NamedTuple):
         """Draw exact samples (N, n_samples, V) from p(v | x, known).
 
         All rows have the same random numbers, so that the samples of a row do not depend on the
-        other rows of a call. The numbers of a model depend on its index in a batch, so each row is
-        a batch of its own.
+        other rows of a call. A sampler derives the random numbers of a row from the seed and the
+        index of the row in the call, so it is called for each row separately.
         """
 
         def draw(rows):
@@ -184,7 +184,7 @@ class ClassifierPosterior(NamedTuple):
         return (self.proba >= 0.5).astype(np.int64), score
 
     def log_weight_of_sets(self, rows, sets, hidden: str) -> np.ndarray:
-        """Return log-probabilities (len(rows), K) of output vectors (K, V), under independence."""
+        """Return the log-probabilities of K output vectors as if outputs were independent."""
         with np.errstate(divide="ignore"):
             on, off = np.log(self.proba[rows]), np.log1p(-self.proba[rows])
         on, off = np.maximum(on, _LOG_IMPOSSIBLE), np.maximum(off, _LOG_IMPOSSIBLE)
@@ -200,7 +200,7 @@ class ClassifierPosterior(NamedTuple):
 
 
 class CertifiedLabels(NamedTuple):
-    """Outputs of N rows, with bounds on the distance of each row from the optimum."""
+    """Outputs of N rows, with a bound for each row on how far its objective is from the optimum."""
 
     labels: np.ndarray  # (N, V) of 0/1
     objective: np.ndarray  # (N,), value of the function that the rule minimises

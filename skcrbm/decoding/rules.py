@@ -62,7 +62,7 @@ class DecodingRule(Options):
 
     #: Query that the energy must support, such as "map"; None if the rule needs only marginals.
     needs_answer: ClassVar[str | None] = None
-    #: Names of the energy classes that the rule supports; None for all.
+    #: Names of the energy classes that the rule supports; None if it supports all classes.
     needs_kind: ClassVar[frozenset | None] = None
     #: True if `decode_with_gap` returns a bound on how far the labels may be from the optimum.
     certified: ClassVar[bool] = False
@@ -420,7 +420,8 @@ class _RuleObject(HasMethods):
 def decoder_constraint(names: Iterable[str], *, auto: bool = False) -> list:
     """Return the constraint of a hyperparameter that takes a decoding rule.
 
-    Valid values are the `names`, rule objects with these names, and "auto" if `auto` is True.
+    The hyperparameter may be one of the `names`, a rule object whose name is in `names`, or, if
+    `auto` is True, "auto".
     """
     names = list(names)
     return [KnownName(names, auto=auto), _RuleObject(names)]

@@ -232,8 +232,9 @@ def labels_by_fitted_thresholds(
 class _Sorted:
     """Sorts each of G groups of M entries by decreasing probability, and adds up their weights.
 
-    A group holds the entries of one row, of one label, or of all rows and labels. A cut m = 0, ...,
-    M switches on the first m entries of a group.
+    An entry is a label in a row. Depending on the metric, a group holds the entries of one row, of
+    one label, or of all rows and labels. For each m = 0, ..., M, the class adds up the weights of
+    the first m entries of a group, which a threshold below their probabilities predicts as 1.
     """
 
     proba: np.ndarray  # (G, M), sorted; -1 for entries that are not observed, which come last
@@ -264,7 +265,7 @@ def _ratio(numerator, denominator, zero_division):
 
 
 def _cut_of_sum(table, value):
-    """Return the threshold, shared by all groups, that maximises the sum of the groups' values.
+    """Return the single threshold for all groups that maximises the sum of their values.
 
     value[g, m] is the value of group g if its m largest probabilities are predicted as 1.
     """
@@ -293,9 +294,10 @@ def _best_cut(proba, value):
 
     ``value[m]`` is the value of a threshold that switches on the first m of the sorted entries.
     """
-    # The threshold of cut m is between the probabilities of entry m - 1, which is on, and entry m,
-    # which is off. The lowest threshold is 0. The highest is 1, or just above 1 if a probability is
-    # 1.
+    # The threshold that switches on the first m entries lies between the probabilities of the last
+    # of these entries and of the next entry. The lowest threshold is 0, which switches on all
+    # entries. The highest threshold, which switches on no entry, is 1, or just above 1 if a
+    # probability is 1.
     top = np.nextafter(1.0, 2.0) if (proba == 1).any() else 1.0
     upper = np.concatenate([[top], proba])
     lower = np.concatenate([proba, [0.0]])
@@ -314,8 +316,10 @@ def _micro_f1_by_label(table):
     true = table.true_on[:, -1].sum()
     level = 0.0 if true > 0 else 1.0  # F1 of empty predictions
     while True:
-        # Maximise 2 true_on - level (on + true), in which `true` is constant. The maximum is
-        # positive, and F1 rises above `level`, unless `level` is the largest F1 already.
+        # Maximise 2 true_on - level (on + true), where `on` and `true` are the weights of the
+        # predicted and of the true entries, `true_on` is the weight of entries that are both, and
+        # `true` is constant. If the maximum is positive, its thresholds have an F1 above `level`;
+        # if it is 0, `level` is the largest F1.
         thresholds = _cut_of_each(table, 2 * table.true_on - level * table.on)
         first = np.count_nonzero(table.proba >= thresholds[:, None], axis=1)
         index = np.arange(len(first)), first

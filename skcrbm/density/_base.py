@@ -1,4 +1,4 @@
-"""Base class of the densities: the training and sampling that all of them share.
+"""Base class of the densities, with the training and sampling that all densities share.
 
 `MarkovRandomField`, `IsingModel` and `RBM` each have their own `fit`: it validates the rows, makes
 a model to start from, calls `density_plan` and `fit` of `skcrbm.learning`, and sets attributes.
@@ -125,7 +125,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
     @abstractmethod
     def _structure_of(self, n_features: int) -> Any:
-        """Return a description of the model's structure, which a warm start must not change."""
+        """Return a description of the model's structure, which must not change in a warm start."""
 
     @abstractmethod
     def _parameter_attributes(self, model) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     # ------------------------------------------------------------- steps of a fit
 
     def _start_fit(self, X, sample_weight) -> tuple[Rows, np.random.RandomState, bool]:
-        """Return the validated rows, the random generator, and True if training continues a fit."""
+        """Return the rows, the random generator, and True if training continues an earlier fit."""
         resume = self.warm_start and self.__sklearn_is_fitted__()
         if resume:
             self._check_same_model()
@@ -265,18 +265,18 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         -----
         UserWarning
             If the weights of a few chains dominate the estimate of the log-partition: the estimate
-            is then probably too low, and the scores are too high. Also if the model was learned
-            from perturbed maxima: the scores are log-probabilities of the Gibbs distribution, but
-            the parameters reproduce the distribution of the data only with the sampler for which
-            they were learned.
+            is then probably too low, and the scores are too high. A warning is also given if the
+            model was learned with a biased sampler, such as "pmp": the parameters were chosen such
+            that samples by this sampler resemble the data, but the scores are log-probabilities of
+            the Gibbs distribution, which may be low for the data.
         """
         found = super().score_samples(X)
         name = self._biased_sampler()
         if name is not None:
             warn_user(
-                f"the parameters were learned for samples by {name}; the scores are "
-                "log-probabilities of the Gibbs distribution with these parameters, which "
-                "differs from the distribution of these samples"
+                f"the parameters were learned such that samples drawn by {name} resemble the data. "
+                "The scores are log-probabilities of the Gibbs distribution with these parameters, "
+                "which is another distribution, so they may be lower than expected"
             )
         return found
 
@@ -292,7 +292,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         ----------
         n_samples : int, default=1
         given : array-like of shape (n_features,), default=None
-            0 or 1 for a given value, NaN for a value to draw.
+            Value 0 or 1 of each column whose value is given, and NaN for the columns to draw.
         random_state : int, RandomState or None, default=None
 
         Returns
@@ -312,9 +312,10 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     def _biased_sampler(self):
         """Return the name of the biased sampler for which the parameters were learned, or None.
 
-        If a sampler does not draw from the Gibbs distribution, the learned parameters compensate
-        for this bias: samples by this sampler reproduce the data, and the Gibbs distribution does
-        not.
+        A biased sampler does not draw from the Gibbs distribution. Training with a biased sampler
+        finds parameters that compensate for the bias: samples drawn by the sampler resemble the
+        data, but the Gibbs distribution of these parameters differs from the distribution of the
+        data.
         """
         if isinstance(self._rule, PMPLearning):
             if isinstance(self._sampler, PerturbAndMaxProduct):
@@ -358,12 +359,13 @@ def density_plan(
 
     Training starts from `model`, a named tuple with a field `params`. `rng` generates the seeds of
     inference methods. `rule` replaces ``learning="auto"``. `penalised` and `rate_factors` are named
-    tuples like `model.params`: `penalised` holds for each array of parameters 1 if the array is
-    penalised, 0 if it is not, or an array of 1 and 0 for its entries, and `rate_factors` holds
-    relative learning rates (None: 1). `batch_size` is the number of rows per step if the solver
-    leaves it to "auto"; None stands for all rows, because the moments of complete rows are computed
-    only once. For rules that sample the model, Adam's step size is raised by a factor of at most
-    `sampled_speedup`.
+    tuples with the fields of `model.params`. For each array of parameters, `penalised` holds 1 if
+    the whole array is penalised, 0 if it is not penalised, or an array of 1 and 0 if only the
+    entries with 1 are penalised. `rate_factors` holds a relative learning rate for each array of
+    parameters; if it is None, all rates are 1. `batch_size` is the number of rows per step if the
+    solver leaves it to "auto"; None stands for all rows, because the moments of complete rows are
+    computed only once. For rules that sample the model, Adam's step size is raised by a factor of
+    at most `sampled_speedup`.
     """
     rule = resolve_rule(density.learning if rule is None else rule, "density")
     solver = resolve_solver(density.solver, SOLVERS)
@@ -404,10 +406,11 @@ def density_plan(
 
 
 def start_log_odds(visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the log-odds (V,) of each column's share of ones.
+    """Return, for each of V columns, the log-odds of the share of rows in which it is 1.
 
     Half a row of 1 and half a row of 0 are added to each column, so that the log-odds are finite.
-    Missing entries of `visible` (N, V) are NaN. A row of weight k counts as k copies.
+    Missing entries of `visible` (N rows, V columns) are NaN. A row of weight k counts as k copies
+    of the row.
     """
     on = weight @ np.nan_to_num(visible) + 0.5
     off = weight @ (1 - np.nan_to_num(visible, nan=1.0)) + 0.5

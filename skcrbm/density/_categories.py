@@ -75,7 +75,7 @@ def _is_missing(value):
 
 
 def encode(columns: np.ndarray, categories: list[np.ndarray], name: str = "X") -> np.ndarray:
-    """Return the codes (N, n_features), float64 with NaN for missing values.
+    """Return the codes of the values as float64 (N, n_features), with NaN for missing values.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def encode(columns: np.ndarray, categories: list[np.ndarray], name: str = "X") -
 
 
 def decode(codes: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
-    """Return the categories (N, n_features) for the codes.
+    """Return the categories that belong to the codes, as an array (N rows, n_features).
 
     The array has dtype object if the columns have categories of different types.
     """

@@ -31,8 +31,8 @@ class ClauseCliques(Versioned):
         Distinct subsets of the variables of the clauses, ordered by size. Variables are numbered
         from 0.
     ties : CSR matrix (n_cliques, n_formulas)
-        Matrix for `ties` of `LargeMarginMarkovNetwork`: the weights of cliques are ``ties @ w`` for
-        weights w of formulas.
+        Matrix that turns the weights w of formulas into the weights ``ties @ w`` of cliques. It can
+        be passed to `LargeMarginMarkovNetwork` as `ties`.
     weights : ndarray (n_cliques,)
         Weights of the cliques, for the given weights of clauses or formulas.
     constant : float
@@ -98,10 +98,10 @@ def from_clauses(
     weights : array-like (n_clauses,) or (n_formulas,)
         Weights of the clauses, or weights of the formulas if `formulas` is given.
     n_variables : int, default=None
-        Number of variables. None: the largest number in the clauses.
+        Number of variables. If None, it is the largest number of a variable in the clauses.
     formulas : array-like of int (n_clauses,), default=None
         Index, from 0, of the first-order formula that each clause instantiates. All clauses of a
-        formula have its weight. None: every clause is a formula of its own.
+        formula have its weight. If None, every clause has its own weight.
 
     Returns
     -------

@@ -20,9 +20,10 @@ from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 class IsingParams(NamedTuple):
     """Parameters of an Ising model with centred variables.
 
-    The score is ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``, where the
-    second sum is over the edges. If the centre c is near the means of the variables, a change of a
-    coupling hardly changes these means, so training needs fewer steps.
+    There are L variables y_i in {-1, +1} and E coupled pairs, the edges. The score is
+    ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``, where the second sum is over
+    the edges. The centres c_i are constants near the means of the variables. A change of a coupling
+    then hardly changes the means of the model, so training needs fewer steps.
     """
 
     coupling: Any  # ndarray (E,)
@@ -32,8 +33,10 @@ class IsingParams(NamedTuple):
 def _ising_gradient(unary, pairs, edges, center):
     """Return the gradient with respect to the parameters, computed from differences of moments.
 
-    `unary` (L,) and `pairs` (E,) are differences of the moments E[u_i] and E[u_i u_k] of 0/1
-    variables u. They are converted, because the parameters belong to y = 2 u - 1.
+    The moments are E[u_i] of each of L 0/1 variables u, and E[u_i u_k] of each of E edges (i, k).
+    `unary` (n_rows, L), whose rows are added up, and `pairs` (E,) hold the moments of the model
+    minus the moments of the data. The differences are converted, because the parameters belong to y
+    = 2 u - 1.
     """
     means = 2 * unary.sum(axis=0)
     i, k = edges.T
@@ -107,7 +110,7 @@ class IsingModel(BaseDensity):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
           parameters then describe this sampler;
-        - "weighted_bp_chain": the same states, weighted so that the moments are consistent;
+        - "weighted_bp_chain": states as for "bp_chain", with weights that correct their bias;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
@@ -124,12 +127,12 @@ class IsingModel(BaseDensity):
         Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
         `batch_size` is all rows, because moments of complete rows are computed only once. The
         automatic `average` is True for all rules but "mle", because states drawn from the model
-        make the iterates circle around the solution. An average needs more epochs than the last
-        iterate to come near the solution.
-        The step size of the fields is four times as large as the step size of the couplings.
+        make the iterates circle around the solution. With averaging, training needs more epochs to
+        come near the solution. The step size of the fields is four times as large as the step size
+        of the couplings.
     max_iter : int, default=100
-        Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
-        validation rows.
+        Maximum number of epochs. Training stops earlier only if the learning rule computes a loss
+        ("mle"), or if rows are held out for validation, see `early_stopping`.
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalties on the couplings, each pair counted once. The L1 penalty is minimised by
         subgradient steps.
@@ -148,7 +151,8 @@ class IsingModel(BaseDensity):
     random_state : int, RandomState or None, default=None
         Seed of the fit.
     verbose : bool or int, default=False
-        1 prints a live line with rate, loss and remaining time; 2 prints a line per epoch.
+        1 prints a line with rate, loss and remaining time, which is updated during training; 2
+        prints a line per epoch.
 
     Attributes
     ----------
@@ -159,8 +163,8 @@ class IsingModel(BaseDensity):
     field_ : ndarray (n_features,)
         Fields f of the columns.
     loss_curve_, convergence_curve_ : list of float
-        Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
-        with "mle" and "weighted_bp_chain".
+        Loss in each epoch, and share of the rows for which inference converged. The loss is a
+        negative log-likelihood only with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
         Effective sample size of the weighted states in each epoch, divided by the number of states;
         only with "weighted_bp_chain". It is 1 if all weights are equal. If it is below a tenth, the
@@ -168,7 +172,7 @@ class IsingModel(BaseDensity):
     validation_scores_ : list of float or None
         Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int
-        Number of epochs that led to the learned parameters.
+        Number of epochs after which training had the parameters that `fit` keeps.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -97,7 +97,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     random_state : int, RandomState or None, default=None
         Seed of the order of the rows in training.
     verbose : bool or int, default=False
-        1 prints a live line with rate, violation and remaining time; 2 prints a line per pass.
+        1 prints a line with rate, violation and remaining time, which is updated during training; 2
+        prints a line per pass.
 
     Attributes
     ----------
@@ -321,7 +322,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _given_inputs(self, X):
-        """Return validated X (N, n_features); raise a ValueError if an input is missing."""
+        """Validate X, and return it (N, n_features); raise an error if an input is NaN."""
         visible = super()._check_rows(X)
         if np.isnan(visible[:, ~self._is_output]).any():
             raise ValueError("X contains NaN in columns that are inputs")
@@ -413,7 +414,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _search_pairs(self, visible):
-        """Fill the missing values of rows (N, V) by the search for models with pairs only."""
+        """Fill the missing values of N rows by branch and bound for cliques of two columns."""
         n_rows, n_variables = visible.shape
         coupling = np.zeros((n_variables, n_variables))
         field = np.zeros(n_variables)
@@ -440,7 +441,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return filled
 
     def _search_cliques(self, visible):
-        """Fill the missing values of rows (N, V) by branch and bound on cliques of any size."""
+        """Fill the missing values of N rows by branch and bound, for cliques of any size."""
         most = int(np.isnan(visible).sum(axis=1).max())
         if most > MAX_ENUMERATED:
             raise ValueError(

@@ -29,7 +29,8 @@ class TableParams(NamedTuple):
 class TableModel(NamedTuple):
     """A factor graph whose tables are learned.
 
-    Fields, and table entries of weight 0 (log-potential -inf), are not learned.
+    The fields of the variables, and the table entries of weight 0 (log-potential -inf), are
+    constant.
     """
 
     params: TableParams
@@ -92,7 +93,7 @@ class MarkovRandomField(BaseDensity):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
           parameters then describe this sampler;
-        - "weighted_bp_chain": the same states, weighted so that the moments are consistent;
+        - "weighted_bp_chain": states as for "bp_chain", with weights that correct their bias;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
@@ -109,11 +110,11 @@ class MarkovRandomField(BaseDensity):
         Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
         `batch_size` is all rows, because moments of complete rows are computed only once. The
         automatic `average` is True for all rules but "mle", because states drawn from the model
-        make the iterates circle around the solution. An average needs more epochs than the last
-        iterate to come near the solution.
+        make the iterates circle around the solution. With averaging, training needs more epochs to
+        come near the solution.
     max_iter : int, default=100
-        Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
-        validation rows.
+        Maximum number of epochs. Training stops earlier only if the learning rule computes a loss
+        ("mle"), or if rows are held out for validation, see `early_stopping`.
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalties on the log-potentials of tables over two or more columns. The L1
         penalty is minimised by subgradient steps.
@@ -132,7 +133,8 @@ class MarkovRandomField(BaseDensity):
     random_state : int, RandomState or None, default=None
         Seed of the fit.
     verbose : bool or int, default=False
-        1 prints a live line with rate, loss and remaining time; 2 prints a line per epoch.
+        1 prints a line with rate, loss and remaining time, which is updated during training; 2
+        prints a line per epoch.
 
     Attributes
     ----------
@@ -142,8 +144,8 @@ class MarkovRandomField(BaseDensity):
         Log-potentials of all tables in the order of `energy_`. Tables over fewer columns come
         first, unless `factors` is an energy.
     loss_curve_, convergence_curve_ : list of float
-        Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
-        with "mle" and "weighted_bp_chain".
+        Loss in each epoch, and share of the rows for which inference converged. The loss is a
+        negative log-likelihood only with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
         Effective sample size of the weighted states in each epoch, divided by the number of states;
         only with "weighted_bp_chain". It is 1 if all weights are equal. If it is below a tenth, the
@@ -153,7 +155,7 @@ class MarkovRandomField(BaseDensity):
     validation_scores_ : list of float or None
         Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int
-        Number of epochs that led to the learned parameters.
+        Number of epochs after which training had the parameters that `fit` keeps.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -377,10 +379,11 @@ class MarkovRandomField(BaseDensity):
 
 
 def start_log_shares(codes, weight, n_states):
-    """Return the logarithms (K,) of the shares of the states of a column, minus their mean.
+    """Return the log-shares (K,) of the K states of a column, shifted such that their mean is 0.
 
-    Half a row is added for each state, so that the logarithms are finite. `codes` (N,) holds the
-    state of each row, or NaN.
+    The share of a state is the share of rows with this state. Half a row is added for each state,
+    so that the logarithms are finite. `codes` (N,) holds the state of the column in each row, or
+    NaN.
     """
     seen = ~np.isnan(codes)
     count = np.bincount(codes[seen].astype(np.int64), weight[seen], n_states) + 0.5
@@ -388,15 +391,16 @@ def start_log_shares(codes, weight, n_states):
 
 
 def _check_possible(energy, visible, weight):
-    """Raise a ValueError if a complete row of `visible` (N, V) has weight 0.
+    """Raise a ValueError if the model gives a row without missing values the weight 0.
 
-    Training could not change the weight, because it does not change fields and log-weights of -inf.
+    Training could not raise this weight, because it does not change fields and log-potentials of
+    -inf. `visible` (N, V) holds the N rows of V columns.
     """
     rows = np.flatnonzero((weight > 0) & ~np.isnan(visible).any(axis=1))
     score = energy.rows(np.zeros(len(rows), int)).score(visible[rows])
     impossible = rows[score == -np.inf]
     if len(impossible):
         raise ValueError(
-            f"factors give {len(impossible)} rows of X a weight of zero, which training cannot "
-            f"change; one of these rows is {visible[impossible[0]].astype(int).tolist()}"
+            f"factors give {len(impossible)} rows of X a weight of zero, and training cannot raise "
+            f"a weight of zero; one of these rows is {visible[impossible[0]].astype(int).tolist()}"
         )

@@ -24,14 +24,16 @@ from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_count, checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
-# Result that inference must return for each method; methods that are not listed need "marginals".
+# Result that inference must return for a method of a density. Methods of densities that are not
+# listed need "marginals".
 _ANSWERS = {"score_samples": "log_partition", "impute": "map"}
 
 
 class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMeta):
-    """Base class of all densities: answers questions about p(x) with the fitted `energy_`.
+    """Base class of all densities, whose methods compute results of the fitted model `energy_`.
 
-    A subclass trains the energy, and has the hyperparameters `inference`, `binarize` and `n_jobs`.
+    Examples of results are log-probabilities of rows, marginals and samples. A subclass trains the
+    model, and has the hyperparameters `inference`, `binarize` and `n_jobs`.
     """
 
     inference: str | InferenceMethod
@@ -45,7 +47,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
     # exact inference.
     _estimates_log_z = True
 
-    # Hyperparameters that are validated before a question to a fitted model is answered.
+    # Hyperparameters that every method of a fitted model validates first.
     _query_parameters = ("inference", "binarize", "n_jobs")
 
     # ---------------------------------------------------------------- the data
@@ -57,7 +59,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return tags
 
     def _visible(self, X, reset):
-        """Return validated X as 0, 1 and NaN (N, n_features), float32 or float64."""
+        """Validate X, and return a float array (N, n_features) of 0, 1 and NaN."""
         X = checked_features(self, X, allow_nan=True, reset=reset)
         X = X.toarray() if sparse.issparse(X) else X
         missing = np.isnan(X)
@@ -89,10 +91,11 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return resolve_method(self.inference)
 
     def _query_method(self, energy, wanted):
-        """Return the inference method for the question `wanted`.
+        """Return the inference method for `wanted`, the name of a method such as "score_samples".
 
-        "auto" stands for exact inference, or for annealed importance sampling if a large model
-        needs log Z. A ValueError is raised if neither can answer the question.
+        ``inference="auto"`` stands for exact inference. If the model is too large for exact
+        inference, "score_samples" uses annealed importance sampling, and a ValueError is raised in
+        all other cases.
         """
         if not is_auto(self.inference):
             return self._method_answering(energy, {_ANSWERS.get(wanted, "marginals")})
@@ -106,7 +109,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         raise ValueError(too_large(energy, wanted))
 
     def _method_answering(self, energy, answers):
-        """Return the method that the user chose; raise a ValueError if it cannot give `answers`."""
+        """Return the user's inference method; raise an error if it cannot compute `answers`."""
         method = self._given_method()
         lacking = answers - method.supports(energy)
         if lacking:
@@ -124,7 +127,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return self._visible(X, False)
 
     def _clamp(self, visible):
-        """Return evidence (N, n_variables) that holds the observed entries."""
+        """Return the observed entries (N, n_variables), with NaN for all other variables."""
         n_hidden = self.energy_.n_hidden
         return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
 
@@ -205,7 +208,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return self._beliefs(visible, "marginals")[:, : visible.shape[1]]
 
     def _log_z(self, visible, method):
-        """Return log Z of the model, a single number or a number per row."""
+        """Return log Z of the model: a number, or an array (N,) if log Z depends on the row."""
         return infer(self.energy_, method, returns="log_partition").log_partition[0]
 
     def _beliefs(self, visible, wanted):
@@ -224,7 +227,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         ----------
         n_samples : int, default=1
         given : array-like of shape (n_features,), default=None
-            0 or 1 for a given value, NaN for a value to draw.
+            Value 0 or 1 of each column whose value is given, and NaN for the columns to draw.
         random_state : int, RandomState or None, default=None
 
         Returns
@@ -240,7 +243,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return Gibbs(n_chains=n_samples)
 
     def _check_given(self, n_samples, given):
-        """Validate the arguments of `sample`; return evidence (1, n_variables) or None."""
+        """Validate the arguments of `sample`; return the given values (1, n_variables), or None."""
         check_is_fitted(self)
         check_parameters(self, self._query_parameters)
         check_count("n_samples", n_samples)
@@ -249,7 +252,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return self._clamp(self._given_values(given)[None])
 
     def _given_values(self, given):
-        """Return the argument `given` as states (n_features,), with NaN for values to draw."""
+        """Validate `given`, and return the state of each column; NaN for a value to draw."""
         n_features = self.n_features_in_
         try:
             given = np.asarray(given, np.float64)
@@ -277,7 +280,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return self._rows_of_states(found.samples[0, :, : self.n_features_in_].astype(np.int64))
 
     def _rows_of_states(self, states):
-        """Return rows of X (N, n_features) from states of the visible variables."""
+        """Convert states of the visible variables to rows of X, (N, n_features)."""
         return states
 
 
@@ -287,7 +290,7 @@ def is_small(energy):
 
 
 def too_large(energy, wanted):
-    """Return the error message for a question that exact inference cannot answer."""
+    """Return the error message for a large model if `wanted` needs exact inference."""
     others = "inference='sum_product', 'tree_reweighted' or 'mean_field', or for log-probabilities "
     others += "'ais' if it serves the model"
     if wanted == "impute":

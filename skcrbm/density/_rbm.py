@@ -20,7 +20,8 @@ from skcrbm.learning.solvers import LossPlateau, Solver, resolve_solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 from skcrbm.utils.options import Integer, is_auto
 
-# If there are at most _FULL_BATCH_ROWS rows, a step reads all of them, else _BATCH_ROWS rows.
+# Each training step reads all rows if there are at most _FULL_BATCH_ROWS rows, else a batch of
+# _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
 # Gibbs sweeps per step of learning="auto" if each step reads all rows. The parameters then take
 # large steps, and chains with a single sweep per step could not follow them.
@@ -69,16 +70,16 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Number of hidden units. "auto" is four times the number of columns, at most 256.
     learning : str or object, default="auto"
         Learning rule, by name or as an object from `skcrbm.learning`. "auto" is "pcd" with one
-        sweep per step. If each step reads all rows (by default if there are up to 200 rows), it
-        makes five sweeps per step, because the parameters then take large steps, which the chains
-        must follow. Training compares moments of the data with moments of the model, which the
-        rules compute differently:
+        sweep per step. If each step reads all rows (by default if there are up to 200 rows), "auto"
+        is "pcd" with five sweeps per step, because the parameters then take large steps, which the
+        chains must follow. Training compares moments of the data with moments of the model, which
+        the rules compute differently:
 
         - "mle", `Likelihood`: marginals computed by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
           parameters then describe this sampler;
-        - "weighted_bp_chain": the same states, weighted so that the moments are consistent;
+        - "weighted_bp_chain": states as for "bp_chain", with weights that correct their bias;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
@@ -92,14 +93,13 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         marginalises missing entries by "sum_product". With ``learning="bp"``, "auto" is
         "sum_product".
     solver : str or object, default="adam"
-        Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
-        `batch_size` is all rows up to 200, else 100. The automatic
-        `average` is True for all rules but "mle", because states drawn from the model make the
-        iterates circle around the solution. An average needs more epochs than the last iterate to
-        come near the solution.
+        Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic `batch_size`
+        is the number of rows if there are at most 200 rows, else 100. The automatic `average` is
+        True for all rules but "mle", because states drawn from the model make the iterates circle
+        around the solution. With averaging, training needs more epochs to come near the solution.
     max_iter : int, default=200
-        Maximum number of epochs. Training stops earlier only with a loss ("mle") or with held-out
-        validation rows.
+        Maximum number of epochs. Training stops earlier only if the learning rule computes a loss
+        ("mle"), or if rows are held out for validation, see `early_stopping`.
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalties on the couplings W. The L1 penalty is minimised by subgradient steps.
     binarize : float or None, default=0.5
@@ -117,7 +117,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     random_state : int, RandomState or None, default=None
         Seed of the fit.
     verbose : bool or int, default=False
-        1 prints a live line with rate, loss and remaining time; 2 prints a line per epoch.
+        1 prints a line with rate, loss and remaining time, which is updated during training; 2
+        prints a line per epoch.
 
     Attributes
     ----------
@@ -128,8 +129,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     intercept_, hidden_intercept_ : ndarray (n_features,), (n_hidden,)
         Biases b of the columns and c of the hidden units.
     loss_curve_, convergence_curve_ : list of float
-        Loss, and share of converged rows, in each epoch. The loss is a negative log-likelihood only
-        with "mle" and "weighted_bp_chain".
+        Loss in each epoch, and share of the rows for which inference converged. The loss is a
+        negative log-likelihood only with "mle" and "weighted_bp_chain".
     effective_sample_size_curve_ : list of float
         Effective sample size of the weighted states in each epoch, divided by the number of states;
         only with "weighted_bp_chain". It is 1 if all weights are equal. If it is below a tenth, the
@@ -137,7 +138,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     validation_scores_ : list of float or None
         Score of each epoch on the held-out rows; None if no rows are held out.
     n_iter_ : int
-        Number of epochs that led to the learned parameters.
+        Number of epochs after which training had the parameters that `fit` keeps.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

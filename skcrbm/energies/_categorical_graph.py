@@ -149,7 +149,9 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return found
 
     def logic_tables(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return each OR and AND factor as a pair of a scope and log-potentials (2, ..., 2).
+        """Return a pair for each OR and AND factor: its scope, and its log-potentials as a table.
+
+        The table has the shape (2, ..., 2), with an axis for each variable of the scope.
 
         A ValueError is raised if a table would have more than `MAX_LOGIC_TABLE` entries.
         """
@@ -168,14 +170,17 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
                 found.append((np.append(inputs, output), logs.reshape((2,) * (len(inputs) + 1))))
         return found
 
-    # `infer` clamps 0/1 variables with large fields. It does not do so for categorical variables,
-    # because these defaults of `BaseEnergy` give no bound on the influence of couplings and report
-    # no dominant fields.
+    # `infer` clamps 0/1 variables with very large fields. It does not clamp categorical variables,
+    # because the next two methods of `BaseEnergy` give no bound on the influence of the factors,
+    # and report that no field is very large.
     own_log_odds = BaseEnergy.own_log_odds
     dominant_fields = BaseEnergy.dominant_fields
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
-        """Return the log-odds (M, K), ±inf, of variables that are clamped to `values` (M,)."""
+        """Return the log-odds of the K states of M clamped variables, (M, K): inf or -inf.
+
+        `values` (M,) holds the state of each variable; its log-odds are inf.
+        """
         return np.where(np.arange(self.n_levels) == values[:, None], np.inf, -np.inf)
 
     def _check_values(self, evidence):
@@ -201,7 +206,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return array
 
     def _checked_means(self, means: Any, name: str) -> np.ndarray:
-        """Validate states (S, n) or probabilities (S, n, K), and return them as an array."""
+        """Validate states (S, n) or probabilities of states (S, n, K), and return an array."""
         array = np.asarray(means)
         if array.ndim != 3:
             return self._checked_states(array, name)
@@ -241,7 +246,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     # ----------------------------------------------------- conditionals
 
     def conditional_log_weights(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-weight of each state of a variable given all other variables.
+        """Return the log-weight of each state of a block's variables, given all other variables.
 
         `states` (N, C, n) holds C states of each model, and `block` is one of `sampling_blocks`.
         The result (N, C, size of the block, K) is float64. Entries are -inf for states that
@@ -276,7 +281,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return total.reshape(n, n_chains, len(variables), self.n_levels)
 
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-odds (N, C, size of the block, K) of states given all other variables.
+        """Return the log-odds of each state of the variables of a block, given all other variables.
+
+        `states` (N, C, n) holds C states of each of N models. The result has the shape (N, C, size
+        of the block, K).
 
         If all states of a variable have weight 0 given the other variables, its possible states
         are treated as equally probable.
@@ -285,9 +293,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return log_odds_of_weights(logs, self._allowed(block)[:, None])
 
     def _allowed(self, block):
-        """Return a mask of the states that exist and agree with the evidence, for a block.
+        """Return a mask of the possible states of the variables of a block.
 
-        The result is a bool array (N, size of the block, K).
+        The mask (N, size of the block, K) is True for states that exist and agree with the
+        evidence.
         """
         return self.log_fields()[:, np.arange(self.n_variables)[block]] > -np.inf
 
@@ -318,9 +327,11 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     def best_states(
         self, log_odds: np.ndarray, ties: np.ndarray | None = None, block: Block = slice(None)
     ) -> np.ndarray:
-        """Return the most probable state (..., size of the block) of each variable of a block.
+        """Return the most probable state of each variable of a block, (..., size of the block).
 
-        If `ties` is given, it holds a state for each variable, which is preferred in case of a tie.
+        `log_odds` (..., size of the block, K) has an entry for each state. If `ties` is given, it
+        holds a preferred state for each variable, which is returned if no other state is more
+        probable.
         """
         log_odds = np.where(self._has_state[block], log_odds, -np.inf)
         best = log_odds.argmax(axis=-1)
@@ -330,13 +341,13 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return best.astype(self.state_dtype)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds (N, n, K) of each state given all other variables."""
+        """Return the log-odds (N, n, K) of each state of a variable given all other variables."""
         states = np.asarray(visible)[:, None]
         found = self.conditional_log_odds(states, slice(0, self.n_variables))
         return found[:, 0].astype(self.dtype)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the most probable state (N, n) of each variable, the first in case of ties."""
+        """Return the most probable state (N, n) of each variable; the first state in a tie."""
         return log_odds.argmax(axis=-1).astype(self.state_dtype)
 
     # ------------------------------------------------- sufficient statistics
@@ -365,7 +376,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return (flat.astype(self.dtype),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states with means (n, K) and mean `statistics`."""
+        """Return the mean score over a distribution of states, computed from its moments.
+
+        `means` (n, K) holds the marginals, and `statistics` the probability of each table entry.
+        """
         (entries,) = statistics
         seen = entries > 0  # avoids 0 * -inf = NaN for entries of weight 0
         score = self.log_potentials[seen].astype(np.float64) @ entries[seen]
@@ -392,9 +406,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
 
 def _products(means, group):
-    """Return the probabilities (S, F, size) of all table entries if variables are independent.
+    """Return the probability of each table entry if variables are independent, (S, F, size).
 
-    `means` (S, n, K) holds the probability of each state of each variable.
+    Each of the S rows of `means` (S, n, K) holds the probability of each of K states of n
+    variables. The group has F tables of `size` entries each.
     """
     found = np.ones((len(means), len(group.variables), 1))
     for column, k in zip(group.variables.T, group.shape, strict=True):

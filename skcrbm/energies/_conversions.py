@@ -64,7 +64,7 @@ def pair_tables(energy: BaseEnergy) -> PairTables:
 
 
 def as_network(energy, row: int) -> Network:
-    """Convert the model in a row of a `FactorGraphEnergy` to a network of tables."""
+    """Convert model number `row` of a batch, a `FactorGraphEnergy`, to a network of tables."""
     scopes: list[list[int]] = []
     weights = []
     if energy.constant:
@@ -116,11 +116,12 @@ def _weights(logs, name):
 
 
 def factors_of_network(network: Network) -> tuple[list[Factors], float]:
-    """Return the factors of a network, and the sum of the logarithms of its constants.
+    """Return the factors of a network, and the logarithm of the product of its constants.
 
-    A large table over 0/1 variables becomes an OR or AND factor if its last variable is the OR or
-    AND of the other variables, because the cost of such a factor is only linear in the number of
-    inputs. A ValueError is raised if a constant is 0, because all states then have weight 0.
+    A constant is a table without variables. A large table over 0/1 variables becomes an OR or AND
+    factor if its last variable is the OR or AND of the other variables, because the cost of such a
+    factor is only linear in the number of inputs. A ValueError is raised if a constant is 0,
+    because all states then have weight 0.
     """
     scopes, tables, logic = [], [], {"or": [], "and": []}
     with np.errstate(divide="ignore"):

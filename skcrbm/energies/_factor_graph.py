@@ -380,7 +380,7 @@ class FactorGraphEnergy(BaseEnergy):
         return tuple(group.log_potentials for group in self.tables)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the fields (N, n), and a bound (n,) on the influence of the factors.
+        """Return the fields (N, n), and a bound (n,) on the influence of factors on each variable.
 
         The bound is infinite for a variable of a factor that has an entry of weight 0.
         """
@@ -395,7 +395,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Return a mask (N, n) of large fields, for variables in factors with weights of 0."""
+        """Return a mask (N, n) of very large fields of variables in factors with weights of 0."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -410,7 +410,7 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def max_enumerated(self) -> int:
-        """Largest `n_enumerated` that the method "exact" accepts by default."""
+        """Largest `n_enumerated` of a model that the method "exact" accepts by default."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
@@ -437,7 +437,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Multiply the weight of each state x by ``exp(shift' x)``."""
+        """Return the energy whose weight of a state x is multiplied by ``exp(shift' x)``."""
         other, _ = super().tilted(shift)
         return other, self.offset - other.offset
 
@@ -465,7 +465,7 @@ class FactorGraphEnergy(BaseEnergy):
     # ----------------------------------------------------- weights of states
 
     def _factor_scores(self, states):
-        """Return the sum (K,) of the log-potentials of all factors, for states (K, n)."""
+        """Return the sum (K,) of the log-potentials of all factors, for each of K states (K, n)."""
         bits = np.asarray(states).astype(bool)
         total = np.zeros(len(bits))
         for group in self.tables:
@@ -487,11 +487,11 @@ class FactorGraphEnergy(BaseEnergy):
         return linear + self.offset + self._factor_scores(states)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the score of states (N, n), one per model; there are no hidden variables."""
+        """Return the score (N,) of each model's state `visible` (N, n); all n are visible."""
         return self.score(visible)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the score (N, K), float64, of K states (K, n) under each of N models."""
+        """Return the score (N, K), float64, of each of K states (K, n) under each of N models."""
         sets = np.asarray(visible_sets, np.float64)
         scores = self.field.astype(np.float64) @ sets.T + self.offset[:, None]
         return self._without_contradictions(scores + self._factor_scores(sets), sets)
@@ -586,14 +586,14 @@ class FactorGraphEnergy(BaseEnergy):
         return (flat.astype(self.dtype),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states of positive weight, given their moments."""
+        """Return the mean score over states of positive weight, computed from their moments."""
         (entries,) = statistics
         seen = entries > 0  # avoids 0 * -inf = NaN for entries of weight 0
         score = self.log_potentials[seen].astype(np.float64) @ entries[seen]
         return float(score + self.field[0].astype(np.float64) @ means + self.offset[0])
 
     def statistics(self, states: np.ndarray, sample_weight: ArrayLike | None = None) -> np.ndarray:
-        """Return the weighted frequencies (n_entries,) of table entries in 0/1 states (K, n).
+        """Return the frequency (n_entries,) of each table entry in K weighted 0/1 states (K, n).
 
         The result is a single array, as in `InferenceResult.pairwise`, instead of a tuple.
         """

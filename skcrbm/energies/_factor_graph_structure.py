@@ -29,7 +29,7 @@ class TableGroup(NamedTuple):
 
     @property
     def strides(self) -> np.ndarray:
-        """Strides (m,): distance in entries if the state of a variable increases by 1."""
+        """Number of table entries to skip if the state of a variable increases by 1, (m,)."""
         return strides_of(self.shape)
 
 
@@ -42,9 +42,10 @@ class LogicGroup(NamedTuple):
 
 
 class BlockEdges(NamedTuple):
-    """The M edges between a block of variables and a group of factors, sorted by variable.
+    """The edges between the variables of a block and the factors of a group, sorted by variable.
 
-    All arrays are int64. `factor`, `bit` and `scopes` are defined only for groups of tables.
+    There is an edge for each pair of a variable and a factor that contains the variable, in total M
+    edges. All arrays are int64. `factor`, `bit` and `scopes` are defined only for groups of tables.
     """
 
     # (M,): index of each edge. In a group of tables with k variables, the edge to variable j of
@@ -59,11 +60,11 @@ class BlockEdges(NamedTuple):
 
 
 class Adjacency(NamedTuple):
-    """The factors of each variable, as E edges. All arrays are int64.
+    """The factors of each variable, as a list of E edges: pairs of a variable and a factor.
 
-    Factors are in the order of `FactorGraph.lists`. A Gibbs sweep keeps a sum for each factor:
-    `at_zero` plus the weights of its variables that are on. For a table, the sum is the index of
-    the table entry of the current state.
+    All arrays are int64. There are n variables and F factors, in the order of `FactorGraph.lists`.
+    A Gibbs sweep keeps a sum for each factor: `at_zero` plus the weights of its variables that are
+    1. For a table, the sum is the index of the table entry that belongs to the current state.
     """
 
     start: np.ndarray  # (n + 1,): variable i has the edges start[i] to start[i + 1] - 1
@@ -82,7 +83,8 @@ class FactorGraph(Versioned):
     Attributes
     ----------
     groups : tuple of (factors, slice)
-        The given factors, with their slices of the array of all log-potentials.
+        The given factors, each with a slice that selects its entries from the array of all
+        log-potentials.
     scopes : tuple of (variables, entries)
         Table factors grouped by shape, sorted by the number of variables; the two arrays are
         defined in `TableGroup`.
@@ -194,7 +196,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def elimination(self):
-        """Elimination order of all variables of the graph `expanded`."""
+        """Order in which variable elimination removes the variables of the graph `expanded`."""
         scopes, _, n = self.expanded
         counts = [*self.n_states.tolist(), *(2,) * (n - self.n_variables)]
         return min_fill(scopes, range(n), counts)
@@ -243,11 +245,11 @@ class FactorGraph(Versioned):
 
     @cached_property
     def _edges(self):
-        """List with a pair of arrays (edges, start) for each group of factors.
+        """List of pairs (edges, start) of arrays: the edges of each group of factors.
 
-        `edges` is sorted by variable; the edges of variable i are
-        ``edges[start[i]:start[i + 1]]``. The groups are the groups of tables, then the OR factors,
-        then the AND factors.
+        An edge is a pair of a factor and a variable of the factor. The array `edges` holds indices
+        of edges, sorted by variable; the edges of variable i are ``edges[start[i]:start[i + 1]]``.
+        The groups are: the tables of each shape, then all OR factors, then all AND factors.
         """
         logic = (np.concatenate([g.inputs, g.outputs]) for g in (self.ors, self.ands))
         every = (*(variables.reshape(-1) for variables, _ in self.scopes), *logic)
@@ -296,10 +298,10 @@ def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the probabilities (K, F, 2**k) of all table entries if variables are independent.
+    """Return the probability of each entry of F tables of k independent variables, (K, F, 2**k).
 
-    `means` (K, n) holds the probability that a variable is on, and `variables` (F, k) holds the
-    scopes of the tables.
+    Each row of `means` (K, n) holds the probability that each of n variables is 1, and `variables`
+    (F, k) holds the scopes of the tables.
     """
     found = np.ones((len(means), len(variables), 1))
     for column in variables.T:
@@ -310,10 +312,10 @@ def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add the value of each edge to the total of its variable, in place.
+    """Add the value of each edge to the total of the variable of the edge, in place.
 
-    `values` (K, M) belong to the edges of `block`, and `total` (K, B) to the variables of the
-    block.
+    `values` (K, M) holds a value for each of M edges of `block` in each of K states, and `total`
+    (K, B) a number for each of B variables of the block.
     """
     if len(block.first):
         total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
@@ -343,12 +345,13 @@ def or_zeros(
 
 
 def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
-    """Colour variables so that neighbours have different colours; return the variables per colour.
+    """Colour variables such that neighbours differ; return the list of variables of each colour.
 
     Two variables of the same factor are neighbours. The colouring is greedy: each variable in turn
-    gets the first colour that no neighbour has. `factors_of` holds a list for each variable, with a
-    set of used colours for each of its factors. Variables of the same factor must share the same
-    set object. The sets must be empty at first; the function adds colours to them.
+    gets the first colour that no neighbour has. Each factor has a set of the colours that its
+    variables use. `factors_of` holds, for each variable, the list of the sets of its factors, so
+    the variables of a factor share the same set object. The sets must be empty at first; the
+    function adds colours to the sets.
     """
     colours = np.empty(len(factors_of), np.int64)
     for v, sets in enumerate(factors_of):

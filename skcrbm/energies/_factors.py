@@ -47,7 +47,10 @@ def as_log_potentials(array: ArrayLike, shape: str) -> np.ndarray:
 
 
 def logic_table(n_inputs: int, kind: str) -> np.ndarray:
-    """Return the weights (2^(n_inputs + 1),) of an OR or AND as a table, with the output last."""
+    """Return an OR or AND as a flat table of weights 0 and 1, (2^(n_inputs + 1),).
+
+    The output is the last variable of the table.
+    """
     number = np.arange(2**n_inputs)
     output = number > 0 if kind == "or" else number == 2**n_inputs - 1
     return np.column_stack([~output, output]).astype(float).reshape(-1)
@@ -79,7 +82,7 @@ class TableFactors(Versioned):
     variables : ndarray of int64 (F, m), read-only
         Scope of each factor.
     shape : tuple of int
-        Number of states (k1, ..., km) of the variables of a scope.
+        Number of states (k1, ..., km) of each of the m variables of a scope.
     log_potentials : ndarray (F, k1 * ... * km), read-only
         Log-weights in C order, float32 if given as float32, else float64.
 
@@ -197,7 +200,7 @@ class _LogicFactors(Versioned):
 
 
 def _flat_inputs(inputs: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the concatenated inputs of all factors, and the start (F + 1,) of each factor."""
+    """Return the concatenated inputs of F factors, and the position (F + 1,) where each begins."""
     if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
         flat = as_variables(inputs, "inputs", "(F, k)")
         return flat.reshape(-1), np.arange(len(flat) + 1) * flat.shape[1]

@@ -93,10 +93,11 @@ class IsingEnergy(PairwiseEnergy):
         return (self.coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds and influence of each label, as in `BaseEnergy.own_log_odds`.
+        """Return log-odds (N, L) of labels without couplings, and the influence of couplings (L,).
 
-        The log-odds are twice the fields, and the influence is twice the sum of the absolute
-        couplings of a label.
+        The log-odds are twice the fields. The influence is the largest amount by which the other
+        labels can change the log-odds of a label: twice the sum of the absolute couplings of the
+        label.
         """
         return 2.0 * self.field, 2 * np.abs(self.coupling).sum(axis=0, dtype=np.float64)
 
@@ -118,15 +119,16 @@ class IsingEnergy(PairwiseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Multiply the weight of each state y by ``exp(shift' v)`` with v = (y + 1) / 2."""
+        """Multiply the weight of each state by ``exp(shift' v)``, where v are the labels as 0/1."""
         half = np.broadcast_to(np.asarray(shift, np.float64) / 2, self.field.shape)
         return self.with_fields(self.field + half), half.sum(axis=1)
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Add the effect of clamped labels to the fields of free labels, and to an offset.
 
-        The results are a tuple with the new fields (N, L), which are 0 for clamped labels, and the
-        offset (N,): the sum of the terms of the score that depend only on clamped labels.
+        The first result is a tuple with the new fields (N, L), which are 0 for clamped labels. The
+        second is the offset (N,): the sum of the terms of the score that depend only on clamped
+        labels.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
@@ -147,9 +149,11 @@ class IsingEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return the probability that both labels of a pair are 1, as products of arrays.
+        """Return factors of the probabilities that both labels of a pair are 1.
 
-        Only pairs with a clamped label are included. See `PairwiseEnergy.held_pairs`.
+        Only pairs with a clamped label are included. The result is two pairs of arrays (N, L); the
+        probabilities are the sum of the outer products of each pair, as described in
+        `PairwiseEnergy.held_pairs`.
         """
         return ((values, values + free), (free, values))
 
@@ -162,7 +166,7 @@ class IsingEnergy(PairwiseEnergy):
         return (y * self.field).sum(1) + 0.5 * ((y @ self.coupling.astype(np.float64)) * y).sum(1)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the score of states (N, L), one per model; there are no hidden units."""
+        """Return the score (N,) of a state of each model; `visible` (N, L) holds the states."""
         return unchecked(self.score)(visible)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
@@ -183,9 +187,10 @@ class IsingEnergy(PairwiseEnergy):
         return log_odds.astype(self.dtype, copy=False)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with a single array (L, L), the weighted sum of ``u u'`` over states.
+        """Return a tuple with a single array (L, L): the weighted sum of outer products ``u u'``.
 
-        The vector u = (y + 1) / 2 is a row of `means`.
+        Each row u of `means` is a 0/1 state (or its mean), and `weight` holds the weights of the
+        rows.
         """
         means = means.astype(self.dtype, copy=False)
         weighted = weight[:, None].astype(self.dtype) * means
@@ -195,7 +200,7 @@ class IsingEnergy(PairwiseEnergy):
         return (pairs,)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states with the given moments."""
+        """Return the mean score over a distribution of states, computed from its moments."""
         y = 2 * means.astype(np.float64) - 1
         # With u = (y + 1) / 2, the mean of y_i y_k is 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1. The sum
         # over all pairs, multiplied by the couplings, simplifies to the next expression.

@@ -14,7 +14,7 @@ import numpy as np
 
 
 class LabelledModel(NamedTuple):
-    """Arrays of a model with labelled variables, with the signs of a score to maximise."""
+    """Arrays of a model whose variables have labels; the model has a score to be maximised."""
 
     labels: tuple[Hashable, ...]  # L distinct labels
     edges: np.ndarray  # (E, 2) int64: distinct pairs of variables
@@ -94,9 +94,10 @@ def _numbers(name, values):
 
 
 def _labelled(linear, pairs, values, field, offset):
-    """Return a model whose variables are the keys of `linear`.
+    """Return a `LabelledModel` whose variables are the keys of the dict `linear`.
 
-    If `pairs` repeats a pair, its couplings are added up.
+    `pairs` lists pairs of keys, and `values` their couplings. The couplings of a repeated pair are
+    added up.
     """
     number = {label: i for i, label in enumerate(linear)}
     ends = np.array([(number[i], number[k]) for i, k in pairs], np.int64).reshape(-1, 2)
@@ -112,7 +113,7 @@ def _labelled(linear, pairs, values, field, offset):
 
 
 def _spins_for_bits(model):
-    """Convert a model of bits x to a model of spins s by substituting x = (s + 1) / 2."""
+    """Convert a model of 0/1 variables x to -1/+1 variables s, by substituting x = (s + 1) / 2."""
     quarter = model.weights / 4
     field = model.field / 2 + np.bincount(
         model.edges.ravel(), np.repeat(quarter, 2), len(model.field)

@@ -112,12 +112,12 @@ class LayeredEnergy(BaseEnergy):
         return self.weights
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds of each unit by the fields alone, and the influence of couplings.
+        """Return the log-odds of each unit without couplings, and the influence of couplings.
 
-        The log-odds compare the state of the unit with all other states of its node. The influence
-        is the same for all units of a node: twice the largest sum of the absolute couplings of a
-        unit. The factor 2 is needed because couplings may favour a state and disfavour another
-        state.
+        The log-odds of a unit are the log-odds of its state against all other states of its node.
+        The influence is a bound on the change of the log-odds by couplings: for all units of a node
+        it is twice the largest sum of the absolute couplings of a unit. The factor 2 is needed
+        because couplings may raise the score of a state and lower the score of another state.
         """
         log_odds = np.empty(self.field.shape)
         reach = np.zeros(self.n_variables)
@@ -134,10 +134,10 @@ class LayeredEnergy(BaseEnergy):
         return log_odds, reach
 
     def dominant_fields(self) -> np.ndarray:
-        """Return a mask (N, n_variables) of large fields that exceed the influence of couplings.
+        """Return a mask (N, n_variables): True for large fields above the influence of couplings.
 
-        A large field need not determine the state of its node, because two states may have equal
-        fields.
+        Even such a field need not determine the state of its node, because two states of the node
+        may have equal fields.
         """
         influence = self.own_log_odds()[1]
         return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
@@ -156,7 +156,7 @@ class LayeredEnergy(BaseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def without_held_fields(self) -> tuple[LayeredEnergy, np.ndarray]:
-        """Return the energy without the fields of clamped units, and their scores (N,)."""
+        """Return the energy with fields of 0 for clamped units, and the removed scores (N,)."""
         if self.evidence is None:
             return self, np.zeros(self.n_models)
         given = np.nan_to_num(self.evidence) * self.field.astype(np.float64)
@@ -172,9 +172,11 @@ class LayeredEnergy(BaseEnergy):
             raise ValueError("clamp contradicts itself: it clamps two units of a node to 1")
 
     def _most_on(self, states, layers=None):
-        """Return, for each state in (..., n), the largest number of units that are on in a node.
+        """Return, for each state of the model, the largest number of units of a node that are 1.
 
-        `layers` selects layers; by default all layers except the input are used.
+        `states` (..., n) holds states of all n units; the result has an entry for each state. A
+        number above 1 shows that the state is impossible. `layers` selects the layers whose nodes
+        are counted, by default all layers except the input.
         """
         most = np.zeros(states.shape[:-1])
         for layer in layers or range(1, self.structure.depth + 1):
@@ -184,14 +186,14 @@ class LayeredEnergy(BaseEnergy):
         return most
 
     def connection_weights(self) -> list[np.ndarray | None]:
-        """Return the flat pairwise scores of all connections, None for connections to the input."""
+        """Return a list with the flat pairwise scores of each connection, or None at the input."""
         weights: list[np.ndarray | None] = [None] * len(self.structure.connections)
         for c, flat in zip(self.structure.inner, self.weights, strict=True):
             weights[c] = flat
         return weights
 
     def layer_unaries(self) -> list[Any] | None:
-        """Return `unaries` as an array (n_nodes, k - 1) for each layer, with None for the input.
+        """Return a list with an array (n_nodes, k - 1) of `unaries` per layer; None at the input.
 
         The result is None if the energy has no `unaries`.
         """
@@ -201,7 +203,7 @@ class LayeredEnergy(BaseEnergy):
         return [None, *(u.reshape(self._shape(n)) for n, u in enumerate(parts, 1))]
 
     def by_layer(self, values: np.ndarray) -> list[Any]:
-        """Split an array (..., n_variables) into its layers, with None for the input layer."""
+        """Split an array (..., n_variables) by layers; the first item, for the input, is None."""
         return [None, *(values[..., part] for part in self._slices[1:])]
 
     # ----------------------------------------------------- weights of states
@@ -216,9 +218,10 @@ class LayeredEnergy(BaseEnergy):
         return np.where(self._most_on(states) > 1, -np.inf, scores)
 
     def _log_weight(self, visible, hidden):
-        """Return the log-weights (N, C) of visible states (N or 1, C, V).
+        """Return the log-weight (N, C) of each of C visible states under each of N models.
 
-        The model must have at most one hidden layer.
+        `visible` is (N, C, V), or (1, C, V) if the states are the same for all models. The model
+        must have at most one hidden layer.
         """
         weights = np.empty((self.n_models, visible.shape[1]))
         output, possible = self._slices[-1], self._most_on(visible, [self.structure.depth]) <= 1
@@ -264,9 +267,10 @@ class LayeredEnergy(BaseEnergy):
         return self._slices.index(block)
 
     def _conditional_log_odds(self, states, block):
-        """Return the scores (N, C, n_units) of the units of a layer given the other layers.
+        """Return the scores of the units of a layer given the states of the other layers.
 
-        The score of a unit is the log-odds of its state against state 0 of the same node.
+        The result is (N, C, n_units), for C states of each of N models. The score of a unit is the
+        log-odds of its state against state 0 of the same node.
         """
         layer = self._layer_of(block)
         n, n_chains, width = states.shape
@@ -281,12 +285,15 @@ class LayeredEnergy(BaseEnergy):
         return scores.reshape(n, n_chains, scores.shape[1])
 
     def _node_scores(self, states, layer):
-        """Return the scores (N, C, n_nodes, k) of all states of a layer given the other layers."""
+        """Return the scores of all k states of each node of a layer, (N, C, n_nodes, k).
+
+        They are conditional on the states of the other layers: C states of each of N models.
+        """
         block = self._slices[layer]
         return self._of_states(self._conditional_log_odds(states, block).astype(np.float64), layer)
 
     def _of_states(self, scores, layer):
-        """Convert scores (N, C, n_units) of units to scores (N, C, n_nodes, k) of all states.
+        """Convert the scores of units (N, C, n_units) to the scores of states (N, C, n_nodes, k).
 
         State 0 has score 0, and states that contradict the evidence have score -inf.
         """
@@ -301,7 +308,7 @@ class LayeredEnergy(BaseEnergy):
         return scores
 
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-odds of each unit of a layer given the other layers."""
+        """Return the log-odds of each unit of a layer given the states of the other layers."""
         layer = self._layer_of(block)
         if self._shape(layer)[1] == 1:
             return unchecked(super().conditional_log_odds)(states, block)
@@ -309,7 +316,10 @@ class LayeredEnergy(BaseEnergy):
         return log_odds.reshape(*states.shape[:2], -1)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the units of a layer; each node uses only the random number of its first unit."""
+        """Draw the units of a layer.
+
+        `u` holds a random number for each unit; a node uses only the number of its first unit.
+        """
         n_nodes, n_units = self._shape(self._layer_of(block))
         if n_units == 1:
             return super().draw(log_odds, u, block)
@@ -354,8 +364,9 @@ class LayeredEnergy(BaseEnergy):
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return an array of statistics for each connection between variables.
 
-        The statistics of an edge are the products of units of its two nodes, added up over the rows
-        of `means` with the given weights. The statistics of edges that share a table are added up.
+        An edge joins two nodes. Its statistics are the products of a unit of the first node and a
+        unit of the second node, added up over the rows of `means` with the given weights. The
+        statistics of edges that share a table are added up.
         """
         layers = self.by_layer(means.astype(self.dtype, copy=False))
         weight = weight[:, None].astype(self.dtype)

@@ -66,7 +66,7 @@ def _table(shape, entries, weights):
 
 
 def write_libdai(network: Network) -> str:
-    """Return a network as the text of a file.
+    """Return a network as text in the .fg format.
 
     The format has no list of variables. So a table of ones is written for a variable without a
     table.

@@ -42,7 +42,7 @@ class PairwiseEnergy(BaseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return the expected statistics of pairs with a clamped variable, as products of arrays.
+        """Return arrays whose products are expected statistics of pairs with a clamped variable.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class PairwiseEnergy(BaseEnergy):
 
 
 def symmetric_values(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """Return the couplings of pairs i < k from the entries (i, k) and (k, i) of a matrix.
+    """Return the coupling of each pair i < k, given the entries (i, k) and (k, i) of a matrix.
 
     Entries that differ only by rounding are averaged. If the matrix is not symmetric, a ValueError
     is raised that recommends a conversion.

@@ -28,15 +28,16 @@ class Neighbours(NamedTuple):
 
 
 class ColourLanes(NamedTuple):
-    """Memory layout for vectorised sweeps: variables sorted by colour and divided into B blocks.
+    """Memory layout for vectorised sweeps over variables, which are sorted by colour.
 
-    The variables of a block have the same colour, so they can be updated together. A place is the
-    position of a variable in the sorted order. Each variable has an entry for each neighbour. Empty
-    entries are added until all variables of a block have the same number of entries. Entry d of the
-    l-th variable of block b is at position ``entry[b] + d * (size of the block) + l``.
+    The sorted variables are divided into B blocks. The variables of a block have the same colour,
+    so they can be updated together. The place of a variable is its position in the sorted order.
+    The layout stores an entry for each neighbour of a variable. Empty entries are added until all
+    variables of a block have equally many entries. Entry d of the l-th variable of block b is at
+    position ``entry[b] + d * (size of the block) + l``.
     """
 
-    order: np.ndarray  # (L,) int64, variable at each place
+    order: np.ndarray  # (L,) int64, variables sorted by colour
     first: np.ndarray  # (B + 1,) int64, place of the first variable of each block
     entry: np.ndarray  # (B + 1,) int64, position of the first entry of each block
     neighbour: np.ndarray  # (n_entries,) int32, place of the neighbour
@@ -72,12 +73,12 @@ class SparseGraph(Versioned):
 
     @cached_property
     def elimination(self):
-        """Elimination order of the variables for the method "exact"."""
+        """Order in which the method "exact" eliminates the variables."""
         return min_fill(self.edges.tolist(), range(self.n_variables))
 
     @cached_property
     def colours(self) -> np.ndarray:
-        """Colour (L,) of each variable, by a greedy colouring; neighbours differ in colour."""
+        """Colour of each variable (L,), by a greedy colouring; neighbours differ in colour."""
         lower, upper = self.edges.T
         end = np.searchsorted(lower, np.arange(1, self.n_variables + 1)).tolist()
         upper = upper.tolist()

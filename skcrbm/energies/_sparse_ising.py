@@ -389,10 +389,11 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (self.edge_coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds and influence of each variable, as in `BaseEnergy.own_log_odds`.
+        """Return log-odds (N, L) of variables without couplings, and influences of couplings (L,).
 
-        The log-odds are twice the fields, and the influence is twice the sum of the absolute
-        couplings of a variable.
+        The log-odds are twice the fields. The influence is the largest amount by which the
+        neighbours can change the log-odds of a variable: twice the sum of the absolute couplings of
+        the variable.
         """
         size = np.repeat(2 * np.abs(self.edge_coupling).astype(np.float64), 2)
         influence = np.bincount(self.edges.ravel(), size, self.n_variables)
@@ -429,7 +430,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return self._copy_with(edge_coupling=self.edge_coupling * self.dtype.type(beta))
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Multiply the weight of each state y by ``exp(shift' v)`` with v = (y + 1) / 2."""
+        """Multiply the weight of each state by ``exp(shift' v)``, where v is the state as 0/1."""
         half = np.broadcast_to(np.asarray(shift, np.float64) / 2, self.field.shape)
         return self.with_fields(self.field + half), half.sum(axis=1)
 
@@ -438,8 +439,9 @@ class SparseIsingEnergy(PairwiseEnergy):
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Add the effect of clamped variables to the fields of free variables, and to an offset.
 
-        The results are a tuple with the new fields (N, L), which are 0 for clamped variables, and
-        the offset (N,): the sum of the terms of the score that depend only on clamped variables.
+        The first result is a tuple with the new fields (N, L), which are 0 for clamped variables.
+        The second is the offset (N,): the sum of the terms of the score that depend only on clamped
+        variables.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
@@ -451,10 +453,10 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (kernel_array(field, self.dtype),), offset
 
     def _pull(self, y, variables=None):
-        """Return the sums (K, B) of coupling times sign over the neighbours of each variable.
+        """Return, for each variable i, the sum of ``s_ik y_k`` over its neighbours k.
 
-        `y` (K, L) holds -1/+1 states. `variables` (B,) selects variables; by default the sums of
-        all variables are returned.
+        `y` (K, L) holds K states of L variables, -1 or +1, and s_ik are the couplings. `variables`
+        (B,) selects variables i, by default all of them. The result is (K, B).
         """
         coupling: Any = self.coupling.astype(np.float64)
         if variables is not None:
@@ -464,7 +466,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return the probability that both variables of an edge are on, as products of arrays.
+        """Return arrays whose products are the probability that both variables of an edge are 1.
 
         `values` (N, L) holds the values of clamped variables and 0 for free variables. `free` (N,
         L) holds the means of free variables and 0 for clamped variables. The result is a tuple of
@@ -489,7 +491,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ----------------------------------------------------- weights of states
 
     def _edge_scores(self, y):
-        """Return the sum (K,) of the scores of all edges, for -1/+1 states `y` (K, L)."""
+        """Return the sum (K,) of the scores of all edges, for each of K states (K, L) of -1/+1."""
         total = np.empty(len(y))
         weights = self.edge_coupling.astype(np.float64)
         i, k = self.edges.T
@@ -502,7 +504,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (y * self.field).sum(axis=1) + self._edge_scores(y)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the score of states (N, L), one per model; there are no hidden variables."""
+        """Return the score (N,) of a state of each model; `visible` (N, L) holds the states."""
         return unchecked(self.score)(visible)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
@@ -526,7 +528,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return 2 * (self.field[:, None, variables] + pull)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given all other variables."""
+        """Return the log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given all others."""
         states = np.asarray(visible)[:, None]
         log_odds = unchecked(self.conditional_log_odds)(states, slice(0, self.n_variables))
         return log_odds[:, 0].astype(self.dtype)
@@ -534,7 +536,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ------------------------------------------------- sufficient statistics
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return a tuple with a single array (E,), a weighted sum for each edge.
+        """Return a tuple with a single array (E,), which holds a weighted sum for each edge.
 
         The sum of the edge (i, k) runs over the rows of `means`; each term is the product of the
         means of variables i and k.
@@ -547,7 +549,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (total.astype(self.dtype),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states with the given moments."""
+        """Return the mean score over a distribution of states, computed from its moments."""
         i, k = self.edges.T
         products = 4 * statistics[0] - 2 * (means[i] + means[k]) + 1
         linear = self.field[0].astype(np.float64) @ (2 * means - 1)

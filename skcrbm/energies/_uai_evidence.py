@@ -141,7 +141,8 @@ def _holds_samples(words):
     is_list = len(rest) == 1 + 2 * count
     if sizes is not None:
         return not is_list or lengths == [1, *sizes]
-    # If the words fit neither form, assume the form of the first line in the error message.
+    # If the words fit neither form, the error message assumes the form that the first line
+    # suggests.
     return not is_list and lengths[0] == 1 and len(rest) > 1
 
 

@@ -13,12 +13,12 @@ from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
 
 class Network(NamedTuple):
-    """Variables and tables of weights of a network, as a file stores them."""
+    """A graphical model as a file stores it: its variables and its tables of weights."""
 
     # "MARKOV" or "BAYES". In a Bayesian network, the last variable of a scope is the child.
     kind: str
     n_states: np.ndarray  # int64 (n,): number of states of each variable
-    scopes: list[np.ndarray]  # int64 (m,) each: variables of a table; m = 0 for a constant
+    scopes: list[np.ndarray]  # int64 (m,) each: variables; m = 0 for a constant
     tables: list[np.ndarray]  # float64 (k1, ..., km) each: weights, not their logarithms
 
 
@@ -55,7 +55,7 @@ def read_uai(source: str | os.PathLike) -> Network:
 
 
 def write_uai(network: Network) -> str:
-    """Return a network as the text of a file. Floats are written with all digits."""
+    """Return a network as text in the UAI format. Floats are written with all digits."""
     lines = [network.kind, str(len(network.n_states)), joined(network.n_states)]
     lines.append(str(len(network.scopes)))
     lines += [joined([len(scope), *scope]) for scope in network.scopes]

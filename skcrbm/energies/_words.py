@@ -86,14 +86,14 @@ class Words:
         return len(self.words) - self.place
 
     def name_of(self, names: Sequence[str]) -> str:
-        """Read one of `names`, ignoring case."""
+        """Read the next word, which must be in `names` (in upper or lower case), and return it."""
         if self.n_left and self.words[self.place].upper() in names:
             self.place += 1
             return self.words[self.place - 1].upper()
         raise self.error(" or ".join(map(repr, names)))
 
     def take(self, count: int, expected: str) -> range:
-        """Skip `count` words and return their places."""
+        """Skip the next `count` words, and return their positions in the list of all words."""
         if self.n_left < count:
             raise self.error(expected, len(self.words))
         self.place += count
@@ -193,7 +193,7 @@ class Words:
             )
 
     def line_lengths(self) -> list[int]:
-        """Return the number of unread words of each line that has unread words."""
+        """Return the numbers of unread words of the lines that still have unread words."""
         lengths, before = [], 0
         for line in self.text.splitlines():
             n = len(line.split())

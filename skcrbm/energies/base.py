@@ -40,7 +40,7 @@ Block = slice | np.ndarray
 
 
 class BaseEnergy(Tempered, Versioned, ABC):
-    """A batch of N models over n 0/1 variables, visible variables first.
+    """A batch of N models over 0/1 variables, of which the visible variables come first.
 
     Subclasses store C-contiguous arrays of the same floating dtype and define the abstract members.
     All other members are computed from the abstract members; a subclass overrides them if it has a
@@ -71,7 +71,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
     @property
     @abstractmethod
     def fields(self) -> tuple[np.ndarray, ...]:
-        """Parameters that differ between the models, as a tuple of arrays (N, ...)."""
+        """Parameters that differ between the N models, as a tuple of arrays (N, ...)."""
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
@@ -79,7 +79,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return ()
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds of each variable by its field alone, and the influence of couplings.
+        """Return the log-odds of each variable without couplings, and the influence of couplings.
 
         `infer` clamps variables whose field is so large that couplings cannot change their value.
 
@@ -151,11 +151,11 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     @property
     def belief_shape(self) -> tuple[int, ...]:
-        """Shape of marginals and log-odds; by default (N, n_variables), for the state 1."""
+        """Shape of arrays of marginals; by default (N, n_variables), for the state 1."""
         return self.n_models, self.n_variables
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
-        """Return the log-odds (M,), ±inf, of variables that are clamped to `values` (M,)."""
+        """Return the log-odds (M,), inf or -inf, of M variables that are clamped to `values`."""
         return np.where(values == 1, np.inf, -np.inf)
 
     @property
@@ -180,7 +180,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return other
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Multiply the weight of each state by ``exp(shift' v)``, for visible variables v.
+        """Multiply the weight of each state by ``exp(shift' v)``; v are its visible variables.
 
         The default implementation adds `shift` to the first array of `fields`, which must hold the
         coefficients of the 0/1 variables.
@@ -203,7 +203,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return self.with_fields(first, *others), np.zeros(self.n_models)
 
     def without_held_fields(self) -> tuple[Self, np.ndarray]:
-        """Set the fields of clamped variables to 0, and return the removed terms of the score.
+        """Return the energy with fields of 0 for clamped variables, and the removed scores.
 
         Large fields of clamped variables then do not cause rounding errors in sums of scores. The
         default implementation changes nothing.
@@ -219,7 +219,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     @property
     def has_zeros(self) -> bool:
-        """True if some states have weight 0 even in ``scaled(0)``, whose couplings are 0."""
+        """True if states have weight 0 even in the energy ``scaled(0)``, whose couplings are 0."""
         return False
 
     def scaled(self, beta: float) -> Self:
@@ -304,7 +304,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return np.isnan(self.evidence)
 
     def _agrees(self, states: np.ndarray, first: int = 0) -> np.ndarray:
-        """Return a bool array (N, ...) that is True for states that agree with the evidence.
+        """Return a mask (N, ...), True for states that agree with the evidence of their model.
 
         `states` (N or 1, ..., k) holds states of k variables, from the index `first` on. The energy
         must have evidence.
@@ -316,7 +316,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return np.logical_not(differs.any(axis=-1))
 
     def _without_contradictions(self, log_weight: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        """Set `log_weight` (N, K) to -inf for states `sets` (K, V) that contradict the evidence."""
+        """Set `log_weight` (N, K) to -inf where a row of `sets` (K, V) contradicts the evidence."""
         if self.evidence is not None:
             held, off = self.evidence[:, : self.n_visible], 1.0 - sets
             log_weight[(held == 1) @ off.T + (held == 0) @ (1.0 - off).T > 0] = -np.inf
@@ -326,10 +326,10 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     @abstractmethod
     def _score(self, states: np.ndarray) -> np.ndarray:
-        """Return ``-E`` (N,), float64, of 0/1 states (N, n_variables), ignoring the evidence."""
+        """Return ``-E`` (N,) of a state for each of N models (N, n_variables), without evidence."""
 
     def score(self, states: ArrayLike) -> np.ndarray:
-        """Return ``-E`` of joint 0/1 states (N, n_variables), one per model.
+        """Return ``-E`` of a joint 0/1 state for each of N models; `states` is (N, n_variables).
 
         Returns
         -------
@@ -388,7 +388,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return binary_states(self.n_hidden)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-weight (N,), float64, of visible states (N, V), one per model.
+        """Return the log-weight (N,) of a visible state for each of N models, given as (N, V).
 
         See `log_weight_of_sets` for `hidden`.
         """
@@ -532,7 +532,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return log_odds.astype(self.dtype)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the more probable value (N, V) for log-odds (N, V), or 1 if both are equal."""
+        """Return the more probable value of each variable for log-odds (N, V); 1 in a tie."""
         return (log_odds >= 0).astype(np.int8)
 
     # ------------------------------------------------- sufficient statistics
@@ -575,7 +575,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return tuple(part / total for part in self.sum_statistics(states, weight))
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean of ``-E`` over states with the given moments, for a single model.
+        """Return the mean of ``-E`` over a distribution of states, given its moments.
 
         Parameters
         ----------

@@ -71,14 +71,18 @@ class SecondOrderEnergies(NamedTuple):
         k = len(self.triples)
         pairs = np.full((k, k, k, k), -np.inf)
         every = np.arange(k)
-        pairs[:, every, every] = self.triples  # state (a, b) is followed by states (b, c)
+        pairs[:, every, every] = self.triples  # (a, b) is followed by (b, c)
         return ChainEnergies(
             self.start, self.scores, pairs.reshape(1, k * k, k * k), self.first, self.last
         )
 
 
 def state_path(start: np.ndarray, path: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the states (T,) of second-order chains whose classes are `path` (T,)."""
+    """Return the state (pair of classes) at each position of second-order chains, (T,).
+
+    `path` (T,) holds the class at each position of all chains, and `start` the beginnings of the
+    chains.
+    """
     before = np.concatenate([[0], path[:-1]])
     before[start[:-1]] = 0
     return before * n_classes + path

@@ -11,14 +11,15 @@ from skcrbm.utils.parallel import row_chunks
 
 
 def contradicted_models(energy: Any) -> np.ndarray:
-    """Find the models of a factor graph whose evidence contradicts the factors.
+    """Return a mask (N,): True for models whose evidence contradicts the factors.
+
+    `energy` is a factor graph with N models. A model is called impossible if its evidence
+    contradicts the factors, so that all states have weight 0.
 
     The factors are visited repeatedly, until no more states are excluded. A factor excludes a state
-    of a variable if its weight is 0 for all remaining states of the other variables. A model is
-    impossible if all states of a variable are excluded. On graphs without loops this finds all
-    impossible models. On graphs with loops it may miss some impossible models.
-
-    Return an array (N,) that is True for impossible models.
+    of a variable if its weight is 0 for all remaining states of the other variables. The mask is
+    True for models in which all states of some variable are excluded. On graphs without loops this
+    finds all impossible models. On graphs with loops it may miss some impossible models.
     """
     found = np.zeros(energy.n_models, bool)
     size = max(1, energy.n_entries + len(energy.ors.inputs) + len(energy.ands.inputs))
@@ -80,7 +81,7 @@ def _possible_at_first(energy):
 
 
 def _propagate_tables(group, possible):
-    """Exclude states that a table with entries of weight 0 forbids, in place."""
+    """Exclude the states that tables forbid, by changing the mask `possible` in place."""
     positive = group.log_potentials > -np.inf
     hard = np.flatnonzero(~positive.all(axis=1))
     if not len(hard):
@@ -99,9 +100,10 @@ def _propagate_tables(group, possible):
 
 
 def _propagate_ors(group, possible):
-    """Exclude states that an OR factor forbids, in place.
+    """Exclude the states that OR factors forbid; the mask `possible` is changed in place.
 
-    For AND factors, `possible` (N, n, 2) must have its two states swapped.
+    `possible` (N, n, 2) has an entry for each state of n variables in N models. For AND factors,
+    pass it with both states swapped, because an AND is an OR of negated variables.
     """
     if not len(group.outputs):
         return

@@ -23,7 +23,7 @@ class GroupedRBMEnergy(RBMEnergy):
     p(class | h) is a softmax of the inputs of the units. Evidence of 0 excludes a class. The
     parameters that are not listed here are described in `RBMEnergy`.
 
-    `units` are the outputs of the visible units.
+    `units` describes how the outputs and their classes are mapped to visible units.
     """
 
     _saved = (*RBMEnergy._saved, "units")
@@ -48,23 +48,28 @@ class GroupedRBMEnergy(RBMEnergy):
     def n_enumerated(self, query: str = "log_partition") -> int:
         """Return log2 of the number of states that "exact" enumerates, rounded up.
 
-        These are the states of the hidden units or, if there are fewer, the vectors of classes.
-        "marginal_map" must enumerate the vectors of classes.
+        The method enumerates the states of the hidden units or the vectors of classes, whichever
+        are fewer. For the query "marginal_map" it must enumerate the vectors of classes.
         """
         n_bits = math.ceil(self.units.log2_vectors)
         return n_bits if query == "marginal_map" else min(n_bits, self.n_hidden)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the results of `RBMEnergy`, but an infinite influence for the units of groups."""
+        """Return the log-odds of each unit without couplings, and the influence of couplings.
+
+        The influence, a bound on the change of the log-odds by couplings, is infinite for the units
+        of groups, and as in `RBMEnergy` for other units.
+        """
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible][self.exclusive] = np.inf
         return log_odds, influence
 
     def state_fields(self) -> np.ndarray:
-        """Return the log-weights (N, S), float64, of the classes of all outputs side by side.
+        """Return the log-weights of the classes of all outputs, concatenated, (N, S).
 
-        They are the biases of the units, and 0 for the first class of an output with two classes.
-        Classes that contradict the evidence have the log-weight -inf.
+        S is the total number of classes of all outputs. The log-weight of a class is the bias of
+        its unit, or 0 for the first class of an output with two classes, which has no unit. Classes
+        that contradict the evidence have the log-weight -inf.
         """
         fields = np.zeros((self.n_models, self.units.n_states))
         fields[:, self.units.place] = self.visible_bias
@@ -109,7 +114,7 @@ class GroupedRBMEnergy(RBMEnergy):
         return np.where(self.units.are_valid(visible), weights, -np.inf)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy (N, S) of S states, -inf if they are not possible."""
+        """Return the negative free energy (N, S) of S visible states; -inf if impossible."""
         weights = unchecked(super().log_weight_of_sets)(visible_sets, hidden)
         return np.where(self.units.are_valid(visible_sets), weights, -np.inf)
 
@@ -130,7 +135,7 @@ class GroupedRBMEnergy(RBMEnergy):
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
         """Return the log-odds of each variable in a block given the variables outside the block.
 
-        In a group of visible units, these are the log-odds of each class against all other classes.
+        The log-odds of a unit of a group are the log-odds of its class against all other classes.
         """
         if not self._is_visible(block):
             return unchecked(super().conditional_log_odds)(states, block)
@@ -148,7 +153,11 @@ class GroupedRBMEnergy(RBMEnergy):
         return log_odds
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the variables of a block; a class takes only the first number of `u` of a group."""
+        """Draw the variables of a block.
+
+        `u` holds a uniform random number for each variable. The class of a group is drawn by the
+        number of the first unit of the group.
+        """
         drawn = super().draw(log_odds, u, block)
         if self._is_visible(block):
             u = np.broadcast_to(u, log_odds.shape)

@@ -58,7 +58,7 @@ class ImageStructure(NamedTuple):
         return max(self.window, self.pair_window) // 2
 
     def zeros(self) -> ImageParams:
-        """Return parameters that are all 0."""
+        """Return parameters of these shapes that are all 0."""
         side = self.window
         n_steps = len(pair_steps(self.pair_window))
         return ImageParams(
@@ -70,17 +70,21 @@ class ImageStructure(NamedTuple):
 
 
 class Couplings(NamedTuple):
-    """Directed links between planes, sorted by target; a coupling consists of two links."""
+    """Couplings between variables, as L directed links from a source to a target plane.
+
+    A coupling between two variables of planes p and q consists of two links, from p to q and from q
+    to p. The links are sorted by the target plane.
+    """
 
     first: np.ndarray  # (P + 1,), first link of each target plane
-    source: np.ndarray  # (L,)
+    source: np.ndarray  # (L,), source plane of each link
     step: np.ndarray  # (L, 2), rows and columns from the target pixel to the source pixel
     # (L,) index of the weight of each link, among the entries of `pair_coef` and then `hidden_coef`
     parameter: np.ndarray
 
 
 def pair_steps(pair_window: int) -> list[tuple[int, int]]:
-    """Return the steps (rows, columns) from a pixel to half of its neighbours in a window.
+    """Return the steps (rows, columns) from a pixel to half of its neighbours in its window.
 
     The steps to the other neighbours are the same steps in the opposite direction.
     """
@@ -96,11 +100,11 @@ def window_steps(window: int) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def couplings_of(structure: ImageStructure) -> Couplings:
-    """Return the links between the planes of the classes and the hidden variables."""
+    """Return the links of all pairwise couplings between classes and hidden variables."""
     v, links = structure.n_visible, []
 
     def join(p, q, step):
-        """Add a coupling between a variable of plane p and the variable `step` away in plane q."""
+        """Couple each variable of plane p to the variable of plane q at the distance `step`."""
         number = len(links) // 2
         links.append((p, q, *step, number))
         links.append((q, p, -step[0], -step[1], number))
@@ -129,15 +133,17 @@ class ImageModel(NamedTuple):
     n_iter: int  # number of iterations of mean-field inference, in training and prediction
 
     def coupling_weights(self) -> np.ndarray:
-        """Return the weights (L,) of the links `couplings_of`."""
+        """Return the weight of each of the L links that `couplings_of` returns, (L,)."""
         p = self.params
         values = np.concatenate([p.pair_coef.ravel(), p.hidden_coef.ravel()])
         return values[couplings_of(self.structure).parameter]
 
     def pair_tables(self) -> np.ndarray:
-        """Return the log-weights (M, K, K) of the classes of two pixels, for each of `pair_steps`.
+        """Return the log-weights (M, K, K) of pairs of classes (k, l), for each of M pair steps.
 
-        They are ``e(k)' A_d e(l)``.
+        A pair step, from `pair_steps`, leads from the pixel of class k to the pixel of class l. The
+        log-weights are ``e(k)' A_d e(l)``, with the encoding e of classes and the matrix A_d of
+        step d.
         """
         k = self.structure.n_states
         indicator = np.eye(k)[:, 1:] - 1 / k

@@ -25,8 +25,9 @@ _OVERSHOOT = 0.5
 # Number of states of input nodes from which on the indicators of the states are stored as a CSR
 # matrix. Nearly all indicators are then 0, so a sparse matrix takes less time and memory.
 _SPARSE_STATES = 8
-# Unary score of a state that an output node lacks. Its probability rounds to 0, because state 0 has
-# the score 0. The score is finite, because differences of beliefs must not be NaN.
+# Unary score of a state that an output node lacks. The probability of the state rounds to 0,
+# because state 0 has the score 0. The score is finite, because differences of beliefs must not be
+# NaN.
 _IMPOSSIBLE = -1e4
 # `InputCode.mean` encodes this number of rows at a time, to limit the memory.
 _MEAN_ROWS = 1000
@@ -61,7 +62,7 @@ class InputCode(NamedTuple):
         return cls(thresholds, free, can_miss)
 
     def with_rows(self, X) -> InputCode:
-        """Return the encoding for a fit on X that continues from a model with this encoding."""
+        """Return the encoding for a warm start on X, from a model with the present encoding."""
         code = self.for_rows(X)
         if code.thresholds is not None:
             return code
@@ -86,7 +87,7 @@ class InputCode(NamedTuple):
         return self._replace(free=nodes)
 
     def mean(self, X, weight: np.ndarray) -> np.ndarray:
-        """Return the weighted mean of each input state over the rows in which it is observed."""
+        """Return the weighted mean of each input state, over rows whose feature is observed."""
         total: Any = 0.0
         mass: Any = 0.0
         for rows in row_chunks(X.shape[0], _MEAN_ROWS):
@@ -155,7 +156,7 @@ def _unit_interval_columns(X):
 
 
 def _check_unit_interval(nodes, inside):
-    """Raise a ValueError if a feature that is a binary node has values outside of [0, 1].
+    """Raise a ValueError if a feature that is treated as a binary node has values outside [0, 1].
 
     `nodes` (D,) is True for features that are binary nodes, and `inside` (D,) is True for features
     whose values are in [0, 1].
@@ -211,11 +212,11 @@ class LayeredModel(NamedTuple):
         return means, missing
 
     def weights_read(self, X) -> LayeredParams | None:
-        """Find the rows of the input weights that affect the scores of the rows of X.
+        """Return which rows of the matrix of input weights affect the scores of the given X.
 
-        The result is a `LayeredParams`, whose first field holds the indices of these rows. The
-        result is None if all rows may be needed, which is the case if the means of the inputs are a
-        dense array, the first layer is not dense, or some inputs are not observed.
+        The result is a `LayeredParams`, whose first field holds the indices of these weight rows.
+        The result is None if all weight rows may be needed: if the means of the inputs are a dense
+        array, the first layer is not dense, or some inputs are not observed.
         """
         if not self.structure.connections[0].dense:
             return None
@@ -275,7 +276,11 @@ class LayeredModel(NamedTuple):
         return LayeredEnergy(self.structure, inner, field, unaries)
 
     def skip_weights(self) -> dict[tuple[int, int], np.ndarray]:
-        """Return the pairwise scores (n_left, n_right, l - 1, k - 1) of each skip (a, b)."""
+        """Return a dict with the pairwise scores of each skip, a connection of layers (a, b).
+
+        The scores are (n_left, n_right, l - 1, k - 1), for n_left nodes with l states in layer a,
+        and n_right nodes with k states in layer b.
+        """
         found = {}
         for connection, flat in zip(self.structure.connections, self.connection_weights()):
             if connection.target > connection.source + 1:

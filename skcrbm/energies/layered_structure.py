@@ -39,8 +39,8 @@ class Connection:
         target: int,
     ):
         self.source, self.target = source, target
-        # Number of edges (n_left,) of each left node in other connections toward the output; 0 if
-        # no skip starts at the left layer.
+        # For each left node, the number of its edges in other connections to layers nearer to the
+        # output, (n_left,); the number 0 if no skip starts at the left layer.
         self.other_degree: Any = 0
         self.layer = layer
         self.below = tuple(below)
@@ -88,24 +88,25 @@ class Connection:
 
     @cached_property
     def edge_appearance(self) -> np.ndarray:
-        """Probability (E,) that an edge is in a random tree of tree-reweighted inference.
+        """Probability (E,) of each edge to belong to a random tree, for tree-reweighted inference.
 
-        In a tree each left node keeps a single edge. This edge is drawn uniformly from all edges of
-        the node to layers nearer to the output.
+        A random tree keeps a single edge of each left node, which is drawn uniformly from all edges
+        of the node to layers nearer to the output.
         """
         return 1.0 / (self.left_degree + self.other_degree)[self.left]
 
     @cached_property
     def left_degree(self) -> np.ndarray:
-        """Number of edges (n_left,) of each left node in this connection."""
+        """Number of edges of each left node in this connection, (n_left,)."""
         return np.bincount(self.left, minlength=self.n_left)
 
     @cached_property
     def reweighting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Distinct pairs of a table and an edge appearance probability rho, as three arrays.
+        """Distinct pairs of a table and an edge appearance probability, as three arrays.
 
-        The arrays hold the index (E,) of the pair of each edge, the table of each pair, and the rho
-        of each pair.
+        Each of the E edges has a table of pairwise scores and an appearance probability rho. The
+        first array (E,) holds for each edge the index of its pair (table, rho) in the list of
+        distinct pairs, and the other two arrays hold the table and the rho of each distinct pair.
         """
         degree = np.rint(1.0 / self.edge_appearance).astype(np.int64)
         base = degree.max() + 1
