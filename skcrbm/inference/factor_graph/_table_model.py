@@ -19,7 +19,7 @@ class ImpossibleModelError(Exception):
 
 
 class Component(NamedTuple):
-    """A connected component of a model; scopes hold positions in the list `variables`."""
+    """A connected component of a model. Scopes contain positions in the list `variables`."""
 
     variables: list[int]  # indices of the variables in the model
     n_states: list[int]
