@@ -1,4 +1,4 @@
-"""The compilers of kernels: Numba's compiler without steps that kernels do not need.
+"""Compilers for kernels: Numba's compiler without the steps that kernels do not need.
 
 A kernel is compiled as a whole. Functions that only other kernels call are translated, but not
 optimised by themselves: LLVM optimises their code once, together with the kernel that calls them.
@@ -36,7 +36,8 @@ _NEEDLESS_PASSES = {
     "RewriteDynamicRaises",
     "WithLifting",
 }
-# Passes that remove the branch of an if statement that an argument of None does not reach.
+# Passes of Numba that remove branches of if statements which are never reached because an argument
+# is None.
 _PASSES_FOR_NONE = {"DeadBranchPrune", "RewriteSemanticConstants"}
 _NONE = types.NoneType | types.Omitted | types.Optional
 
@@ -183,7 +184,7 @@ def _grows_when_optimised(function, kinds):
 
 
 class _InnerLibrary(JITCodeLibrary):
-    """Code for inclusion in kernels: neither optimised nor turned into machine code by itself."""
+    """Code that is included in kernels. It is not optimised or made machine code by itself."""
 
     keep_calls = False  # whether callers call the function instead of copying its body
 

@@ -139,7 +139,7 @@ class Chain:
 
     @property
     def n_iter(self) -> tuple[int, int]:
-        """Two numbers: iterations before the first variable is drawn, and before each later draw."""
+        """Two numbers of iterations: before the first draw, and before each later draw."""
         first, later = self.method.max_iter, self.method.warm_iter
         return first, first if later is None else later
 

@@ -105,7 +105,7 @@ class StateGraph:
         return CategoricalWork._make([*tables, *states, digits])
 
     def as_table(self, flat: np.ndarray) -> np.ndarray:
-        """Convert flat log-weights (R, S) of R models to (R, n, K), with -inf for missing states."""
+        """Convert flat log-weights (R, S) of R models to (R, n, K); -inf for missing states."""
         found = np.full((len(flat), *self.has_state.shape), -np.inf)
         found[:, self.has_state] = flat
         return found

@@ -70,7 +70,7 @@ class _StateChain(Chain):
 
     @property
     def n_iter(self):
-        """Two numbers: sweeps before the first variable is drawn, and before each later draw."""
+        """Two numbers of sweeps: before the first variable is drawn, and before each later draw."""
         first, later = super().n_iter
         limit = _FOREST_SWEEPS if self.short else max(first, later)
         return min(first, limit), min(later, limit)
