@@ -69,10 +69,10 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     done : (R,) int64, number of the last step that each row has made, in and out
     now : int, number of the step up to which the rows are moved
     rate : float, learning rate
-    lengths : (L,) float64, lengths of the steps 1, 2, ... at rate 1; later steps have the last
-        length
-    lost : (J,) float64, the powers (beta1 / sqrt(beta2))^j for j = 1, ..., J; higher powers are
-    negligible
+    lengths : (L,) float64, lengths of the steps 1 to L for a learning rate of 1; later steps have
+        the length of step L
+    lost : (J,) float64, the powers (beta1 / sqrt(beta2))^j for j = 1 to J; higher powers are
+        negligible
     grown : (J,) float64, beta2^(-j / 2)
     betas : (beta1, beta2)
     epsilon : float

@@ -370,7 +370,7 @@ def search_cliques(
         if n_missing == 0:
             most = -score[0]
             least = most
-            if kind == HINGE:  # All variables are known, so the pulls are not used.
+            if kind == HINGE:  # all variables are known, so the pulls are not used
                 least = _hinge_bound(
                     n_missing, 0.0, n_missing, state, places, is_output, target, pull[0], free[0],
                     coupling[0], coupling[0], free[0],

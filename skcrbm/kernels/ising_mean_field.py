@@ -1,4 +1,4 @@
-"""Naive mean field on pairwise Boltzmann machines, one label at a time."""
+"""Mean field on pairwise Boltzmann machines, which updates one label at a time."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def _log_partition(coupling, field, free, theta, spin):
 def _add_products(weight, free, theta, q, pairwise):
     """Add ``weight * q_i * q_k`` to `pairwise` (L, L), and ``weight * q_i`` to its diagonal.
 
-    `q` (L,) are the probabilities of the free labels to be on, computed from the log-odds `theta`.
+    `q` (L,) are the probabilities that the free labels are 1, computed from the log-odds `theta`.
     """
     one = theta.dtype.type(1)
     for i in range(theta.shape[0]):

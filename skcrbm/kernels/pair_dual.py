@@ -13,7 +13,8 @@ def _sweep(edges, coupling, free, message, belief):
     """Visit the edges in turn, and update both messages of an edge together.
 
     The beliefs of the two ends of an edge are computed without the messages of this edge. The new
-    message to an end is half of the max-product message, minus half of the belief of this end.
+    message to an end of the edge is half of the max-product message to this end, minus half of the
+    belief of this end.
     """
     for e in range(len(edges)):
         i, k = edges[e, 0], edges[e, 1]
@@ -40,7 +41,7 @@ def _sum_beliefs(edges, field, message, belief):
 
 @jit
 def _dual(edges, coupling, free, message, belief):
-    """Return the dual: the sum of the maximum of each belief and the maximum of each edge.
+    """Return the dual objective: the sum of the maxima of all beliefs and of all edges.
 
     Compensated summation reduces the rounding error.
     """

@@ -27,7 +27,7 @@ from skcrbm.kernels.lanes import copy_lanes
 
 @jit(fastmath={"contract"})
 def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down, up, after):
-    """Replace the messages between row variable i and the column variables first to n - 1.
+    """Update the messages between row variable i and the column variables first to n - 1.
 
     Messages in both directions are replaced. The messages to the columns are also added to the
     beliefs `after`.
@@ -44,7 +44,7 @@ def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down,
 
 @jit(fastmath={"contract", "reassoc"})
 def _row_sum(up, i, first, n):
-    """Return the sum of up[i, first:n]; a separate loop without stores is faster."""
+    """Return the sum of up[i, first:n]. A separate loop is faster, because it stores nothing."""
     total = up.dtype.type(0)
     for j in range(first, n):
         total += up[i, j]
@@ -130,7 +130,10 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
 
 @jit(fastmath={"contract"})
 def _exchange_lanes(s, i, k, a, b, damping, half, theta, message, n_lanes):
-    """Replace both messages of an edge with coupling s: row a to variable i, row b to k."""
+    """Update both messages of an edge with coupling s between the variables i and k.
+
+    Row a of the messages goes to variable i, and row b to variable k.
+    """
     for l in range(n_lanes):
         x = theta[k, l] - message[b, l]
         y = theta[i, l] - message[a, l]
@@ -195,9 +198,10 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 def relay_order(graph, n):
     """Find the variables that relay messages, and the order in which OR and AND factors send.
 
-    A relay is a variable that is the output of exactly one OR or AND. If factors form a cycle
-    through their outputs, one of these outputs is not made a relay, which cuts the cycle. Factors
-    send messages to relays in the order of their levels.
+    A relay is a variable that is the output of exactly one OR or AND. It passes messages on within
+    a sweep. If OR and AND factors form a cycle in which each output is an input of the next factor,
+    one of these outputs is not made a relay, which cuts the cycle. Factors send messages to relays
+    in the order of their levels.
 
     Parameters
     ----------
@@ -213,7 +217,7 @@ def relay_order(graph, n):
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
-    gate = np.full(n, -1)  # OR or AND whose output the variable is; -1: no factor, -2: several
+    gate = np.full(n, -1)  # index of the OR or AND with this output; -1: no factor, -2: several
     for f in range(n_tables, n_tables + n_logic):
         v = variables[edge_start[f + 1] - 1]
         gate[v] = f - n_tables if gate[v] == -1 else -2

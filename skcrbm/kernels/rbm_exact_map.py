@@ -44,7 +44,7 @@ def best_states(
     kind, enumerated, other, free, coupling, log_gain,
     state, log_odds,
 ):  # fmt: skip
-    """Find the best state of each of N rows; among several, the first in binary order.
+    """Find the best state of each of N rows. Among ties, take the first in binary order.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class LabelMixture:
         return np.maximum.reduceat(self._means, self._start[:-1])
 
     def inverse_of_fewest(self, share: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Return means (N, K) of E[f_k(|y|) | h] over the hidden states where it is largest.
+        """Return means (N, K) of the largest values of E[f_k(|y|) | h] over hidden states h.
 
         |y| is the number of positive labels, and ``f_k(m) = sum_q factors_kq x_q^m`` for `factors`
         (K, Q). There are N rows and K functions f_k. For each row and each function, the hidden
