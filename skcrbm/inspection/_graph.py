@@ -24,7 +24,7 @@ class GraphDisplay:
     Parameters
     ----------
     edges : array-like of int (n_edges, 2)
-        Pairs of variables.
+        Pairs of variables that are joined by an edge.
     marginals : array-like (n_variables,) or (n_variables, n_states), default=None
         Probability of state 1, or the probability of each state, which may be NaN for states that a
         variable does not have. None draws all variables in grey.

@@ -74,8 +74,8 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     lost : (J,) float64, the powers (beta1 / sqrt(beta2))^j for j = 1 to J; higher powers are
         negligible
     grown : (J,) float64, beta2^(-j / 2)
-    betas : (beta1, beta2)
-    epsilon : float
+    betas : (beta1, beta2), the factors of both moments in a step
+    epsilon : float, the constant in the denominator of Adam
     """
     real = p.dtype.type
     for k in range(len(rows)):
@@ -108,9 +108,9 @@ def step_rows(p, m, s, rows, g, length, betas, epsilon):
     p, m, s : (R, H) parameters, mean gradients, mean squares, in and out
     rows : (n,) indices of the rows to move
     g : (n, H) gradients of the rows `rows`
-    length : float
-    betas : (beta1, beta2)
-    epsilon : float
+    length : float, length of the step
+    betas : (beta1, beta2), the factors of both moments in a step
+    epsilon : float, the constant in the denominator of Adam
     """
     real = p.dtype.type
     for k in range(len(rows)):

@@ -214,7 +214,7 @@ class CategoricalWork(NamedTuple):
 
     table: np.ndarray  # (T,) intermediate table
     other: np.ndarray  # (T,) second intermediate table
-    entries: np.ndarray  # (T,)
+    entries: np.ndarray  # (T,) entries times messages
     new: np.ndarray  # (K,) entries of a message
     behind: np.ndarray  # (K,) product or sum of later messages
     old: np.ndarray  # (K,) old message

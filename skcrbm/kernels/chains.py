@@ -187,7 +187,7 @@ def forward_backward(
     scores : ndarray of float64 (T, K)
         Log-weights, which may be -inf. They are overwritten.
     factors : ndarray (1 or T, K, K)
-        exp of the log-weights of the pairs, each matrix divided by its maximum.
+        exp of the log-weights of the pairs of states. Each matrix is divided by its maximum.
     first, last : ndarray (K,)
         exp of the log-weights of the states of first and last positions, divided by the maximum.
     weight : ndarray (n,)

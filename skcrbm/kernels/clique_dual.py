@@ -127,7 +127,7 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
     goal : float, largest minus smallest projected gradient at which the kernel stops
     state : (1,) uint64, state of the random numbers, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
-    count : int
+    count : int, number of active rows
     features, rows, dual : CliqueFeatures, CliqueRows, CliqueDual
 
     Returns

@@ -303,7 +303,7 @@ def search_cliques(
     Parameters
     ----------
     kind : HINGE or MAP
-    field : (N, V)
+    field : (N, V), fields of V variables in each of N rows
     is_output : (V,) bool, True for variables whose margins have a hinge loss
     cliques : Cliques
     target : gamma, the margin from which the loss is 0

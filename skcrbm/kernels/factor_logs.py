@@ -313,7 +313,7 @@ def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after
     Parameters
     ----------
     kind, graph, limit, field, held, message : see `pass_logs`
-    damping : float
+    damping : float, share of the old log-messages that is kept
     belief : (N, n) float64 log-odds, 0 if clamped; read and overwritten
     after : (N, n) scratch array
     """

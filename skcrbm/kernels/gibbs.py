@@ -131,14 +131,14 @@ def _set_signs(value, signs, i, n_lanes):
 
 @jit
 def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds, state, log_odds):
-    """Draw all variables of R chains of Ising models in turn.
+    """Draw all L variables of R chains of Ising models in turn.
 
     Parameters
     ----------
     order : (L,) int64 permutation of the variables
     start, neighbours, coupling : (L + 1,) int64, (2 E,) int64, (2 E,) float64; the neighbours of
         variable i are at ``start[i]`` to ``start[i + 1] - 1``
-    field : (N, L) float64
+    field : (N, L) float64, fields of L variables in each of N models
     n_chains : int, chains of each model, one after the other: R = N n_chains
     held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
     seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain
@@ -273,7 +273,7 @@ def _first_codes(start, factor, weight, at_zero, bits, code, n_lanes):
 
 @jit
 def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
-    """Draw all variables of R chains of factor graphs in turn.
+    """Draw all L variables of R chains of factor graphs in turn.
 
     For each chain, the kernel keeps the index of the current entry of every table, the number of
     inputs of every OR that are on, and the number of inputs of every AND that are off. These codes
@@ -404,7 +404,7 @@ def sweep_categories(order, lists, n_states, field, n_chains, seeds, state, log_
     ----------
     order : (L,) int64 permutation of the variables
     lists : FactorLists
-    n_states : (L,) int64
+    n_states : (L,) int64, number of states of each variable
     field : (N, L, K) float64, -inf for states that are missing or contradict the evidence
     n_chains : int, chains of each model, one after the other: R = N n_chains
     seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain

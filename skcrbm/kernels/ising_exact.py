@@ -155,7 +155,7 @@ def enumerate_ising(
     enumerated, low_field, coupling, low_gain, high_score, weight, want_pairwise,
     log_partition, log_odds, pairwise,
 ):  # fmt: skip
-    """Compute log Z, log-odds and pairwise sums for N rows, by enumeration.
+    """Compute log Z, log-odds and pairwise sums for N rows of k units, by enumeration.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
 
     Parameters
     ----------
-    units : (U,) int64
+    units : (U,) int64, indices of U units
     enumerated, low_field : (k,) and (l,) float64
     coupling, low_score, high_score : as in `enumerate_ising`, low_score = log(low_gain)
     out : (U,) output

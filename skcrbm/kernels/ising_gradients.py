@@ -274,7 +274,7 @@ def gradient_sweeps_by_lists(
     start, neighbours, coupling : (L + 1,) int64, (2 E,) int64, (2 E,) float64
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
     tree : Tree
-    field : (N, L) float64
+    field : (N, L) float64, fields of L variables in each of N models
     n_chains : int, chains of each model, one after the other: R = N n_chains
     held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
     seeds : (T, n_chains) or (T, R) uint64, seeds that all models share, or a seed for each chain
@@ -469,10 +469,10 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
 
     Parameters
     ----------
-    start : (L + 1,) int64
+    start : (L + 1,) int64, first neighbour of each of L variables
     neighbours, coupling : (2 E,)
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
-    free : (R, L) bool
+    free : (R, L) bool, False for clamped variables
     u : (R, 2 T) uniform random numbers, two per proposal: to choose the variable, and to accept
     limit : float, log-odds are clipped to ±limit when proposal weights are computed
     state : (R, L) bool, changed

@@ -39,11 +39,11 @@ def _add_products(weight, free, theta, q, pairwise):
 
 @jit
 def ising_mean_field(coupling, field, free, weight, options, answers):
-    """Run coordinate ascent on N models, each until it has converged.
+    """Run coordinate ascent on N models with L labels, until each model has converged.
 
     Parameters
     ----------
-    coupling : (L, L)
+    coupling : (L, L), couplings of L labels
     field : (N, L) fields times 2, which are log-odds
     free : (N, L) bool, False for clamped labels, which are left out by setting their spin to 0
     weight : (N,) weight of each model in the sum of the statistics

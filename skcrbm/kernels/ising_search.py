@@ -522,7 +522,7 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
     Parameters
     ----------
     kind : HINGE or MAP
-    fields : (N, L) float64
+    fields : (N, L) float64, fields of L labels in each row
     S : (L, L) float64, symmetric with zero diagonal
     gamma : float, margin; 0 for MAP
     held : (N, L) int8, -1 or +1 if a label is clamped, else 0

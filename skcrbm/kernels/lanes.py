@@ -113,7 +113,7 @@ def _has_converged(here, message, l, kept, m, still, factor):
     Parameters
     ----------
     here : bool, True if the beliefs of the lane did not change in this iteration
-    message : (E, n_lanes)
+    message : (E, n_lanes) current messages
     kept : (E, n_models) messages at the first iteration without a change of beliefs; updated
     still : (n_models,) bool, True if beliefs did not change in the last iteration; updated
     factor : float, largest change of odds that counts as no change

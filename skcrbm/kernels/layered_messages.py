@@ -422,8 +422,8 @@ def expected_fields(mean, weights, source, target, table, total):
     Parameters
     ----------
     mean : (n_sources, (l - 1) n) probabilities of states 1 to l - 1
-    weights : (P, l - 1, k - 1)
-    source, target, table : (E,) int
+    weights : (P, l - 1, k - 1), tables of pairwise scores W, without state 0
+    source, target, table : (E,) int, source, target and table of each edge
     total : (n_targets, (k - 1) n) output, to which the sums are added
     """
     n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))

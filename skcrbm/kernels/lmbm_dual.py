@@ -220,7 +220,7 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
     goal : float, largest minus smallest projected gradient at convergence
     state : (1,) uint64, state of the random numbers, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
-    count : int
+    count : int, number of active rows
     X : (N, D) inputs
     rows, dual : LabelRows, LabelDual
 

@@ -153,7 +153,7 @@ def branch(functions, order, n_states, root, value, tol, limit, allowed, depth, 
     Parameters
     ----------
     functions : Functions
-    order, n_states : (n,) int64
+    order, n_states : (n,) int64, order in which variables are decided, and their numbers of states
     root : float, value of the root
     value : float, value of the best known state
     tol : float; a child is visited if its value exceeds the best value by more than `tol`

@@ -82,16 +82,16 @@ def _score(edges, coupling, field, free, belief):
 def pair_dual(
     edges, coupling, field, free, max_iter, tol, state, dual, magnitude, n_iter, converged
 ):
-    """Sweep over the edges of each of N models, until a sweep lowers the dual by at most `tol`.
+    """Sweep over the E edges of N models, until a sweep lowers the dual by at most `tol`.
 
     Parameters
     ----------
-    edges : (E, 2) int64
+    edges : (E, 2) int64, pairs of n variables
     coupling : (E,), coefficients of ``x_i x_k`` for 0/1 variables
     field : (N, n), 0 if clamped
     free : (N, n) bool; edges with a clamped variable are left out
-    max_iter : int
-    tol : float
+    max_iter : int, largest number of sweeps
+    tol : float, largest decrease of the dual at convergence
     state : (N, n) int8 output
         Best of the states that the beliefs prefer at the start and after each sweep.
     dual : (N,) output, upper bound of the score of the free variables, up to rounding

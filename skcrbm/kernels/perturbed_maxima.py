@@ -86,7 +86,7 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
     field : (K, R + C) or (K, L), fields of each sample as half log-odds, row variables first
     start : float, ratio of the first messages to the couplings
     warm : bool, True to continue from `message` instead
-    max_iter : int
+    max_iter : int, number of sweeps
     damping : float in the dtype of the arrays, share of the old messages that is kept
     message : (K or 1, 2, R, C) in and out
         Half log-odds, row -> column and column -> row. If the first dimension is 1, all samples
@@ -162,10 +162,10 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 
     Parameters
     ----------
-    edges : (E, 2) int64
-    coupling : (E,)
+    edges : (E, 2) int64, pairs of n variables
+    coupling : (E,), coupling of each edge
     field : (n, lanes), half log-odds
-    max_iter : int
+    max_iter : int, number of sweeps
     damping : float in the dtype of the arrays
     message : (2 E, lanes) in and out
         Half log-odds; ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]``
@@ -210,7 +210,7 @@ def relay_order(graph, n):
 
     Returns
     -------
-    relay : (n,) bool
+    relay : (n,) bool, True for relays
     level : (F - n_tables,) int64
         Length of the longest path to the factor from a variable that is not a relay. If the output
         of the factor is not a relay, the level is the number of factors.
@@ -409,7 +409,7 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
 def pass_factors(
     graph, order, relay, field, held, limit, max_iter, damping, message, belief
 ):  # fmt: skip
-    """Run max-product on a factor graph, one sample after the other, in float64.
+    """Run max-product on K samples of a factor graph, one after the other, in float64.
 
     A sweep sends the messages of OR and AND factors to their outputs, then the messages of tables,
     then the messages of OR and AND to their inputs. Messages through a relay arrive within the
@@ -420,12 +420,12 @@ def pass_factors(
     ----------
     graph : tuple, see `factor_logs.send_factor`
     order : (F - n_tables,) int64, OR and AND factors, sorted by the level from `relay_order`
-    relay : (n,) bool
+    relay : (n,) bool, True for relays, see `relay_order`
     field : (K, n), fields as log-odds
     held : (K or 0, n) int8, value 0 or 1 of a clamped variable, -1 if free; no rows if all are free
     limit : (K,), largest absolute value of a message of each sample
-    max_iter : int
-    damping : float
+    max_iter : int, number of sweeps
+    damping : float, share of the old message that is kept
     message : (K, E) in and out, log-odds factor -> variable
     belief : (K, n) output, log-odds after the last sweep; meaningless for clamped variables
     """

@@ -159,9 +159,9 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 
     Parameters
     ----------
-    field : (V,)
-    bias : (H,), H >= 1
-    weight : (H, V)
+    field : (V,), biases of V visible units
+    bias : (H,), biases of H >= 1 hidden units
+    weight : (H, V), couplings
     shift : (H, V), changed; the rows sum to `field`, up to rounding
     score : float, score of the best known state, -inf if no state is known
     max_iter : int
@@ -368,11 +368,13 @@ def rbm_dual(
 ):
     """Bound the best -F(v) of each of N models, and find a good visible state.
 
+    A model has V visible and H hidden units.
+
     Parameters
     ----------
     field, bias : (N, V), (N, H); clamped units are left out
-    free : (N, V + H) bool
-    coupling : (H, V)
+    free : (N, V + H) bool, False for clamped units
+    coupling : (H, V), couplings
     max_iter : int, largest number of steps at the root, before the search
     tol : float, a node is finished once its bound exceeds the best score by at most `tol`
     node_limit : int, largest number of nodes including the root; 1 for no branch and bound

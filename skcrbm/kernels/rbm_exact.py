@@ -95,7 +95,7 @@ class Work(NamedTuple):
     # (5, BLOCK * P), initially 1, except for units[0], which is 0: empty places are off
     units: np.ndarray
     high: np.ndarray  # (2, P), initially 1: results of `_high_factors`
-    per_row: np.ndarray  # (6, BLOCK)
+    per_row: np.ndarray  # (6, BLOCK): six scratch numbers for each row
     scaled: np.ndarray  # (BLOCK,) bool, True if a row's products have separate exponents
     sides: np.ndarray  # (2, BLOCK, k + m): sums for P(on) and for P(off)
     product: np.ndarray  # (BLOCK * ROW,) weights of states divided by a power of two
@@ -497,7 +497,7 @@ def enumerate_rows(
     enumerated, summed, z, free, coupling, tables, weight, want_marginals, want_statistics, answers,
     work,
 ):  # fmt: skip
-    """Compute exact answers for N rows, in odds.
+    """Compute exact answers for N rows, by odds instead of logarithms.
 
     Parameters
     ----------
@@ -505,7 +505,7 @@ def enumerate_rows(
     summed : (N, m) float64, fields of the summed units
     z : (N, m) float64, exp(-|summed|)
     free : (N, k + m) bool, False for clamped units; the enumerated units come first
-    coupling : (k, m) float64
+    coupling : (k, m) float64, couplings of k enumerated and m summed units
     tables : OddsTables
     weight : (N,) float64, weight of each row in the sum of the statistics
     want_marginals, want_statistics : bool

@@ -53,7 +53,7 @@ def enumerate_in_logs(
     ----------
     enumerated, summed : (N, k) and (N, m) float64 fields
     free : (N, k + m) bool, enumerated units first; False for clamped units, which are left out
-    coupling : (k, m) float64
+    coupling : (k, m) float64, couplings of k enumerated and m other units
     log_gain : (m, S) float64, see the module docstring; S = 2^l for l low units
     weight : (N,) float64, weight of each row in the sum of the statistics
     want_statistics : bool

@@ -51,7 +51,7 @@ def best_states(
     kind : MAX to maximise over the other side, MIXED to sum it out
     enumerated, other : (N, k) and (N, m) float64 fields
     free : (N, k + m) bool, enumerated units first; False for clamped units, which are left out
-    coupling : (k, m) float64
+    coupling : (k, m) float64, couplings of k enumerated and m other units
     log_gain : (m, S) float64, see the module docstring
     state : (N, k) int8 output
     log_odds : (N, k + m) output, enumerated units first

@@ -33,12 +33,12 @@ class FlatGraph(NamedTuple):
     # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]]. The last
     # variable of an OR or AND factor is its output.
     variables: np.ndarray
-    edge_start: np.ndarray  # int64 (F + 1,)
+    edge_start: np.ndarray  # int64 (F + 1,), first edge of each factor
     logs: np.ndarray  # float64 (n_entries,): log-potentials minus the largest value of the table
-    table_start: np.ndarray  # int64 (n_tables + 1,)
+    table_start: np.ndarray  # int64 (n_tables + 1,), first entry of each table in `logs`
     shift: np.ndarray  # float64 (F,): largest log-potential of each table, 0 for OR and AND
     place: np.ndarray  # int64 (n_tables,): index of the first entry of each table in the statistics
-    n_tables: int
+    n_tables: int  # number of tables
     negated: np.ndarray  # bool (F,): True for AND, which is an OR of negated variables
     spread: np.ndarray  # float64 (F,): largest difference of finite log-potentials of a table
     hard: bool  # True if some states have weight 0

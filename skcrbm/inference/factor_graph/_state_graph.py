@@ -228,7 +228,7 @@ class FactorScopes(NamedTuple):
 
     # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]].
     variables: np.ndarray
-    edge_start: np.ndarray  # int64 (F + 1,)
+    edge_start: np.ndarray  # int64 (F + 1,), first edge of each factor
 
     @property
     def n_edges(self):

@@ -102,9 +102,10 @@ class _Block(NamedTuple):
     rows: np.ndarray  # indices of the models in the batch
     field: np.ndarray  # (n_rows, n) fields, to which evidence has not been added
     held: np.ndarray  # int8 (n_rows, n): values of clamped variables, -1 for free variables
-    message: np.ndarray  # float64 (n_rows, E)
+    message: np.ndarray  # float64 (n_rows, E): messages to variables, read and overwritten
     start: np.ndarray  # float64 (n_rows or 0, n): initial beliefs, or no rows
-    statistics: np.ndarray  # float64 (1 or n_rows, n_entries), or (1, 0)
+    # float64 (1 or n_rows, n_entries), or (1, 0): output, statistics or their sum
+    statistics: np.ndarray
 
 
 class _Run:

@@ -46,8 +46,8 @@ class LabelMixture:
     ascending numbers x in (0, 1) at which the expectations are evaluated.
     """
 
-    marginals: np.ndarray  # (N, L), P(y_i = 1)
-    empty: np.ndarray  # (N,), P(|y| = 0)
+    marginals: np.ndarray  # (N, L): P(y_i = 1) for each row and label i
+    empty: np.ndarray  # (N,): P(|y| = 0), the probability that no label is positive
     log_partition: np.ndarray  # (N,)
 
     def __init__(self, energy: RBMEnergy, nodes: np.ndarray):
