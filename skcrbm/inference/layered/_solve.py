@@ -140,7 +140,10 @@ def _inputs(energy):
 
 
 def _by_layer(energy, values):
-    """Split `values` (N, n_variables) by layer. Yield the values and node number of each layer."""
+    """Split `values` (N, n_variables) by layer.
+
+    For each layer, yield its values and its number of nodes.
+    """
     return zip(energy.by_layer(values), energy.structure.n_nodes, strict=True)
 
 

@@ -376,8 +376,8 @@ class LayeredNetwork:
     def _add_input_gradients(self, flat, inputs, d_fields):
         """Add gradients through observed inputs to `flat`, a list of gradients per connection.
 
-        `d_fields` maps each layer to derivatives: the derivatives with respect to the scores that
-        inputs add to the layer.
+        `d_fields` maps each layer to the derivatives with respect to the scores that inputs add to
+        this layer.
         """
         for c, connection in enumerate(self.structure.connections):
             if connection.source == 0:
