@@ -121,7 +121,7 @@ class GraphDisplay:
         if result is not None:
             if result.marginals is None or result.marginals.shape[1] != n:
                 raise ValueError(
-                    "result should hold marginals of the energy, as infer(energy, method) returns"
+                    "result must contain the marginals of the energy: use infer(energy, method)"
                 )
             marginals = result.marginals[model]
         if labels is None:

@@ -235,7 +235,7 @@ def _label_columns(labels, names):
             columns.append(names.index(str(label)))
         else:
             raise ValueError(
-                f"labels holds {label!r}, which is not a label; labels are {names[:10]}"
+                f"labels contains {label!r}, but the names of the labels are {names[:10]}"
             )
     return columns
 
@@ -248,7 +248,7 @@ def _bins(probability, event, n_bins, strategy):
     observed = ~np.isnan(event.astype(np.float64))
     probability, event = probability[observed], event[observed]
     if not len(event):
-        raise ValueError("y holds no observed entry for one of the curves")
+        raise ValueError("a curve has no observed entry in y: all its labels are missing (NaN)")
     if strategy == "uniform":
         edges = np.linspace(0, 1, n_bins + 1)[1:-1]
     else:

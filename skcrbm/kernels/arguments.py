@@ -110,8 +110,10 @@ class GraphOptions(NamedTuple):
     max_iter: int
     tol: float  # largest change of a probability at convergence
     slack: float  # largest change of log-odds (or largest ratio of new to old odds) at convergence
-    damping: float  # share of the old log-messages that is kept; 0 or 1/2 if messages are odds
-    want_state: bool  # store the best of the states that the beliefs prefer during the iterations
+    # share of the old log-message in the new log-message; 0 or 1/2 if messages are odds
+    damping: float
+    # whether to store a state: the best of the states that the beliefs prefer in an iteration
+    want_state: bool
 
 
 class GraphAnswers(NamedTuple):

@@ -196,7 +196,7 @@ def sweep_logs(graph, rho, forward, options, held, own, message, sent, before, b
 
 @jit(allocates=False)
 def change_of_logs(after, before, slack, rounding):
-    """Return the largest change of a probability, and True if a logarithm changed too much.
+    """Return the largest change of a probability, and True if some logarithm changed too much.
 
     A logarithm x changes too much if it changes by more than slack + rounding * |x|. A probability
     changes by at most the change of its logarithm, because it is at most 1. Thanks to this bound,

@@ -166,7 +166,7 @@ def receive(graph, e, weight, out, to, work):
 
 @jit(allocates=False, inline=True)
 def send_behind(first, n_edges, k, message_start, message, sent, behind):
-    """Multiply the weights that a variable sends to each edge by the messages of all later edges.
+    """Multiply the weights that a variable sends to an edge by the messages of all later edges.
 
     If all weights of an edge are below `SMALL`, they are scaled up.
     """

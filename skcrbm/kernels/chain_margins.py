@@ -54,9 +54,9 @@ class Weights(NamedTuple):
 class Forbidden(NamedTuple):
     """Log-weights that are -inf for forbidden transitions and states, else 0."""
 
-    pairs: np.ndarray  # (K, K) transitions
-    first: np.ndarray  # (K,) states of the first position
-    last: np.ndarray  # (K,) states of the last position
+    pairs: np.ndarray  # (K, K) log-weights (0 or -inf) of the transitions
+    first: np.ndarray  # (K,) log-weights (0 or -inf) of the first state
+    last: np.ndarray  # (K,) log-weights (0 or -inf) of the last state
 
 
 class Atoms(NamedTuple):

@@ -142,8 +142,9 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
     At the root of the search tree (d = -1), no variable has got a value yet: add the effect of the
     known variables.
 
-    coupling : (P,), couplings of the parent node
-    pull, coupling_too : (V,), (P,), outputs, to which the changes are added
+    coupling : (P,), couplings of the P couples at the parent node
+    pull : (V,), output, to which the changes of the pulls are added
+    coupling_too : (P,), output, to which the changes of the couplings are added
     """
     missing, last, before = places.missing, places.last, places.before
     first_couple, second, couple_of = places.first_couple, places.second, places.couple_of

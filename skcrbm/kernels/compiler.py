@@ -114,7 +114,8 @@ _compile_as_bitcast(from_bits, {integer: real for real, integer in _INTEGERS.ite
 class _ReplaceMinMax(FunctionPass):
     """Replace `max` and `min` of two numbers, which Numba compiles as functions of their own.
 
-    Each function takes 35 ms, once for every pair of types and every set of compiler flags.
+    Numba needs 35 ms to compile such a function, again for every pair of types and every set of
+    compiler flags.
     """
 
     _name = "skcrbm_replace_min_max"
@@ -163,7 +164,7 @@ class KernelCompiler(Compiler):
 
 
 def _n_arrays(kinds):
-    """Return the number of arrays among argument types, also in tuples."""
+    """Return the number of arrays among the types of arguments, including arrays in tuples."""
     return sum(
         _n_arrays(kind.types)
         if isinstance(kind, types.BaseTuple)
@@ -175,8 +176,8 @@ def _n_arrays(kinds):
 def _grows_when_optimised(function, kinds):
     """Return whether a function has a loop that writes to an array and takes several arrays.
 
-    LLVM compiles such a loop twice, with and without vectors, and checks whether arrays overlap.
-    Copies of the loop in several callers would take much time.
+    LLVM compiles such a loop twice, with and without vectors, and checks whether arrays overlap. If
+    several callers contained copies of the loop, compiling would take much time.
     """
     names = {instruction.opname for instruction in dis.get_instructions(function)}
     has_loop = any("JUMP_BACKWARD" in name for name in names)

@@ -96,7 +96,8 @@ def sum_walks(walks, scores, may_on, may_off, log_z, proba):
     """
     n_rows, n = scores.shape
     table = np.empty((n + 1, walks.top.max() + 1))
-    share = np.empty((n + 1, walks.top.max() + 1))  # P(a walk visits a position with a count)
+    # probability that a walk reaches a position with a count
+    share = np.empty((n + 1, walks.top.max() + 1))
     for r in range(n_rows):
         _fill(walks, scores[r], may_on[r], may_off[r], False, table)
         log_z[r] = table[0, 0]

@@ -270,7 +270,7 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
 def best_ising(enumerated, low_field, coupling, low_score, high_score, state, log_odds):
     """Find the best state and the max-marginals of each of N rows.
 
-    Among several best states, the first in binary order is taken.
+    If several states are best, the first of them in binary order is taken.
 
     Parameters
     ----------

@@ -211,7 +211,7 @@ def send(belief, reverse, edges, mask, out, total):
 
     Parameters
     ----------
-    belief : (n_sources, (l - 1) n)
+    belief : (n_sources, (l - 1) n), log-odds of the states of the sources in n rows
     reverse : (E, (l - 1) n) messages in the other direction, which cavities subtract from beliefs
     edges : Edges
     mask : (n_sources, n) or, for no mask, (0, n); 0 for observed sources, which send no message

@@ -22,8 +22,7 @@ _BLOCK = 1024
 class Links(NamedTuple):
     """Weighted links from source planes to target planes, sorted by target.
 
-    There are P target planes and L links. Target plane p has the links first[p] to first[p + 1] -
-    1.
+    There are P target planes and L links. Target plane p has the links first[p]:first[p + 1].
     """
 
     first: np.ndarray  # (P + 1,) int64, first link of each target plane

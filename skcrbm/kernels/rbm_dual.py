@@ -19,9 +19,9 @@ _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
 # Every _ROUND_EVERY iterations the average state of the parts is rounded to find a better state.
 # The newest iteration has the weight _NEWEST in the average.
 _ROUND_EVERY, _NEWEST = 10, 0.1
-# Each node of the search except the root makes at most _NODE_STEPS steps. If branch and bound
-# follows, the root stops when the targeted decrease of the bound is below _ROUGH times the gap
-# between the bound and the best score.
+# Each node of the search except the root makes at most _NODE_STEPS steps. If there is a search
+# after the root, the steps at the root stop when the targeted decrease of the bound is below _ROUGH
+# times the gap between the bound and the best score.
 _NODE_STEPS, _ROUGH = 10, 0.1
 _EPS = np.finfo(np.float64).eps
 

@@ -244,7 +244,7 @@ def _fold(values, start, half):
 # `STRIDE`.
 @jit(fastmath={"contract", "reassoc"})
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
-    """Sum x = q / (t + u loss) over the states, for a group of units in two rows of a block.
+    """For a group of summed units in two rows, sum x = q / (t + u loss) over the states.
 
     P(unit on) is t times the sum. The weights q of the first row start at index p of `product`. In
     `t` and `u`, the units of the first row start at index i, and the units of the second row at

@@ -241,7 +241,7 @@ def _flush_logs(product, total):
 
 @jit
 def _beliefs_from_products(product, bias_odds, t, u):
-    """Set `t` and `u` (H,) from the odds product * bias_odds; return the largest change of `t`."""
+    """Set P(on) `t` and P(off) `u` from odds product * bias_odds; return the change of `t`."""
     change = t.dtype.type(0)
     for j in range(t.shape[0]):
         on = product[j] * bias_odds[j]

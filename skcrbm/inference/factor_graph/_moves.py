@@ -41,8 +41,8 @@ _WIDTHS, _WIDER, _BACK_WORDS = (2**4, 2**8, 2**10), (2**12, 2**14, 2**16), 2**25
 # Frontier sweeps are charged to the limit of search nodes: this many table entries count as one
 # node.
 _ENTRIES_OF_NODE = 256
-# Scales of the noise that disturbs a state, used in turn. They are relative to the typical decrease
-# of the score if a single variable changes.
+# A state is disturbed by noise, whose scale is the next of these numbers in turn. The numbers are
+# relative to the typical decrease of the score when a single variable changes.
 _NOISES = 0.25, 0.5, 1.0, 2.0
 # After a disturbance, sweeps with the widest tables are repeated at most this many times.
 _MAX_FRONTIER_SWEEPS = 20
@@ -135,7 +135,7 @@ class Moves:
         """Disturb the best state of a walk by noise, and improve the result by frontier sweeps.
 
         The sweeps begin with small tables and end with the largest tables. Better states are kept.
-        After `_PATIENCE` disturbances without a better state, a new walk begins, in turn at a
+        After `_PATIENCE` disturbances without a better state, a new walk begins: alternately at a
         random state and at the best state of all walks.
         """
         if self._n_failed >= _PATIENCE:

@@ -39,14 +39,15 @@ _ALL_MINI_ENTRIES, _MINI_SPEED, _MINI_ENTRIES = 2**27, 2**25, 2**18
 # Shares of the node limit or time limit. The search makes forest moves until the share _FIRST of
 # the limit is used, and then computes the bound until the share _BOUND is used.
 _FIRST, _BOUND = 0.1, 0.2
-# `ConsistentSearch` then works alone. It is stopped if it finds no better state within the share
-# _TRIAL of the limit, or no further better state within the share _PATIENCE.
+# After the bound has been computed, the tree search `ConsistentSearch` works alone. It is stopped
+# if it finds no better state within the share _TRIAL of the limit, or later if it finds no further
+# better state within the share _PATIENCE.
 _TRIAL, _PATIENCE = 0.05, 0.3
 # Largest number of sweeps over all tables that compute the bound.
 _MAX_SWEEPS = 1000
-# Relative amounts of work for the two tree searches, the frontier sweeps and the forest moves: each
-# gets a share of the nodes in proportion to its number. Nodes used to find a better state do not
-# count towards the share.
+# Relative amounts of work for four methods: the two tree searches, the frontier sweeps and the
+# forest moves. Each method gets a share of the nodes in proportion to its number. Nodes that were
+# used to find a better state do not count towards the share.
 _PREFERENCE = 3, 1, 6, 1
 
 

@@ -24,8 +24,8 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
     """
     if method.name != "branch_and_bound":
         raise ValueError(
-            "only inference='branch_and_bound' can find the least hinge loss with cliques of more "
-            f"than two labels; got {method.name!r}"
+            "inference must be 'branch_and_bound' to find the least hinge loss if the model has "
+            f"cliques of more than two labels; got {method.name!r}"
         )
     cliques, weights, linear, constant = clique_products(energy)
     half = 0.5 * energy.field.astype(np.float64)

@@ -29,8 +29,8 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Largest log-ratio of weights (see `StateGraph.reach`) for which the messages of a model are
-# computed as weights. If the log-ratio is larger, weights could underflow, and messages are
+# The messages of a model are computed as weights if the largest log-ratio of two weights (see
+# `StateGraph.reach`) is at most this number. Otherwise weights could underflow, and messages are
 # computed as logarithms.
 MOST_REACH = 300.0
 # Mean field replaces the log-weight -inf of an impossible entry by minus a finite penalty: _COST

@@ -22,7 +22,7 @@ _MAX_LOW = 10
 
 
 def solve(method, energy, query):
-    """Answer any query by enumerating the states of the free labels."""
+    """Answer a query of any kind by enumerating the states of the free labels."""
     n_free = int(energy.free.sum(axis=1).max(initial=0))
     if n_free > method.max_units:
         raise ValueError(

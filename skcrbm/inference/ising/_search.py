@@ -52,8 +52,8 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
     broken by the order of the search, which is deterministic.
 
     Clamped labels keep their values, and the loss includes their margins. `start` is an
-    `InferenceResult` or None: "icm" starts from the signs of its log-odds or, without `start`, from
-    the signs of the fields. `n_jobs` is ignored by "milp".
+    `InferenceResult` or None. The method "icm" starts from the signs of the log-odds of `start` or,
+    if `start` is None, from the signs of the fields. `n_jobs` is ignored by "milp".
     """
     problem = _Problem(energy, margin)
     if energy.n_variables == 0:  # the only state is empty and has value 0

@@ -169,7 +169,7 @@ def _until_converged(network, inputs, tolerance):
     # beliefs may stay the same although they have not converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
-        if len(trace.beliefs) == t + 1:  # False if `_begin` has already run iteration 1
+        if len(trace.beliefs) == t + 1:  # `_begin` may have run iteration 1 already
             network._advance(trace, t, later)
             _forget(trace)
         change, moved = _movement(trace, tolerance)

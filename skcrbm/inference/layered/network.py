@@ -487,7 +487,10 @@ class LayeredNetwork:
 
 
 def probabilities(belief: np.ndarray, n: int) -> np.ndarray:
-    """Convert log-odds (n_nodes, (n_states - 1) n) to probabilities (n_nodes, n_states, n)."""
+    """Convert log-odds in n rows to probabilities (n_nodes, n_states, n).
+
+    The log-odds (n_nodes, (n_states - 1) n) lack the reference state 0.
+    """
     scores = belief.reshape(len(belief), -1, n)
     scores = np.concatenate([np.zeros((len(belief), 1, n), belief.dtype), scores], axis=1)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))

@@ -374,7 +374,8 @@ class PerturbAndMaxProduct(_RandomMethod):
     def prefers_warm_start(self) -> bool:
         """Whether samples improve if `init` is passed: True if the noise is kept between calls.
 
-        Messages that were computed for other noise are not a useful start.
+        If the noise is new in each call, messages that were computed for the earlier noise are not
+        a useful start.
         """
         return self.persistence > 0
 

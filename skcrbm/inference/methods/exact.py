@@ -133,8 +133,8 @@ class Exact(InferenceMethod):
         asked = "marginal_map" in query.returns and self.map_variables is not None
         if asked and not isinstance(energy, FactorGraphEnergy):
             raise ValueError(
-                "map_variables must be None for 'marginal_map' of an energy that is not a "
-                f"FactorGraphEnergy; got {type(energy).__name__}"
+                "map_variables must be None for 'marginal_map' if the energy is not a "
+                f"FactorGraphEnergy; the energy is of type {type(energy).__name__}"
             )
         return super().solve(energy, query)
 

@@ -44,7 +44,7 @@ _LEAST_ROWS = 64
 
 
 def solve(method, energy, query):
-    """Answer any query by enumerating the states of a layer."""
+    """Answer a query of any kind by enumerating the states of a layer."""
     return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
 
 
@@ -332,7 +332,7 @@ def _bits(numbers, k):
 
 
 def _n_low(k, m):
-    """Choose the number of low units such that the tables of their states fit the cache.
+    """Return the number of low units, such that the tables of their states fit the cache.
 
     The low units are the first of the `k` enumerated units. The other layer has `m` units.
     """
@@ -340,7 +340,7 @@ def _n_low(k, m):
 
 
 def _low_log_gain(coupling):
-    """Return the inputs (m, 2^n_low) to the summed units, for all states of the low units."""
+    """Return the inputs (m, 2^n_low) to m summed units, for all states of n_low low units."""
     n_low = _n_low(*coupling.shape)
     states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
     return np.ascontiguousarray((states @ coupling[:n_low]).T)
