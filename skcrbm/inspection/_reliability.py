@@ -235,7 +235,7 @@ def _label_columns(labels, names):
             columns.append(names.index(str(label)))
         else:
             raise ValueError(
-                f"labels contains {label!r}, but the names of the labels are {names[:10]}"
+                f"labels contains {label!r}, which is not a label; the labels are {names[:10]}"
             )
     return columns
 

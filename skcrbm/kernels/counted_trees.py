@@ -123,7 +123,7 @@ def sum_walks(walks, scores, may_on, may_off, log_z, proba):
 
 @jit
 def draw_walks(walks, scores, may_on, may_off, uniform, labels):
-    """Draw label vectors (S, L) for a row of log-odds (L,), from uniform numbers (S, L)."""
+    """Draw S label vectors (S, L) for one row of log-odds (L,), by uniform numbers (S, L)."""
     n = len(scores)
     table = np.empty((n + 1, walks.top.max() + 1))
     _fill(walks, scores, may_on, may_off, False, table)

@@ -63,7 +63,7 @@ def set_places(buckets, i, steps, at, digits, places):
 
 @jit(allocates=False)
 def combine(maximal, values, first, step, count):
-    """Return the maximum of `count` logarithms, or the log of the sum if not `maximal`.
+    """Return the maximum of `count` logarithms or, if not `maximal`, their log-sum-exp.
 
     The logarithms are ``values[first]``, ``values[first + step]``, ...
     """
@@ -145,8 +145,8 @@ def eliminate(maximal, buckets, fields, value, conditional):
 def spread_beliefs(maximal, buckets, value, conditional, weight, statistics):
     """Compute the log-weights of the states of each variable, and the probabilities of all entries.
 
-    With maxima, the weight of a state is the weight of the best full state with this state, divided
-    by the largest weight of all.
+    If `maximal` is True, the weight of a state of a variable is the weight of the best joint state
+    in which the variable has this state, divided by the largest weight of all joint states.
 
     Parameters
     ----------

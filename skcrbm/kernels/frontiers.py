@@ -18,7 +18,8 @@ from skcrbm.kernels.scalar import next_uniform, root_of
 
 #: Largest number of variables of a frontier. If the frontier is full, the next variable is held.
 MAX_FRONTIER = 30
-# Stages of a variable: not visited, visited (in the frontier or finished), held at its state.
+# Stages of a variable: not visited yet; visited, so that it is in the frontier or finished; held at
+# its state.
 _WAITING, _OPEN, _HELD = 0, 1, 2
 
 

@@ -61,7 +61,7 @@ def _store(bits, first, state, n_lanes):
 
 @jit
 def _fill_lanes(first, n_chains, seeds, model, seed, n_lanes):
-    """Set the index of the model and the random seed of each lane."""
+    """For each lane of a block, set the index of its model and its random seed."""
     for l in range(n_lanes):
         r = np.int64(first) + np.int64(l)
         model[l] = r // n_chains
@@ -241,7 +241,7 @@ def _count_zeros(total, zeros_off, zeros_on, forbidden, n_lanes):
 
 @jit
 def _set_bits(value, bits, i, change, n_lanes):
-    """Set variable i in all lanes to `value`; set `change` to the differences -1, 0 or 1."""
+    """Set variable i in all lanes to `value`, and `change` to the new minus the old value."""
     for l in range(n_lanes):
         new = np.int64(value[l])
         change[l] = new - bits[i, l]

@@ -207,7 +207,7 @@ def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
 
 @jit
 def _precedes(y, best, order):
-    """Return True if y precedes `best`; order[j] is the original index of the label in entry j."""
+    """Return True if y precedes `best`. order[j] is the original index of the label in y[j]."""
     # The labels are compared at the smallest original index at which they differ.
     first = y.shape[0]
     answer = False

@@ -38,8 +38,8 @@ MAX_LOW_UNITS = 8
 # and rounding would differ from run to run.
 ROW = (1 << MAX_LOW_UNITS) + 24
 # Distance of two units in `Work.rows`, which holds a row of losses and a row of sums for each unit.
-# The distance of the two rows must not be a multiple of 4096 bytes, because then stores would delay
-# the next loads.
+# The distance between the row of losses and the row of sums must not be a multiple of 4096 bytes,
+# because then stores would delay the next loads.
 STRIDE = 2 * ROW
 # GROUP summed units form a group and share a division. The norm of a group is the sum of the
 # |couplings| of its units. If it exceeds MAX_NORM, `rbm_exact_log` is used. States with a
@@ -90,7 +90,7 @@ class ExactAnswers(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch arrays of `enumerate_rows` for a block of BLOCK rows, one row after the other."""
+    """Scratch arrays of `enumerate_rows` for a block of BLOCK rows."""
 
     # (5, BLOCK * P), initially 1, except for units[0], which is 0: empty places are off
     units: np.ndarray
