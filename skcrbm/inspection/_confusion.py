@@ -1,4 +1,4 @@
-"""Plot which labels are predicted in place of others (LabelConfusionDisplay)."""
+"""LabelConfusionDisplay: plot the labels that are predicted in place of missed labels."""
 
 import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
@@ -20,7 +20,7 @@ class LabelConfusionDisplay(SharesDisplay):
     Parameters
     ----------
     share : ndarray (L, L)
-        Shares; NaN in the rows of labels that never occur.
+        Shares of rows of data, see above. The row of a label that never occurs is NaN.
     label_names : sequence of L str, default=None
         Names of the labels; None uses their indices.
 
@@ -109,7 +109,7 @@ class LabelConfusionDisplay(SharesDisplay):
         Raises
         ------
         ValueError
-            If `y_true` and `y_pred` differ in shape, or hold other values than labels.
+            If `y_true` and `y_pred` differ in shape, or contain values that are not labels.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
         columns = label_names_of(y_true, "y_true")

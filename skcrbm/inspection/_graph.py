@@ -24,7 +24,7 @@ class GraphDisplay:
     Parameters
     ----------
     edges : array-like of int (n_edges, 2)
-        Pairs of variables.
+        Pairs of variables that are joined by an edge.
     marginals : array-like (n_variables,) or (n_variables, n_states), default=None
         Probability of state 1, or the probability of each state, which may be NaN for states that a
         variable does not have. None draws all variables in grey.
@@ -121,7 +121,7 @@ class GraphDisplay:
         if result is not None:
             if result.marginals is None or result.marginals.shape[1] != n:
                 raise ValueError(
-                    "result should hold marginals of the energy, as infer(energy, method) returns"
+                    "result must contain the marginals of the energy: use infer(energy, method)"
                 )
             marginals = result.marginals[model]
         if labels is None:

@@ -165,7 +165,7 @@ class LabelDependencyDisplay:
         ax.tick_params(length=0)
         self.colorbar_ = None
         if colorbar:
-            # This fraction of the width makes the bar as high as the square matrix.
+            # With this fraction of the width, the colour bar is as high as the square matrix.
             self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, fraction=0.046, pad=0.04)
             self.colorbar_.set_label("pairwise weight")
         self.ax_, self.figure_ = ax, ax.figure
@@ -173,7 +173,7 @@ class LabelDependencyDisplay:
 
 
 def _through_hidden_units(estimator, X):
-    """Return the pairwise dependences (L, L) of labels that the hidden units of an RBM cause.
+    """Return the pairwise dependences (L, L) of labels caused by hidden units of an RBM.
 
     The dependences are averaged over the rows of X, with the other labels at their predicted
     values. If X is None, they are computed at x = 0 with all other labels 0.

@@ -46,15 +46,15 @@ class SharesDisplay:
 
 
 class CooccurrenceDisplay(SharesDisplay):
-    """Plot of the shares P(column | row) with which labels occur together.
+    """Plot of how often labels occur together, as conditional shares P(column | row).
 
-    Create it with `from_labels`, for true labels or for predictions. The cell of row i and column
-    k is the share of the rows of data with label i that also have label k.
+    Create it with `from_labels`, for true labels or for predictions. Cell (i, k) of the matrix
+    shows, among the rows of data with label i, the share of rows that also have label k.
 
     Parameters
     ----------
     share : ndarray (L, L)
-        Shares; NaN in the rows of labels that never occur.
+        Shares of rows of data, see above. The row of a label that never occurs is NaN.
     label_names : sequence of L str, default=None
         Names of the labels; None uses their indices.
 

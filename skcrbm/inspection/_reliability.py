@@ -13,16 +13,17 @@ class ReliabilityDisplay:
     """Reliability diagram: the share of true labels for each predicted probability.
 
     Create it with `from_estimator` or `from_predictions`. If probabilities are reliable, the curve
-    lies on the diagonal: for example, 80% of the labels with a predicted probability of 0.8 are on.
+    lies on the diagonal: for example, 80% of the labels with a predicted probability of 0.8 are
+    true.
 
     Parameters
     ----------
     probability : list of ndarray
-        Mean probability of each bin, an array for each curve.
+        Mean predicted probability of each bin. The list has an array for each curve.
     share : list of ndarray
-        Share of events in each bin.
+        Share of entries in each bin for which the event occurred, for example the label is true.
     count : list of ndarray
-        Number of entries in each bin.
+        Number of entries (predicted probabilities) in each bin.
     names : list of str
         Name of each curve.
     event : str, default="a label"
@@ -77,9 +78,9 @@ class ReliabilityDisplay:
             Labels 0 or 1, NaN if missing.
         labels : {"together", "each", "sets"} or list, default="together"
             "together" draws a single curve of all labels, "each" a curve per label, and a list of
-            names or indices draws a curve for each of these labels. "sets" draws the probability of
-            the most probable label set against the share of rows in which this whole set is right;
-            the model needs `predict_topk`, and rows with missing labels are left out.
+            names or indices draws a curve for each of these labels. "sets" compares the probability
+            of the most probable label set with the share of rows in which this whole set is right.
+            The model needs `predict_topk`, and rows with missing labels are left out.
         n_bins : int, default=10
             Number of bins.
         strategy : {"quantile", "uniform"}, default="quantile"
@@ -234,20 +235,20 @@ def _label_columns(labels, names):
             columns.append(names.index(str(label)))
         else:
             raise ValueError(
-                f"labels holds {label!r}, which is not a label; labels are {names[:10]}"
+                f"labels contains {label!r}, which is not a label; the labels are {names[:10]}"
             )
     return columns
 
 
 def _bins(probability, event, n_bins, strategy):
-    """Return the mean probability, share of events and count of each bin that holds entries."""
+    """Return the mean probability, the share of events and the count of each non-empty bin."""
     n_bins = check_count("n_bins", n_bins, 1)
     if strategy not in ("quantile", "uniform"):
         raise ValueError(f"strategy must be 'quantile' or 'uniform', got {strategy!r}")
     observed = ~np.isnan(event.astype(np.float64))
     probability, event = probability[observed], event[observed]
     if not len(event):
-        raise ValueError("y holds no observed entry for one of the curves")
+        raise ValueError("a curve has no observed entry in y: all its labels are missing (NaN)")
     if strategy == "uniform":
         edges = np.linspace(0, 1, n_bins + 1)[1:-1]
     else:

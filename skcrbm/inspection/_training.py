@@ -29,7 +29,7 @@ class TrainingCurveDisplay:
     figure_ : matplotlib Figure
         Figure that contains the axes.
     lines_ : list of matplotlib Line2D
-        Curve of the loss, then of the score.
+        The curve of the loss, followed by the curve of the validation score if it is drawn.
 
     Examples
     --------

@@ -1,4 +1,5 @@
 """Compiled kernels: functions that take arrays and return or fill arrays.
 
-Kernels import only NumPy, Numba and each other, but no other module of the package.
+Modules of kernels import NumPy, Numba and other modules of kernels, but no other module of the
+package.
 """

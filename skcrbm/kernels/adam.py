@@ -1,9 +1,10 @@
-"""Adam for large matrices, for training in which each step has gradients of only a few rows.
+"""Adam for large matrices if each training step has gradients for only a few rows.
 
-Even without a gradient, each step of Adam moves a row along its mean gradient (first moment). The
-step then multiplies the mean gradient by beta1 and the root of the mean square (second moment) by
-sqrt(beta2). Updating all rows in each step would be slow. A row is therefore updated when it has a
-gradient again: a single step replaces the n steps that the row missed. The length of this step
+Adam stores a mean gradient (first moment) and a mean square (second moment) for each parameter.
+Each step of Adam moves a row along its mean gradient even if the row has no gradient in this step,
+and then multiplies the mean gradient by beta1 and the root of the mean square by sqrt(beta2).
+Updating all rows in each step would be slow. A row is therefore left alone until it has a gradient
+again. Then a single step replaces the n steps that the row missed. The length of the single step
 depends only on n and on the number of the current step.
 """
 
@@ -36,7 +37,7 @@ def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
 
 @jit
 def _add_up(lengths, start, lost, grown, n):
-    """Return the sum of x[j] and the sum of x[j] * grown[j] over n steps j.
+    """Return two sums over n steps j: the sum of x[j], and the sum of x[j] * grown[j].
 
     Here ``x[j] = lengths[start + j] * lost[j]``. If start + j is beyond the end of `lengths`, the
     last entry of `lengths` is used.
@@ -53,7 +54,9 @@ def _add_up(lengths, start, lost, grown, n):
 
 @jit
 def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, epsilon):
-    """Make the steps up to step `now` that some rows missed because they had no gradient.
+    """For some rows, make up for the steps that they missed because they had no gradient.
+
+    After the call, the rows have made all steps up to step `now`.
 
     After j missed steps, the denominator of Adam is ``sqrt(s) / grown[j] + epsilon``. This function
     uses the same denominator, with the mean of `grown`, for all missed steps of a row. The relative
@@ -66,12 +69,13 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     done : (R,) int64, number of the last step that each row has made, in and out
     now : int, number of the step up to which the rows are moved
     rate : float, learning rate
-    lengths : (L,) float64, lengths of the steps 1, 2, ... at rate 1; later steps have the last
-        length
-    lost : (J,) float64, (beta1 / sqrt(beta2))^j from j = 1; the powers beyond J are negligible
+    lengths : (L,) float64, lengths of the steps 1 to L for a learning rate of 1; later steps have
+        the length of step L
+    lost : (J,) float64, the powers (beta1 / sqrt(beta2))^j for j = 1 to J; higher powers are
+        negligible
     grown : (J,) float64, beta2^(-j / 2)
-    betas : (beta1, beta2)
-    epsilon : float
+    betas : (beta1, beta2), the factors of both moments in a step
+    epsilon : float, the constant in the denominator of Adam
     """
     real = p.dtype.type
     for k in range(len(rows)):
@@ -104,9 +108,9 @@ def step_rows(p, m, s, rows, g, length, betas, epsilon):
     p, m, s : (R, H) parameters, mean gradients, mean squares, in and out
     rows : (n,) indices of the rows to move
     g : (n, H) gradients of the rows `rows`
-    length : float
-    betas : (beta1, beta2)
-    epsilon : float
+    length : float, length of the step
+    betas : (beta1, beta2), the factors of both moments in a step
+    epsilon : float, the constant in the denominator of Adam
     """
     real = p.dtype.type
     for k in range(len(rows)):

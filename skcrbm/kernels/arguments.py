@@ -1,8 +1,10 @@
 """NamedTuples that group the arguments of kernels.
 
 Passing a NamedTuple takes about 2 microseconds longer than passing its fields as separate
-arguments. Kernels read the fields before their inner loops. N is the number of models; row n of an
-array belongs to model n.
+arguments. Kernels read the fields before their inner loops. In the shapes of arrays, N is the
+number of models; row n of an array belongs to model n. RBMs have V visible and H hidden units, and
+Ising models have L labels. Factor graphs have n variables, F factors and E edges; an edge is a pair
+of a factor and one of its variables.
 """
 
 from typing import NamedTuple
@@ -13,8 +15,8 @@ import numpy as np
 class RBMRows(NamedTuple):
     """RBMs that share their couplings, and the messages from which inference starts."""
 
-    visible_bias: np.ndarray  # (N, V)
-    hidden_bias: np.ndarray  # (N, H)
+    visible_bias: np.ndarray  # (N, V) biases of the visible units
+    hidden_bias: np.ndarray  # (N, H) biases of the hidden units
     free: np.ndarray  # (N, V + H) bool, False for clamped units, which are left out
     weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
     start: np.ndarray  # (N or 0, V, H) messages of an earlier run, in the form that the kernel uses
@@ -23,7 +25,7 @@ class RBMRows(NamedTuple):
 class OddsCouplings(NamedTuple):
     """Couplings of an RBM, and the bounds that keep products of messages finite."""
 
-    weights: np.ndarray  # (V, H)
+    weights: np.ndarray  # (V, H) couplings
     odds: np.ndarray  # (V, H) exp(weights)
     norm: np.ndarray  # (V,) float64, upper bound of the sum of |weights| in each row
     piece: np.ndarray  # (V,) uintp, number of columns whose |weights| sum to at most `limit`
@@ -50,12 +52,14 @@ class RBMOptions(NamedTuple):
 class RBMAnswers(NamedTuple):
     """Arrays that message passing on RBMs fills in."""
 
-    log_odds: np.ndarray  # (N, V + H) in: beliefs to start from; out: beliefs, 0 if clamped
-    n_iter: np.ndarray  # (N,)
-    converged: np.ndarray  # (N,)
-    log_partition: np.ndarray  # (N,)
+    # (N, V + H) log-odds of the beliefs. Input: the beliefs to start from. Output: the final
+    # beliefs, 0 for clamped units.
+    log_odds: np.ndarray
+    n_iter: np.ndarray  # (N,) number of iterations
+    converged: np.ndarray  # (N,) bool, True for models that have converged
+    log_partition: np.ndarray  # (N,) log Z
     pairwise: np.ndarray  # (V, H) output, to which weighted sums of P(v_i = 1, h_j = 1) are added
-    trace: np.ndarray  # (N, max_iter or 0) residuals
+    trace: np.ndarray  # (N, max_iter or 0) residual of each iteration
     # (N,) float64, score of the best state found so far, updated if this run finds a better state
     score: np.ndarray
     state: np.ndarray  # (N, V) int8, best state visited, by max-product and mixed-product
@@ -75,14 +79,16 @@ class IsingOptions(NamedTuple):
 class IsingAnswers(NamedTuple):
     """Arrays that iterations on Ising models fill in."""
 
-    log_odds: np.ndarray  # (N, L) in: beliefs to start from; out: beliefs, 0 if clamped
-    n_iter: np.ndarray  # (N,)
-    converged: np.ndarray  # (N,)
+    # (N, L) log-odds of the beliefs. Input: the beliefs to start from. Output: the final beliefs, 0
+    # for clamped labels.
+    log_odds: np.ndarray
+    n_iter: np.ndarray  # (N,) number of iterations
+    converged: np.ndarray  # (N,) bool, True for models that have converged
     # (N,) log Z for the score f'(y + 1) / 2 + y'Sy / 2, where y in {-1, +1} are the labels, f the
     # fields and S the couplings
     log_partition: np.ndarray
     pairwise: np.ndarray  # (L, L) output, to which weighted sums of P(both labels on) are added
-    trace: np.ndarray  # (N, max_iter or 0) residuals
+    trace: np.ndarray  # (N, max_iter or 0) residual of each iteration
 
 
 class FactorGraph(NamedTuple):
@@ -93,7 +99,7 @@ class FactorGraph(NamedTuple):
     weight: np.ndarray  # (n_entries,) float64 entries of all tables, raised to the power 1 / rho
     logs: np.ndarray  # (n_entries,) logarithms of `weight`
     table_start: np.ndarray  # (n_tables + 1,) index of the first entry of each table
-    n_tables: int
+    n_tables: int  # number of tables
     negated: np.ndarray  # (F,) bool, True for AND, which is an OR of negated variables
     rho: np.ndarray  # (F,) float64 weights of the messages, 1 unless tree-reweighted
 
@@ -104,19 +110,23 @@ class GraphOptions(NamedTuple):
     max_iter: int
     tol: float  # largest change of a probability at convergence
     slack: float  # largest change of log-odds (or largest ratio of new to old odds) at convergence
-    damping: float  # share of the old log-messages that is kept; 0 or 1/2 if messages are odds
-    want_state: bool  # store the best of the states that the beliefs prefer during the iterations
+    # share of the old log-message in the new log-message; 0 or 1/2 if messages are odds
+    damping: float
+    # whether to store a state: the best of the states that the beliefs prefer in an iteration
+    want_state: bool
 
 
 class GraphAnswers(NamedTuple):
     """Arrays that message passing on factor graphs fills in, with a row for each model."""
 
-    n_iter: np.ndarray  # (N,)
-    converged: np.ndarray  # (N,) bool, False if the factors or the evidence contradict each other
-    trace: np.ndarray  # (N, max_iter or 0) residuals
+    n_iter: np.ndarray  # (N,) number of iterations
+    # (N,) bool, True for models that have converged; False if the factors or the evidence
+    # contradict each other
+    converged: np.ndarray
+    trace: np.ndarray  # (N, max_iter or 0) residual of each iteration
     score: np.ndarray  # (N,) score of the best state
     state: np.ndarray  # (N, n) int8, best state among the states that the beliefs preferred
-    log_odds: np.ndarray  # (N, n) beliefs
+    log_odds: np.ndarray  # (N, n) log-odds of the beliefs
 
 
 class GraphSums(NamedTuple):
@@ -130,12 +140,13 @@ class GraphSums(NamedTuple):
     statistics: np.ndarray  # (1 or N, n_entries) output, to which kernels add the statistics
 
 
-# 0 and 1 as unsigned integers. The kernels of categorical graphs index arrays by unsigned integers,
-# because Numba tests signed indices for negative values, which costs time in inner loops.
+# 0 and 1 as unsigned integers. The kernels for categorical factor graphs use unsigned integers as
+# array indices, because Numba tests signed indices for negative values, which costs time in inner
+# loops.
 ZERO, ONE = np.uintp(0), np.uintp(1)
-# The kind of an edge is the kind of its factor's table: a table of two variables (PAIR), a table
-# with one value on its diagonal and another value off its diagonal (POTTS), or a table of any
-# number of variables (TABLE).
+# Kinds of tables. PAIR: a table of two variables. POTTS: a table of two variables with one value on
+# the diagonal and another value off the diagonal. TABLE: a table of any number of variables. The
+# kind of an edge is the kind of the table of its factor.
 PAIR, POTTS, TABLE = 0, 1, 2
 
 
@@ -165,18 +176,19 @@ class CategoricalOptions(NamedTuple):
 class CategoricalAnswers(NamedTuple):
     """Arrays that message passing on categorical graphs fills in."""
 
-    n_iter: np.ndarray  # (N,)
-    converged: np.ndarray  # (N,)
+    n_iter: np.ndarray  # (N,) number of iterations
+    converged: np.ndarray  # (N,) bool, True for models that have converged
     good: np.ndarray  # (N,) False if weights underflowed or all states of a variable are impossible
-    trace: np.ndarray  # (N, max_iter or 0) residuals
+    trace: np.ndarray  # (N, max_iter or 0) residual of each iteration
     belief: np.ndarray  # (N, S) probabilities or log-probabilities
 
 
 class CategoricalGraph(NamedTuple):
     """A factor graph whose variables may have any number of states.
 
-    An edge joins a variable and a factor. Edges are sorted by variable. In an array of messages,
-    each edge has an entry for each state of its variable. Index arrays are of type uintp.
+    An edge joins a variable and a factor. The n variables have E edges, sorted by variable. In an
+    array of messages, each edge has an entry for each state of its variable. All tables together
+    have T entries. Index arrays are of type uintp.
     """
 
     state_start: np.ndarray  # (n + 1,): first state of variable v in arrays of all states
@@ -197,26 +209,27 @@ class CategoricalGraph(NamedTuple):
 
 
 class CategoricalWork(NamedTuple):
-    """Scratch arrays, one set for each thread.
+    """Scratch arrays of kernels. Each thread has its own arrays.
 
     T is the size of the largest table, and K the largest number of states of a variable.
     """
 
-    table: np.ndarray  # (T,)
-    other: np.ndarray  # (T,)
-    entries: np.ndarray  # (T,)
+    table: np.ndarray  # (T,) intermediate table
+    other: np.ndarray  # (T,) second intermediate table
+    entries: np.ndarray  # (T,) entries times messages
     new: np.ndarray  # (K,) entries of a message
-    behind: np.ndarray  # (K,)
-    old: np.ndarray  # (K,)
+    behind: np.ndarray  # (K,) product or sum of later messages
+    old: np.ndarray  # (K,) old message
     # (largest number of variables of a table,) uintp: state of each variable at a table entry
     digits: np.ndarray
 
 
 class Buckets(NamedTuple):
-    """Tables that elimination makes of a factor graph, and its own tables; integers are int64.
+    """Tables of a factor graph, and the tables that variable elimination makes from them.
 
-    A bucket is the table of a variable and its neighbours at the time of its elimination. Buckets
-    are in the order of elimination.
+    A bucket is the table of an eliminated variable and of its neighbours at that time. The B
+    buckets are in the order of elimination. There are n variables and F factors, and integers are
+    int64.
     """
 
     counts: np.ndarray  # (n,) number of states of each variable
@@ -224,11 +237,15 @@ class Buckets(NamedTuple):
     scopes: np.ndarray  # variables of the buckets; neighbours are in the order of elimination
     entry_start: np.ndarray  # (B + 1,): first entry of each bucket in arrays of all entries
     parent: np.ndarray  # (B,): bucket that receives the message, -1 if there is no such bucket
-    child_start: np.ndarray  # (B + 1,)
-    children: np.ndarray  # buckets whose messages bucket i receives, from child_start[i] on
-    factor_start: np.ndarray  # (B + 1,)
-    factors: np.ndarray  # factors of bucket i, from factor_start[i] on
-    edge_start: np.ndarray  # (F + 1,)
-    edges: np.ndarray  # variables of factor f, from edge_start[f] on
+    # (B + 1,): bucket i receives the messages of the buckets children[child_start[i]:child_start[i
+    # + 1]]
+    child_start: np.ndarray
+    children: np.ndarray  # indices of buckets, see `child_start`
+    # (B + 1,): bucket i has the factors factors[factor_start[i]:factor_start[i + 1]]
+    factor_start: np.ndarray
+    factors: np.ndarray  # indices of factors, see `factor_start`
+    # (F + 1,): factor f has the variables edges[edge_start[f]:edge_start[f + 1]]
+    edge_start: np.ndarray
+    edges: np.ndarray  # indices of variables, see `edge_start`
     table_start: np.ndarray  # (F,): first entry of each factor in `tables`
-    tables: np.ndarray  # (T,) float64 log-weights of all factors in C order
+    tables: np.ndarray  # float64 log-weights of all factors in C order

@@ -1,13 +1,15 @@
-"""Pass messages between variables of any number of states, as logarithms.
+"""Pass messages, stored as logarithms, between variables of any number of states.
 
 Sum-product uses this module if weights would overflow or underflow in `categorical_weights`.
 Tree-reweighted and max-product messages always use it; the logarithms of max-product need no
 exponentials. The graph and the schedule are the same as in `categorical_weights`. Tables and
 messages are logarithms; -inf stands for weight 0, and the largest logarithm of each message is 0.
 
-With theta_i = own_i + sum_a rho_a m_(a -> i), variable i sends ``theta_i - m_(a -> i)`` to factor
-a, whose table is raised to the power 1 / rho_a. The difference is computed as a sum over the
-factors before a plus a sum over the factors after a, so that no infinity is subtracted. Log Z is
+Let own_i be the log-weights that the fields give to the states of variable i, m_(a -> i) the
+message from factor a, and rho_a the weight of factor a. With theta_i = own_i + sum_a rho_a m_(a ->
+i), variable i sends ``theta_i - m_(a -> i)`` to factor a, whose table is raised to the power 1 /
+rho_a. The difference is computed as a sum over the factors before a plus a sum over the factors
+after a, so that no infinity is subtracted. Log Z is
 
     sum_i log Z_i + sum_a rho_a (log Z_a - sum_(i in a) log Z_ai)
 
@@ -40,7 +42,7 @@ from skcrbm.kernels.scalar import EPS_64, MAX, ROUNDING, copy_into, fill
 
 @jit(allocates=False)
 def contract_logs(kind, graph, e, weight, out, work):
-    """Write the message of a table to the variable of edge e to `out`.
+    """Compute the message from a table to the variable of edge e, and write it to `out`.
 
     The table may have any number of variables. See `contract` in `categorical_weights`.
     """
@@ -69,9 +71,10 @@ def contract_logs(kind, graph, e, weight, out, work):
 
 @jit(allocates=False)
 def receive_logs(kind, graph, e, weight, out, work):
-    """Write the message that edge e receives to `out` (k,), shifted such that its maximum is 0.
+    """Compute the message along edge e to its variable, shifted such that its maximum is 0.
 
-    If all states have weight 0, the message is 0 for all states, and the function returns False.
+    The message is written to `out` (k,), with an entry for each of k states. If all states have
+    weight 0, all entries are 0, and the function returns False.
     """
     message_start = graph.message_start
     k = message_start[e + ONE] - message_start[e]
@@ -144,7 +147,10 @@ def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
 
 @jit(allocates=False)
 def sweep_logs(graph, rho, forward, options, held, own, message, sent, before, belief, work):
-    """Visit all free variables once; return False if all states of a variable have weight 0."""
+    """Update the messages of all free variables in turn. Return False if this is impossible.
+
+    It is impossible if all states of a variable have weight 0.
+    """
     damping, kind = options.damping, options.kind
     new, behind = work.new, work.behind
     n = np.uintp(graph.order.shape[0])
@@ -190,11 +196,11 @@ def sweep_logs(graph, rho, forward, options, held, own, message, sent, before, b
 
 @jit(allocates=False)
 def change_of_logs(after, before, slack, rounding):
-    """Return the largest change of a probability, and True if a logarithm changed too much.
+    """Return the largest change of a probability, and True if some logarithm changed too much.
 
-    For a logarithm x, a change of up to slack + rounding * |x| is allowed. A probability is at most
-    1, so it changes by at most the change of its logarithm. Most exponentials are left out because
-    of this bound.
+    A logarithm x changes too much if it changes by more than slack + rounding * |x|. A probability
+    changes by at most the change of its logarithm, because it is at most 1. Thanks to this bound,
+    most exponentials need not be computed.
     """
     change, moved = 0.0, False
     for s in range(np.uintp(after.shape[0])):
@@ -333,10 +339,10 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
 
 @jit(allocates=False)
 def attains(graph, e, variables, sent, state, margin, work):
-    """Return True if `state` attains the maximum over all entries of a factor.
+    """Return True if a state is the best state of a factor, given the messages to the factor.
 
-    An entry is the table's log-weight plus the messages to the factor. The entry of `state` may be
-    below the maximum by up to `margin`.
+    The value of a state is its log-weight in the table plus its messages to the factor. The value
+    of `state` may be below the largest value by up to `margin`.
     """
     message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
     scope, m = graph.scope[e], graph.arity[e]
@@ -367,9 +373,9 @@ def attains(graph, e, variables, sent, state, margin, work):
 
 @jit
 def agreement(graph, variables, models, state, margin, agrees, work):
-    """Set agrees[m] to False if state[m] does not attain the maximum of some factor.
+    """For each model m, set agrees[m] to False unless state[m] is a best state of all factors.
 
-    `state` is (N, n); see `attains` for the other arguments.
+    `state` (N, n) has a state of n variables for each of N models. `attains` tests a single factor.
     """
     for m in range(state.shape[0]):
         for e in range(np.uintp(variables.shape[0])):
@@ -399,7 +405,7 @@ def improve(graph, variables, held, own, state, score, max_iter, work):
 
 @jit(allocates=False)
 def log_total(graph, e, sent, entries, work):
-    """Return the log of the sum of a factor's entries times the messages of its variables.
+    """Return the log of a sum over the entries of a table, times the messages to the factor.
 
     Parameters
     ----------
@@ -449,7 +455,7 @@ def log_total(graph, e, sent, entries, work):
 
 @jit
 def sum_logs(graph, rho, models, weight, want_statistics, each, log_partition, statistics, work):
-    """Compute log Z and the probabilities of all entries of the tables, from the final messages.
+    """Compute log Z and the probabilities of all table entries, from the final messages.
 
     Parameters
     ----------
@@ -505,7 +511,7 @@ def table_size(graph, e):
 
 @jit(allocates=False)
 def log_sum(values, first, k):
-    """Return the log of the sum of the exponentials of values[first:first + k]."""
+    """Return the logarithm of the sum of exp(x) over x in values[first:first + k]."""
     high = -math.inf
     for a in range(k):
         high = max(high, values[first + a])

@@ -10,7 +10,7 @@ from skcrbm.kernels.jit import jit
 
 @jit(allocates=False)
 def add_expected(graph, e, cost, variables, belief, out, work):
-    """Add the expected log-weight of a factor to `out` (k,), for each state of a variable.
+    """For each of k states of a variable, add the expected log-weight of a factor to `out`.
 
     Edge `e` joins the factor and the variable. An entry of weight 0 (log-weight -inf) counts as
     ``-cost``. Return the total probability of the entries of weight 0.

@@ -2,8 +2,8 @@
 
 A sweep visits all variables; every second sweep goes backward. A visited variable receives new
 messages from all its factors. It sends to each factor the product of its own weights and the
-messages of the other factors. The product is computed from the messages before and the messages
-after this factor, without a division, so that weights may be 0.
+messages from all other factors. The product is computed as the product over the factors before this
+factor, times the product over the factors after it. There is no division, so that weights may be 0.
 
 Each message to a variable is scaled so that its largest weight is 1. If all weights of a product
 fall below `SMALLEST`, important weights may have underflowed. The kernel then stops the work on
@@ -88,11 +88,11 @@ def potts(other, equal, k, weight, first, out, to):
 
 @jit(allocates=False)
 def contract(graph, e, weight, out, work):
-    """Write the message of a table with any number of variables to the variable of edge e to `out`.
+    """Compute the message from a table of any size to the variable of edge e.
 
-    The axes of all other variables are summed out in turn: first axis 0 and the next axes up to the
-    axis of this variable, then the last axis and the previous axes down to the axis of this
-    variable.
+    The message is written to `out`. The axes of all other variables are summed out one by one:
+    first the axes before the axis of this variable, from axis 0 on, and then the axes after it,
+    from the last axis backward.
     """
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
@@ -137,7 +137,10 @@ def few_states(table, at, k, step, n_other, step_of_other, weight, first, out, t
 
 @jit(allocates=False)
 def receive(graph, e, weight, out, to, work):
-    """Write the message to edge e to ``out[to:to + k]``, given the weights that variables send.
+    """Compute the message from the factor of edge e to its variable; k states.
+
+    The message is computed from the weights that the other variables send, and is written to
+    ``out[to:to + k]``.
 
     Return the largest entry of the message.
     """
@@ -163,7 +166,7 @@ def receive(graph, e, weight, out, to, work):
 
 @jit(allocates=False, inline=True)
 def send_behind(first, n_edges, k, message_start, message, sent, behind):
-    """Multiply the weights that a variable sends to each edge by the messages of all later edges.
+    """Multiply the weights that a variable sends to an edge by the messages of all later edges.
 
     If all weights of an edge are below `SMALL`, they are scaled up.
     """
@@ -184,10 +187,11 @@ def send_behind(first, n_edges, k, message_start, message, sent, behind):
 
 @jit(allocates=False)
 def damp(damping, k, top, old, message, at):
-    """Replace a message (k,) by the weighted geometric mean of the new and the old message.
+    """Damp a message (k,): replace it by a weighted geometric mean with the old message.
 
-    The new message begins at ``message[at]`` and is first divided by `top`, its largest entry.
-    `old` (k,) has the weight `damping`. Return the largest entry of the mean.
+    The new message begins at ``message[at]``. It is first divided by its largest entry `top`. In
+    the mean, the old message `old` (k,) has the weight `damping`. Return the largest entry of the
+    mean.
     """
     high = 0.0
     x = 1.0 / top if top > 0.0 else 0.0
@@ -232,8 +236,9 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
                     for a in range(k):
                         old[a] = message[at + a]
                 slot, table = graph.slot[e], graph.table[e]
-                # `other` is the other edge of a table of two variables. For larger tables it is not
-                # used but must be a valid index, and ONE - slot could be negative.
+                # For a table of two variables, `other` is the second edge of the table. For larger
+                # tables `other` is not used, but it must be a valid index, and ONE - slot could be
+                # negative.
                 mate = ONE - slot if kind[e] != TABLE else ZERO
                 other = graph.scopes[graph.scope[e] + mate]
                 place = message_start[other]
@@ -273,10 +278,10 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
 
 @jit(allocates=False)
 def change_of(after, before, factor):
-    """Return the largest change of a probability, and True if a ratio is out of its bounds.
+    """Return the largest change of a probability, and True if a relative change is too large.
 
-    The ratio of the new to the old value of each probability must lie between ``1 / factor`` and
-    `factor`.
+    A relative change is too large if the ratio of the new to the old probability is below ``1 /
+    factor`` or above `factor`.
     """
     change, moved = 0.0, False
     for s in range(np.uintp(after.shape[0])):

@@ -1,10 +1,10 @@
 """Train linear chains with a maximal margin by the block-coordinate Frank-Wolfe method.
 
 Sequences of different lengths lie one after the other, as in `chains.py`. The dual variables of a
-training sequence are a probability distribution over a few label sequences, which are called
-atoms. The kernel visits the training sequences in turn. A visit uses Viterbi's algorithm, with the
-loss added to the scores, to find the label sequence that violates the margin most. It then moves
-probability to this label sequence from the atom that violates the margin least, by the amount that
+training sequence are a probability distribution over a few label sequences, which are called atoms.
+The kernel visits the training sequences in turn. A visit uses Viterbi's algorithm, with the loss
+added to the scores, to find the label sequence that violates the margin most. It then moves
+probability from the atom that violates the margin least to this label sequence. The moved amount
 maximises the dual objective.
 """
 
@@ -16,52 +16,56 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill, keep_larger
 
-# A step is made only if the violations of the two atoms differ by more than this number times
-# (1 + |violation|). A smaller difference may be a rounding error.
+# A step moves probability between two atoms. It is made only if their violations differ by more
+# than this number times (1 + |violation|), because a smaller difference may be a rounding error.
 _ROUNDING = 1e-12
-# Largest number of steps per visit of a training sequence. Only the first step can add an atom.
+# A visit of a training sequence makes at most this many steps. Only the first step can add an atom.
 _STEPS = 3
 
 
 class Sequences(NamedTuple):
-    """Features of n sequences with T positions, as a CSR matrix, and labels of the positions."""
+    """n training sequences with T positions in total: features as a CSR matrix, and labels."""
 
-    start: np.ndarray  # (n + 1,) int64
-    data: np.ndarray  # float64
-    indices: np.ndarray  # int32
-    indptr: np.ndarray  # (T + 1,) int32
+    start: np.ndarray  # (n + 1,) int64: sequence c has the positions start[c]:start[c + 1]
+    data: np.ndarray  # float64, values of the CSR matrix
+    indices: np.ndarray  # int32, columns of the values
+    indptr: np.ndarray  # (T + 1,) int32, first value of each position
     path: np.ndarray  # (T,) int64, observed states
-    weight: np.ndarray  # (n,)
+    weight: np.ndarray  # (n,) weights of the sequences
 
 
 class Weights(NamedTuple):
     """Parameters of a chain, which the kernel updates, and the layout of `coef`.
 
-    Column j of the features has the coefficients column[j] to column[j + 1] - 1. label[p] is the
-    state to which coefficient p belongs; the states of a column are in ascending order.
+    There are D feature columns, P coefficients and K states. Column j of the features has the
+    coefficients column[j] to column[j + 1] - 1. label[p] is the state to which coefficient p
+    belongs. Within a column, the coefficients are in ascending order of their states.
     """
 
-    column: np.ndarray  # (D + 1,) int64
-    label: np.ndarray  # (P,) int32
-    coef: np.ndarray  # (P,)
-    intercept: np.ndarray  # (K,)
-    transition: np.ndarray  # (K, K)
-    first: np.ndarray  # (K,)
-    last: np.ndarray  # (K,)
+    column: np.ndarray  # (D + 1,) int64, first coefficient of each column
+    label: np.ndarray  # (P,) int32, state of each coefficient
+    coef: np.ndarray  # (P,) coefficients of the features
+    intercept: np.ndarray  # (K,) log-weights of the states
+    transition: np.ndarray  # (K, K) log-weights of the transitions
+    first: np.ndarray  # (K,) log-weights of the first state
+    last: np.ndarray  # (K,) log-weights of the last state
 
 
 class Forbidden(NamedTuple):
     """Log-weights that are -inf for forbidden transitions and states, else 0."""
 
-    pairs: np.ndarray  # (K, K)
-    first: np.ndarray  # (K,)
-    last: np.ndarray  # (K,)
+    pairs: np.ndarray  # (K, K) log-weights (0 or -inf) of the transitions
+    first: np.ndarray  # (K,) log-weights (0 or -inf) of the first state
+    last: np.ndarray  # (K,) log-weights (0 or -inf) of the last state
 
 
 class Atoms(NamedTuple):
-    """Label sequences (atoms) and their dual variables; atoms of value 0 may be replaced."""
+    """Label sequences (atoms) and their dual variables.
 
-    path: np.ndarray  # (M, T) int32, M label sequences for each sequence
+    Each of the n training sequences has M atoms. An atom whose dual variable is 0 may be replaced.
+    """
+
+    path: np.ndarray  # (M, T) int32, label sequences; columns as in `Sequences`
     value: np.ndarray  # (n, M) dual variables
     loss: np.ndarray  # (n, M) number of wrong labels
 
@@ -82,10 +86,10 @@ def _set_scores(begin, end, sequences, weights, scores):
 
 @jit
 def _worst_path(length, scores, matrix, first, last, observed, work, back, found):
-    """Find the path with the largest value: its log-weight plus its number of wrong states.
+    """Find the path of states with the largest sum of log-weight and number of wrong states.
 
-    Write the path to `found` (length,), and return its value. A state is wrong if it differs from
-    `observed` (length,). `work` (2, K) and `back` (length, K) are scratch space.
+    Write the path to `found` (length,), and return the sum. A state is wrong if it differs from the
+    state in `observed` (length,). `work` (2, K) and `back` (length, K) are scratch space.
     """
     n_states = scores.shape[1]
     best, previous = work[0], work[1]
@@ -139,7 +143,7 @@ def _coefficient(weights, j, k):
 
 @jit
 def _add_difference(begin, end, sequences, weights, plus, minus, change, touched):
-    """Add the features of the states `plus`, minus the features of `minus`, to `change` (P,).
+    """Add the difference of the features of two paths, `plus` minus `minus`, to `change` (P,).
 
     Write the indices of the changed entries to `touched`, and return the number of indices. An
     index may be repeated.
@@ -167,10 +171,10 @@ def _add_difference(begin, end, sequences, weights, plus, minus, change, touched
 
 @jit
 def _add_counts(length, path, sign, states, pairs, first, last):
-    """Count the states and transitions of `path`, and add `sign` times the counts to the arrays.
+    """Add `sign` times the counts of the states and transitions of `path` to four arrays.
 
-    The arrays are `states` (K,), `pairs` (K, K), and `first` and `last` (K,) for the first and last
-    state.
+    The arrays are `states` (K,) for all positions, `pairs` (K, K) for the transitions, and `first`
+    (K,) and `last` (K,) for the first and the last position. K is the number of states.
     """
     for t in range(length):
         states[path[t]] += sign
@@ -251,7 +255,9 @@ def _store_atom(c, begin, a, found, observed, atoms):
 
 @jit
 def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses, gaps):
-    """Visit sequences in the given order; return how many could not store a new atom.
+    """Visit sequences in the given order.
+
+    Return the number of visits in which a new atom could not be stored.
 
     Parameters
     ----------
@@ -309,7 +315,9 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
                 losses[c] = value
                 gaps[c] = value - expected
                 best = same if same >= 0 else free
-                if best < 0:  # no atom is free to store the found labels: use the best known atom
+                # There is no free atom in which to store the found labels: use the best stored
+                # atom.
+                if best < 0:
                     n_full += 1
                     best = other
                 else:
@@ -322,7 +330,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
             plus, minus = atoms.path[worst, begin:end], atoms.path[best, begin:end]
             n = _add_difference(begin, end, sequences, weights, plus, minus, change, touched)
             square = 0.0
-            for i in range(n):  # if `touched` holds an index twice, `change` is 0 the second time
+            # An index may be in `touched` twice: `change` is then 0 the second time.
+            for i in range(n):
                 kept[i] = change[touched[i]]
                 change[touched[i]] = 0.0
                 square += kept[i] * kept[i]

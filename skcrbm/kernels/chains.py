@@ -1,10 +1,11 @@
 """Linear chains of classes: forward-backward, best paths, samples, and sums over sparse features.
 
 Chains of different lengths lie one after the other, without padding: chain c has the positions
-start[c] to start[c + 1] - 1. The inner loops run over the states of a position. `scores` (T, K)
-holds the log-weight of each state at each position. The log-weight of states i and j at two
-neighbouring positions is pairs[0, i, j] if it is the same at all positions. Otherwise `pairs` holds
-T matrices, and the log-weight for the positions t - 1 and t is pairs[t, i, j].
+start[c] to start[c + 1] - 1. There are n chains with T positions in total, and K states. The inner
+loops run over the states of a position. `scores` (T, K) holds the log-weight of each state at each
+position. The log-weight of states i and j at two neighbouring positions is pairs[0, i, j] if it is
+the same at all positions. Otherwise `pairs` holds T matrices, and the log-weight for the positions
+t - 1 and t is pairs[t, i, j].
 """
 
 import math
@@ -16,8 +17,8 @@ from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import MARGINAL_ERROR, dot_rows, fill, keep_larger, times_row
 
-# Smallest argument of the vectorised exponential. Log-weights below this number are replaced by
-# this number, and the resulting weights are then set to 0.
+# Smallest argument of the vectorised exponential. Smaller log-weights are replaced by this number
+# before the call, and their weights are set to 0 afterwards.
 _LEAST = -700.0
 
 
@@ -27,14 +28,15 @@ _LEAST = -700.0
 class Packed(NamedTuple):
     """Layout of the coefficients of sparse features.
 
-    Column j has the coefficients first[j] to first[j + 1] - 1. Coefficient p belongs to the state
-    labels[p]. If a column has coefficients for many states, they are copied to a dense row with an
-    entry for each state: dense[j] is the index of the row, or -1 if column j has no dense row.
+    There are D feature columns, P coefficients and K states. Column j has the coefficients first[j]
+    to first[j + 1] - 1. Coefficient p belongs to the state labels[p]. If a column has coefficients
+    for many states, they are copied to a dense row with an entry for each state: dense[j] is the
+    index of the row, or -1 if column j has no dense row.
     """
 
-    first: np.ndarray  # (D + 1,) int64
-    labels: np.ndarray  # (P,) int32
-    dense: np.ndarray  # (D,) int32
+    first: np.ndarray  # (D + 1,) int64, first coefficient of each column
+    labels: np.ndarray  # (P,) int32, state of each coefficient
+    dense: np.ndarray  # (D,) int32, dense row of each column, or -1
 
 
 @jit
@@ -115,7 +117,7 @@ def _scale(row, factor):
 
 @jit(fastmath={"contract"})
 def _set_products(row, v, weight, out):
-    """Set `out` to ``weight * row * v``; all arrays are (K,)."""
+    """Set `out` (K,) to ``weight * row * v``, with arrays `row` and `v` (K,)."""
     for j in range(np.uintp(row.shape[0])):
         out[j] = weight * (row[j] * v[j])
 
@@ -185,7 +187,7 @@ def forward_backward(
     scores : ndarray of float64 (T, K)
         Log-weights, which may be -inf. They are overwritten.
     factors : ndarray (1 or T, K, K)
-        exp of the log-weights of the pairs, each matrix divided by its maximum.
+        exp of the log-weights of the pairs of states. Each matrix is divided by its maximum.
     first, last : ndarray (K,)
         exp of the log-weights of the states of first and last positions, divided by the maximum.
     weight : ndarray (n,)
@@ -325,7 +327,9 @@ def path_scores(start, scores, pairs, first, last, path, out):
 
 @jit
 def best_paths(start, scores, pairs, first, last, rows, back, path, value):
-    """Find the path with the largest log-weight in each chain (Viterbi); ties go to lower states.
+    """Find the path with the largest log-weight in each chain (Viterbi's algorithm).
+
+    If paths are equally good, lower states are preferred.
 
     The states are written to `path` (T,), and the log-weights to `value` (n,). If no path is
     possible, the log-weight is -inf. `rows` (2, K) and `back` (length of the longest chain, K) are
@@ -363,10 +367,12 @@ def best_paths(start, scores, pairs, first, last, rows, back, path, value):
 
 @jit
 def k_best_paths(scores, pairs, first, last, paths, values):
-    """Find the paths with the k largest log-weights of a single chain; return how many were found.
+    """Find the k paths of a single chain with the largest log-weights.
+
+    Return the number of paths found.
 
     The states are written to `paths` (k, T) and the log-weights to `values` (k,), in descending
-    order of the log-weights, up to the number of possible paths.
+    order of the log-weights. Fewer paths are found if fewer paths are possible.
     """
     length, n_states = scores.shape
     k = values.shape[0]
@@ -420,9 +426,9 @@ def k_best_paths(scores, pairs, first, last, paths, values):
 def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log_z):
     """Draw S paths of each chain by forward filtering and backward sampling.
 
-    `start` to `last` are as in `forward_backward`. `alpha` (T, K) is a work array. `uniform` (S, T)
-    holds a uniform random number for each state of the output `paths` (S, T). If log_z[c] is NaN,
-    no path of chain c was drawn.
+    The arguments `start` to `last` have the same meaning as in `forward_backward`. `alpha` (T, K)
+    is a work array. `uniform` (S, T) holds a uniform random number for each state of the output
+    `paths` (S, T). If log_z[c] is NaN, no path of chain c was drawn.
     """
     n_states = scores.shape[1]
     several = factors.shape[0] > 1
@@ -458,13 +464,16 @@ def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log
 
 @jit
 def pseudo_likelihood(start, scores, pairs, first, last, path, weight, residuals, pair_sums, loss):
-    """Compute the pseudo-likelihood of `path` (T,): the product of P(state | its neighbours).
+    """Compute pseudo-likelihoods: the product of P(state | neighbouring states) in each chain.
+
+    `path` (T,) has the states of all chains.
 
     `loss` (n,) is output: the negative log pseudo-likelihood of each chain. `residuals` (T, K) is
     output: the gradient of the loss with respect to the scores, which is P(state | neighbours)
     minus the indicator of the state in `path`, times the weight of the chain. The gradient with
-    respect to the pairs is added to `pair_sums`: to its only matrix, or to matrix t of T matrices
-    for the pair (t - 1, t).
+    respect to the log-weights of pairs is added to `pair_sums`. If `pair_sums` is a single matrix,
+    all pairs are added to this matrix. If there are T matrices, the pair (t - 1, t) is added to
+    matrix t.
     """
     n_states = scores.shape[1]
     several = pairs.shape[0] > 1

@@ -1,10 +1,10 @@
-"""Dual coordinate descent for a large margin Markov network, one row at a time.
+"""Dual coordinate descent for large margin Markov networks; a step changes a single row.
 
-Cliques are lists of variables. The feature of a clique is the product of the -1/+1 values of its
-variables, or 0 if a value is not observed. The margin of a variable is a weighted sum of features
-and, if the rows have inputs, the value of the variable times a weighted sum of the inputs. The
-values of row n are ``signs[n]``, where `signs` is (N, V) float64 in {-1, 0, +1} and 0 stands for a
-missing value.
+Cliques are lists of variables. There are N rows, V variables, J cliques and T weights. The feature
+of a clique is the product of the -1/+1 values of its variables, or 0 if a value is not observed.
+The margin of a variable is a weighted sum of features and, if the rows have inputs, the value of
+the variable times a weighted sum of the inputs. The values of row n are ``signs[n]``, where `signs`
+is (N, V) float64 in {-1, 0, +1} and 0 stands for a missing value.
 """
 
 from typing import NamedTuple
@@ -22,22 +22,22 @@ _ZERO = 1e-12
 class CliqueFeatures(NamedTuple):
     """Cliques, and the coefficients of their features in the margins.
 
-    The margin of variable i is the sum over the entries e in place[i]:place[i + 1] of
-    ``coef[e] * weight[group[e]] * feature[clique[e]]``.
+    The margin of variable i is a sum over the entries e from place[i] to place[i + 1] - 1. Entry e
+    adds ``coef[e] * weight[group[e]] * feature[clique[e]]``.
     """
 
     start: np.ndarray  # (J + 1,): the variables of clique j are members[start[j]:start[j + 1]]
-    members: np.ndarray  # (M,)
-    place: np.ndarray  # (V + 1,)
-    clique: np.ndarray  # (E,)
+    members: np.ndarray  # (M,) variables of the cliques
+    place: np.ndarray  # (V + 1,) first entry of each variable
+    clique: np.ndarray  # (E,) clique of each entry
     group: np.ndarray  # (E,) index of the weight; the entries of a variable are sorted by group
-    coef: np.ndarray  # (E,)
+    coef: np.ndarray  # (E,) coefficient of each entry
 
 
 class CliqueRows(NamedTuple):
-    """Rows of a training problem, and parameters of its loss, which is a sum over all margins."""
+    """Rows of training data, and parameters of the loss, which is a sum over all margins."""
 
-    signs: np.ndarray  # (N, V)
+    signs: np.ndarray  # (N, V) values -1, +1, or 0 if missing
     data: np.ndarray  # inputs (N, D) as a CSR matrix: data, indices and indptr
     indices: np.ndarray
     indptr: np.ndarray
@@ -52,7 +52,7 @@ class CliqueDual(NamedTuple):
 
     alpha: np.ndarray  # (N, V) dual variables
     active: np.ndarray  # (N, V) int32; the first n_active[n] entries of a row are active variables
-    n_active: np.ndarray  # (N,) intp
+    n_active: np.ndarray  # (N,) intp, number of active variables of each row
     total: np.ndarray  # (T,) sum over all margins of alpha times the gradient of the margin
     weight: np.ndarray  # (T,) weights: `total` moved towards 0 by the penalty, see `shrunk`
     input_weight: np.ndarray  # (V, D) weights of the inputs
@@ -71,7 +71,7 @@ def _features(n, signs, start, members, feature):
 
 @jit
 def _margin(i, place, clique, group, coef, feature, weight):
-    """Return the margin of variable i, and its squared gradient with respect to the weights."""
+    """Return the margin of variable i, and the squared length of its gradient by the weights."""
     margin = square = part = 0.0
     stop = place[i + 1]
     for e in range(place[i], stop):
@@ -119,7 +119,7 @@ def shrunk(value, by):
 
 @jit
 def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
-    """Make passes over the rows until all projected gradients lie in an interval of length `goal`.
+    """Make passes over the rows until the projected gradients differ by at most `goal`.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
     goal : float, largest minus smallest projected gradient at which the kernel stops
     state : (1,) uint64, state of the random numbers, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
-    count : int
+    count : int, number of active rows
     features, rows, dual : CliqueFeatures, CliqueRows, CliqueDual
 
     Returns
@@ -163,7 +163,9 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
                 elif old == limit[n, i]:
                     keep = slope >= bounds[1]
                     projected = max(slope, 0.0)
-                if not keep:  # overwrite the dropped variable by the last active variable
+                # Remove the variable from the active variables: overwrite it by the last active
+                # variable.
+                if not keep:
                     left -= 1
                     active[n, j], active[n, left] = active[n, left], i
                     continue
@@ -198,8 +200,8 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
 def clique_margins(signs, features, weight, margins):
     """Compute the margins of all variables from the clique features and the weights (T,).
 
-    The margins are written to `margins` (N, V), without their linear part. The margin of a variable
-    without features is 0.
+    The margins are written to `margins` (N, V). They do not include the terms of the inputs. The
+    margin of a variable that is in no clique is 0.
     """
     start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)
@@ -211,9 +213,10 @@ def clique_margins(signs, features, weight, margins):
 
 @jit
 def clique_sums(signs, features, alpha, penalty, total, weight):
-    """Add `alpha` (N, V) times the gradients of the margins to `total` (T,), and set `weight` (T,).
+    """Add the gradients of all margins, times `alpha` (N, V), to `total`; update `weight`.
 
-    A weight is its total moved towards 0 by its penalty.
+    `total` (T,) and `weight` (T,) have an entry for each weight. The weight is the total, moved
+    towards 0 by the penalty of the weight.
     """
     start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)

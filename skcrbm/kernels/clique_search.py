@@ -9,11 +9,12 @@ products of the decided values in these cliques. A clique with two undecided var
 coupling of this pair. A clique with three or more undecided variables enters the bounds with its
 largest possible contribution.
 
-Cliques are stored as in `clique_dual`. For each row, the kernel finds the places of the last three
-missing variables of each clique, or -1 if the clique has fewer missing variables. Two variables are
-called a couple if they are the last two missing variables of some clique. All other pairs have no
-coupling at any node. Couples are sorted by the place of the first variable, then by the place of
-the second variable.
+Cliques are stored as in `clique_dual`. There are N rows, V variables and J cliques. D variables of
+a row are missing. For each row, the kernel finds the places of the last three missing variables of
+each clique, or -1 if the clique has fewer missing variables. Two variables are called a couple if
+they are the last two missing variables of some clique. All other pairs have no coupling at any
+node. Couples are sorted by the place of the first variable, then by the place of the second
+variable.
 """
 
 from typing import NamedTuple
@@ -27,23 +28,23 @@ HINGE, MAP = 0, 1
 
 
 class Cliques(NamedTuple):
-    """Weighted cliques: the variables of clique j are members[start[j]:start[j + 1]]."""
+    """J weighted cliques. Clique j has the variables members[start[j]:start[j + 1]]."""
 
-    start: np.ndarray  # (J + 1,)
-    members: np.ndarray  # (M,)
-    weight: np.ndarray  # (J,)
+    start: np.ndarray  # (J + 1,) first entry of each clique in `members`
+    members: np.ndarray  # (M,) variables of the cliques
+    weight: np.ndarray  # (J,) weights of the cliques
 
 
 class FoundStates(NamedTuple):
     """Arrays that `search_cliques` fills in."""
 
     value: np.ndarray  # (N,) loss, or minus the score, of the state found
-    lower: np.ndarray  # (N,) lower bound of the least value
-    n_nodes: np.ndarray  # (N,)
+    lower: np.ndarray  # (N,) lower bound of the least possible value
+    n_nodes: np.ndarray  # (N,) number of nodes of the search tree
 
 
 class _Places(NamedTuple):
-    """Index arrays of a row. A place is a position in the search order of the missing variables."""
+    """Index arrays of a row. A place is a position in the search order of missing variables."""
 
     position: np.ndarray  # (V,) place of each variable, -1 if known
     missing: np.ndarray  # variable at each place
@@ -136,12 +137,14 @@ def _product(j, state, start, members, weight, skipped, skipped_too):
 
 @jit(allocates=False)
 def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
-    """Add the effect of the decision for the variable at place d to pulls and couplings.
+    """Update the pulls and couplings after the variable at place d has got a value.
 
-    At the root (d = -1), add the pulls and couplings of the known variables instead.
+    At the root of the search tree (d = -1), no variable has got a value yet: add the effect of the
+    known variables.
 
-    coupling : (P,), couplings of the parent node
-    pull, coupling_too : (V,), (P,), outputs, to which the changes are added
+    coupling : (P,), couplings of the P couples at the parent node
+    pull : (V,), output, to which the changes of the pulls are added
+    coupling_too : (P,), output, to which the changes of the couplings are added
     """
     missing, last, before = places.missing, places.last, places.before
     first_couple, second, couple_of = places.first_couple, places.second, places.couple_of
@@ -260,10 +263,10 @@ def _is_before(state, best):
 
 @jit
 def _order_missing(n_missing, pull, start, members, weight, position, missing, strength):
-    """Sort the missing variables by |pull| plus the sum of |weights| of their cliques, descending.
+    """Sort the missing variables by strength: |pull| plus the sum of |weights| of cliques.
 
-    The value of a variable with a large sum is easy to guess and influences the other variables
-    most.
+    The strongest variable comes first: its value is easy to guess, and influences the other
+    variables most.
 
     missing, position : (n_missing,), (V,), changed
     strength : (V,) scratch space
@@ -291,16 +294,17 @@ def _order_missing(n_missing, pull, start, members, weight, position, missing, s
 def search_cliques(
     kind, signs, field, is_output, cliques, target, slack, n_ties, node_limit, n_most, found
 ):  # fmt: skip
-    """Find the best state of each row, and write it to `signs` (N, V), whose missing values are 0.
+    """Find the best values of the missing variables of each row, and write them to `signs`.
 
-    Among states of equal hinge loss, choose the state with the highest score, then the first state
-    in lexicographic order. If a row has more than `n_ties` missing variables, keep the state that
-    the search finds first.
+    `signs` (N, V) has the values -1 or +1 of V variables in N rows, and 0 for missing values. Among
+    states of equal hinge loss, the state with the highest score is chosen, and among states of
+    equal score the first state in lexicographic order. If a row has more than `n_ties` missing
+    variables, the state that the search finds first is kept.
 
     Parameters
     ----------
     kind : HINGE or MAP
-    field : (N, V)
+    field : (N, V), fields of V variables in each of N rows
     is_output : (V,) bool, True for variables whose margins have a hinge loss
     cliques : Cliques
     target : gamma, the margin from which the loss is 0
@@ -332,7 +336,7 @@ def search_cliques(
     width = np.empty(n_variables)
     rest = np.empty(n_most + 1)
     score = np.empty(n_most + 1)
-    chosen = np.empty(n_most)  # value of the decided variable in the child to visit first
+    chosen = np.empty(n_most)  # value of the decided variable in the child that is visited first
     bounds = np.empty((n_most, 2))  # bounds of the first and second child of the node at each depth
     visited = np.empty(n_most, np.int64)
     state = np.empty(n_variables)
@@ -367,7 +371,7 @@ def search_cliques(
         if n_missing == 0:
             most = -score[0]
             least = most
-            if kind == HINGE:  # no variable is missing, so the pulls are not used
+            if kind == HINGE:  # all variables are known, so the pulls are not used
                 least = _hinge_bound(
                     n_missing, 0.0, n_missing, state, places, is_output, target, pull[0], free[0],
                     coupling[0], coupling[0], free[0],
@@ -405,7 +409,9 @@ def search_cliques(
                 visited[d] = 0
             c = visited[d]
             if c == 2 or bounds[d, c] > least + cut:
-                d -= 1  # go back: the second child never has a better bound than the first child
+                # go back to the parent; the second child never has a better bound than the first
+                # child
+                d -= 1
                 expand = False
                 continue
             visited[d] = c + 1

@@ -1,4 +1,4 @@
-"""The compilers of kernels: Numba's compiler without steps that kernels do not need.
+"""Compilers for kernels: Numba's compiler without the steps that kernels do not need.
 
 A kernel is compiled as a whole. Functions that only other kernels call are translated, but not
 optimised by themselves: LLVM optimises their code once, together with the kernel that calls them.
@@ -36,7 +36,8 @@ _NEEDLESS_PASSES = {
     "RewriteDynamicRaises",
     "WithLifting",
 }
-# Passes that remove the branch of an if statement that an argument of None does not reach.
+# Passes of Numba that remove branches of if statements which are never reached because an argument
+# is None.
 _PASSES_FOR_NONE = {"DeadBranchPrune", "RewriteSemanticConstants"}
 _NONE = types.NoneType | types.Omitted | types.Optional
 
@@ -113,7 +114,8 @@ _compile_as_bitcast(from_bits, {integer: real for real, integer in _INTEGERS.ite
 class _ReplaceMinMax(FunctionPass):
     """Replace `max` and `min` of two numbers, which Numba compiles as functions of their own.
 
-    Each function takes 35 ms, once for every pair of types and every set of compiler flags.
+    Numba needs 35 ms to compile such a function, again for every pair of types and every set of
+    compiler flags.
     """
 
     _name = "skcrbm_replace_min_max"
@@ -162,7 +164,7 @@ class KernelCompiler(Compiler):
 
 
 def _n_arrays(kinds):
-    """Return the number of arrays among argument types, also in tuples."""
+    """Return the number of arrays among the types of arguments, including arrays in tuples."""
     return sum(
         _n_arrays(kind.types)
         if isinstance(kind, types.BaseTuple)
@@ -174,8 +176,8 @@ def _n_arrays(kinds):
 def _grows_when_optimised(function, kinds):
     """Return whether a function has a loop that writes to an array and takes several arrays.
 
-    LLVM compiles such a loop twice, with and without vectors, and checks whether arrays overlap.
-    Copies of the loop in several callers would take much time.
+    LLVM compiles such a loop twice, with and without vectors, and checks whether arrays overlap. If
+    several callers contained copies of the loop, compiling would take much time.
     """
     names = {instruction.opname for instruction in dis.get_instructions(function)}
     has_loop = any("JUMP_BACKWARD" in name for name in names)
@@ -183,7 +185,7 @@ def _grows_when_optimised(function, kinds):
 
 
 class _InnerLibrary(JITCodeLibrary):
-    """Code for inclusion in kernels: neither optimised nor turned into machine code by itself."""
+    """Code that is included in kernels. It is not optimised or made machine code by itself."""
 
     keep_calls = False  # whether callers call the function instead of copying its body
 

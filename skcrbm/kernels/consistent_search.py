@@ -2,8 +2,9 @@
 
 The sum of the maxima of all tables and of the log-weights of all variables is an upper bound of the
 score. Each node of the search lowers this bound: it shifts log-weights between tables and
-variables, which does not change the score of any state. If no state better than the best known
-state can use a table entry or a variable's state, its log-weight becomes -inf.
+variables, which does not change the score of any state. A table entry or a state of a variable is
+excluded (its log-weight becomes -inf) if no joint state with it can be better than the best known
+state.
 """
 
 from typing import NamedTuple
@@ -16,12 +17,12 @@ from skcrbm.kernels.search_tables import add_beliefs, subtract_shares, table_siz
 # The first node of a search may shift _REPLAY times as many entries as later nodes, because it must
 # propagate all decisions on its path, while a later node propagates a single decision.
 _REPLAY = 20
-# Gap between the bound and the best score that is assumed while no state of positive weight is
-# known.
+# While no state of positive weight is known, this number is used as the gap between the bound and
+# the best score.
 _FIRST_GAP = 100.0
-# A node branches on the variable with the largest product of its weight per state (see
-# `SearchArrays`) and its gain: the decrease of the bound if the search branches on this variable.
-# This number is added to the gain, so that the weights decide if all gains are 0.
+# A node branches on the variable with the largest product of weight per state and gain.
+# `SearchArrays` explains the weight. The gain is the decrease of the bound if the search branches
+# on the variable. This number is added to each gain, so that the weights decide if all gains are 0.
 _LEAST_GAIN = 1e-3
 
 
@@ -42,11 +43,14 @@ class SearchArrays(NamedTuple):
 
 
 class SavedNodes(NamedTuple):
-    """Nodes on the path that have an unvisited right child; the first axis is the depth."""
+    """Nodes on the current path of the search tree whose right child has not been visited.
 
-    belief: np.ndarray  # (D, n, K)
-    entries: np.ndarray  # (D, n_entries)
-    bound: np.ndarray  # (D,)
+    The first axis of each array is the depth, up to D. There are n variables with up to K states.
+    """
+
+    belief: np.ndarray  # (D, n, K) `SearchArrays.belief` at the node
+    entries: np.ndarray  # (D, n_entries) `SearchArrays.entries` at the node
+    bound: np.ndarray  # (D,) upper bound at the node
     n_before: np.ndarray  # (D,) int64, number of decisions before the left child
 
 
@@ -76,7 +80,7 @@ def _score(graph, state):
 
 @jit
 def _shift(graph, f, belief, entries, bound, floor, best, digit):
-    """Shift log-weights between table f and its variables; return the bound and the table's size.
+    """Shift log-weights between table f and its variables. Return the bound and the table size.
 
     Add the beliefs of the m variables to the table. Then move the maximum of the table to the
     bound, and 1 / m of the max-marginals of each variable from the table to `best` (m, K), the new
@@ -100,12 +104,15 @@ def _shift(graph, f, belief, entries, bound, floor, best, digit):
 
 @jit
 def _propagate(graph, belief, entries, bound, floor, queue, queued, span, most, eps, work, weight):
-    """Shift the tables in a queue; return the new bound, or -inf if no score is above `floor`.
+    """Shift log-weights between the tables in a queue and their variables.
 
-    If the belief of a variable changes by more than `eps`, its other tables are added to the queue.
-    The function stops after it has shifted `most` entries. `queue` is a ring buffer, and `span`
-    holds the position of its first table and the number of tables in it. If a table proves that no
-    score is above `floor`, `weight` is increased by 1 for the variables of this table.
+    Return the new bound, or -inf if no score is above `floor`.
+
+    If the belief of a variable changes by more than `eps`, all other tables that contain the
+    variable are added to the queue. The function stops after it has shifted `most` table entries.
+    `queue` is a ring buffer, and `span` holds the position of its first table and the number of
+    tables in it. If a table proves that no score is above `floor`, `weight` is increased by 1 for
+    the variables of this table.
     """
     n_factors = len(graph.first)
     width = 1
@@ -269,8 +276,8 @@ def search_consistent(model, graph, search, saved, limits, bound, n_path, value)
             n_path += 1
             bound += _decide(graph, chosen, state[chosen], True, belief, queue, queued, span)
             continue
-        # The node is closed. Undo decisions back to the last left child, which has a fixed state,
-        # and go to the right child, which excludes this state.
+        # The node is closed. Undo decisions back to the last left child. A left child fixes a
+        # variable to a state. Go to the right child, which excludes this state.
         n_left -= 1
         while depth > 0 and saved_bound[depth - 1] <= value + tol:
             depth -= 1

@@ -1,12 +1,13 @@
-"""Sums over label vectors, best vectors and samples, under trees of labels and rules on counts.
+"""Sum, maximise or sample label vectors that obey trees of labels and rules on counts.
 
-The labels are numbered in depth-first order of their trees; the number of a label is its position.
-A label without a tree is a tree of a single label. A label vector is a walk over the positions. If
-the label at position i is on, the walk goes on to position i + 1. If the label is off, all its
-descendants are off, too, and the walk jumps to the first position after the descendants. The walk
-counts the true literals on its way (labels that are on, or off if the rule counts negated labels).
-Dynamic programming over a table of positions and counts then takes a time proportional to the size
-of the table.
+A tree says that a label can be on (have the value 1) only if its parent is on. A rule limits the
+number of labels that are on. The labels are numbered in depth-first order of their trees; the
+number of a label is its position. A label without a tree is a tree of a single label. A label
+vector is visited as a walk over the positions. If the label at position i is on, the walk goes on
+to position i + 1. If the label is off, all its descendants are off, too, and the walk jumps to the
+first position after the descendants. On its way, the walk counts the labels that are on, or the
+labels that are off if the rule counts negated labels. Dynamic programming over a table of positions
+and counts then takes a time proportional to the size of the table.
 
 The positions are divided into blocks. Each block has its own count, which begins at 0.
 """
@@ -47,7 +48,7 @@ def _next(walks, i, count, on):
 
 @jit(allocates=False)
 def _log_weight(walks, i, count, on, score, table):
-    """Return the log-weight of the walks from a position if the label there is on (or off)."""
+    """Return the log-weight of all walks that begin at label i, given that it is on or off."""
     j, after = _next(walks, i, count, on)
     if after < 0:
         return -math.inf
@@ -56,11 +57,11 @@ def _log_weight(walks, i, count, on, score, table):
 
 @jit(allocates=False)
 def _fill(walks, scores, may_on, may_off, maximal, table):
-    """Fill the table (L + 1, K) with the log-weights of the walks from each position and count.
+    """For each of L + 1 positions and K counts, write the log-weight of walks to `table`.
 
-    `scores` (L,) are the log-odds of the labels. A label may be on if `may_on` (L,) is True, and
-    off if `may_off` (L,) is True. An entry is the log-weight of the best walk if `maximal`, else
-    the log of the summed weights of all walks.
+    The walks begin at the position, with the count. `scores` (L,) are the log-odds of the labels. A
+    label may be on if `may_on` (L,) is True, and off if `may_off` (L,) is True. An entry is the
+    log-weight of the best walk if `maximal`, else the log of the summed weights of all walks.
     """
     n = len(scores)
     table[n, 0] = 0.0
@@ -90,12 +91,13 @@ def _probability(walks, i, count, scores, may_on, table):
 def sum_walks(walks, scores, may_on, may_off, log_z, proba):
     """Compute log Z (n,) and marginals (n, L) of rows of log-odds (n, L).
 
-    If `proba` has no rows, the marginals are not computed. The marginals of a row are not set if no
-    label vector satisfies its rules.
+    The marginals are written to `proba`. If `proba` has no rows, they are not computed. If no label
+    vector satisfies the rules for a row, the marginals of the row are not set.
     """
     n_rows, n = scores.shape
     table = np.empty((n + 1, walks.top.max() + 1))
-    share = np.empty((n + 1, walks.top.max() + 1))  # P(a walk visits a position with a count)
+    # probability that a walk reaches a position with a count
+    share = np.empty((n + 1, walks.top.max() + 1))
     for r in range(n_rows):
         _fill(walks, scores[r], may_on[r], may_off[r], False, table)
         log_z[r] = table[0, 0]
@@ -121,7 +123,7 @@ def sum_walks(walks, scores, may_on, may_off, log_z, proba):
 
 @jit
 def draw_walks(walks, scores, may_on, may_off, uniform, labels):
-    """Draw label vectors (S, L) for a row of log-odds (L,), from uniform numbers (S, L)."""
+    """Draw S label vectors (S, L) for one row of log-odds (L,), by uniform numbers (S, L)."""
     n = len(scores)
     table = np.empty((n + 1, walks.top.max() + 1))
     _fill(walks, scores, may_on, may_off, False, table)
@@ -141,11 +143,11 @@ def draw_walks(walks, scores, may_on, may_off, uniform, labels):
 
 @jit
 def best_walks(walks, scores, may_on, may_off, labels, values):
-    """Find the k best label vectors (n, k, L) of rows of log-odds, and their log-weights (n, k).
+    """Find the k best label vectors (n, k, L) for n rows of log-odds, and log-weights (n, k).
 
     The next best vector agrees with an earlier vector up to some position, differs from it there,
-    and continues in the best way. If there are fewer than k vectors, the remaining rows are filled
-    with -1, and their log-weights are -inf.
+    and continues in the best way. If fewer than k vectors are possible, the missing vectors are
+    filled with -1, and have the log-weight -inf.
     """
     n_rows, k, n = labels.shape
     table = np.empty((n + 1, walks.top.max() + 1))

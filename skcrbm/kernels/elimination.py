@@ -1,8 +1,9 @@
 """Eliminate the variables of a factor graph one by one, if all tables are small.
 
-A bucket is the table of a variable and its neighbours at the time of its elimination, the variable
-first. NumPy needs some ten microseconds for each operation on a table, however small it is, so that
-graphs with very many variables are eliminated here. All numbers are logarithms.
+A bucket is the table of an eliminated variable and of its neighbours at that time; the eliminated
+variable is the first axis. NumPy needs some ten microseconds for each operation on a table, however
+small the table is. For graphs with very many variables this would take too long, so that this
+compiled module is used. All numbers are logarithms.
 """
 
 import math
@@ -14,11 +15,12 @@ from skcrbm.kernels.jit import jit
 
 @jit(allocates=False)
 def set_steps(buckets, i, variables, first, last, value, steps):
-    """Find the distance in another table between neighbouring states of each axis of bucket i.
+    """Find the strides with which a loop over the entries of bucket i reads another table.
 
-    The other table has the axes ``variables[first:last]`` in C order. The distances are written to
-    `steps`; they are 0 for axes that the other table lacks. Return the index of the other table's
-    first entry that agrees with the states `value` of the variables that bucket i lacks.
+    The other table has the axes ``variables[first:last]`` in C order. For each axis of bucket i,
+    `steps` gets the stride in the other table, or 0 if the other table lacks the axis. Variables
+    that the bucket lacks have the states `value`: return the index of the first entry of the other
+    table with these states.
     """
     start, end = buckets.scope_start[i], buckets.scope_start[i + 1]
     for j in range(end - start):
@@ -39,7 +41,10 @@ def set_steps(buckets, i, variables, first, last, value, steps):
 
 @jit(allocates=False)
 def set_places(buckets, i, steps, at, digits, places):
-    """Write the index in another table of each entry of bucket i to `places`; see `set_steps`."""
+    """For each entry of bucket i, write the index of the matching entry in another table.
+
+    The indices are written to `places`. `steps` and `at` are results of `set_steps`.
+    """
     start, end = buckets.scope_start[i], buckets.scope_start[i + 1]
     m = end - start
     for j in range(m):
@@ -58,7 +63,7 @@ def set_places(buckets, i, steps, at, digits, places):
 
 @jit(allocates=False)
 def combine(maximal, values, first, step, count):
-    """Return the maximum of `count` logarithms, or the log of the sum if not `maximal`.
+    """Return the maximum of `count` logarithms or, if not `maximal`, their log-sum-exp.
 
     The logarithms are ``values[first]``, ``values[first + step]``, ...
     """
@@ -140,8 +145,8 @@ def eliminate(maximal, buckets, fields, value, conditional):
 def spread_beliefs(maximal, buckets, value, conditional, weight, statistics):
     """Compute the log-weights of the states of each variable, and the probabilities of all entries.
 
-    With maxima, the weight of a state is the weight of the best full state with this state, divided
-    by the largest weight of all.
+    If `maximal` is True, the weight of a state of a variable is the weight of the best joint state
+    in which the variable has this state, divided by the largest weight of all joint states.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Compute exponentials, logarithms and log-odds messages in vectorised loops over 1-D arrays.
 
-Numba has no vectorised exponential that runs on all platforms. A function here splits off a power
-of two and evaluates a polynomial of the remainder. The compiler can vectorise both steps.
+Numba has no vectorised exponential that runs on all platforms. The functions of this module split
+off a power of two and evaluate a polynomial of the remainder. The compiler can vectorise both
+steps.
 """
 
 import numpy as np
@@ -124,7 +125,7 @@ def _exp_tail_64(x):
 
 @jit(fastmath={"contract"})
 def _log_ratio_32(p, q):
-    """Return log((1 + p) / (1 + q)) for two float32 in [0, 1]."""
+    """Return log((1 + p) / (1 + q)) for two float32 numbers p and q in [0, 1]."""
     s = (p - q) / (np.float32(2) + p + q)
     z = s * s
     y = _LOG_TERMS_32[3] + z * _LOG_TERMS_32[4]
@@ -136,7 +137,7 @@ def _log_ratio_32(p, q):
 
 @jit(fastmath={"contract"})
 def _log_ratio_64(p, q):
-    """Return log((1 + p) / (1 + q)) for two float64 in [0, 1]."""
+    """Return log((1 + p) / (1 + q)) for two float64 numbers p and q in [0, 1]."""
     s = (p - q) / (2.0 + p + q)
     z = s * s
     y = _LOG_TERMS_64[8] + z * _LOG_TERMS_64[9]
@@ -342,8 +343,8 @@ def _beliefs_64(theta, free, t, u):
 def beliefs(theta, free, t, u):
     """Set `t` to P(on) and `u` to P(off) for the free units, from the log-odds `theta`.
 
-    All arrays have the shape (H,). Return the largest change of an entry of `t`, or NaN if an entry
-    of `theta` is NaN.
+    All arrays have the shape (H,), for H units. Return the largest change of an entry of `t`, or
+    NaN if an entry of `theta` is NaN.
     """
     if t.itemsize == 4:
         return _beliefs_32(theta, free, t, u)

@@ -1,10 +1,11 @@
 """Message passing on factor graphs, one model after the other, with messages as float64 log-odds.
 
-This module is for models that `factor_tables`, with messages as odds, cannot process: tables with
-entries of weight 0, OR and AND factors, tables and fields of large log-weights, any damping, and
-tree-reweighted messages. Messages are clipped to ±limit, a number far larger than the sum of all
-fields and finite log-weights. So all messages are finite, and an impossible state lowers a score
-by about `limit`. A clamped variable sends ±limit.
+The module `factor_tables` is faster, but stores messages as odds. This module is for the models
+that `factor_tables` cannot process: models with table entries of weight 0, OR and AND factors,
+large log-weights of tables or fields, any damping, or tree-reweighted messages. Messages are
+clipped to ±limit, a number far larger than the sum of all fields and finite log-weights. So all
+messages are finite. The score of an impossible state is lower by about `limit` than the score of a
+possible state. A clamped variable sends ±limit.
 
 The message mu_{a->i} of factor a to variable i is the log-odds of x_i under
 ``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)``, summed or maximised over the other variables. Here
@@ -12,9 +13,9 @@ phi_a are the weights of the factor, and rho_a is its appearance probability (1 
 tree-reweighted). The message of variable j to the factor is ``c_j = theta_j - mu_{a->j}``, with
 ``theta_j = field_j + sum_a rho_a mu_{a->j}``.
 
-Messages of an OR take time linear in the number of inputs. Let a_i be the log-odds from input i, b
-the log-odds from the output, Q the probability that all inputs are off, and Q_i the probability
-that all inputs except i are off. Then the messages are
+Messages of an OR take time linear in the number of inputs. Let a_i be the log-odds that input i
+sends, b the log-odds that the output sends, Q the probability that all inputs are off (0), and Q_i
+the probability that all inputs except i are off. Then the messages are
 
     sum, to the output    log((1 - Q) / Q)
     sum, to input i       -log((1 - Q_i) + Q_i e^-b)
@@ -51,22 +52,22 @@ _SMALLEST = 1e-200
 
 
 class GraphRows(NamedTuple):
-    """Models on the same factor graph, with their evidence and messages."""
+    """N models with the same factor graph, which has n variables and E edges."""
 
     limit: np.ndarray  # (N,) float64, largest |message| of each model
-    field: np.ndarray  # (N, n) float64
+    field: np.ndarray  # (N, n) float64 fields
     held: np.ndarray  # (N, n) int8, 0 or 1 for a clamped variable, -1 for a free variable
     message: np.ndarray  # (N, E) float64 messages to variables as log-odds, read and overwritten
 
 
 @jit
 def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
-    """Write the sum-product messages of a table to `sent` (k,), computed from its weights.
+    """Compute the sum-product messages of a table to its k variables, from its weights.
 
-    Return the log of the total weight, or -inf if a sum underflows. `partial` and `prefix` are
-    scratch arrays: partial[2^j:2^(j + 1)] is the table of the first j variables that remains after
-    the other variables have been summed out, and prefix[2^j:2^(j + 1)] holds the products of the
-    messages of the first j variables.
+    The messages are written to `sent` (k,). Return the log of the total weight, or -inf if a sum
+    underflows. `partial` and `prefix` are scratch arrays: partial[2^j:2^(j + 1)] is the table of
+    the first j variables that remains after the other variables have been summed out, and
+    prefix[2^j:2^(j + 1)] holds the products of the messages of the first j variables.
     """
     size = 1 << k
     for s in range(size):
@@ -155,7 +156,7 @@ def _send_max(cavity, k, b, sent, behind):
 
 @jit
 def _add(kind, x, y):
-    """Return the log of the sum (SUM) or maximum (MAX) of two numbers with logs x and y."""
+    """Return log(e^x + e^y) if `kind` is SUM, or max(x, y) if `kind` is MAX."""
     if kind == SUM:
         return log_add(x, y)
     return max(x, y)
@@ -163,7 +164,7 @@ def _add(kind, x, y):
 
 @jit
 def _log_pair(kind, c):
-    """Return the log-weights of on and off for the log-odds c.
+    """Convert log-odds c to two log-weights: of the value 1 (on) and of the value 0 (off).
 
     The weights have the sum 1 (SUM) or the maximum 1 (MAX).
     """
@@ -174,9 +175,10 @@ def _log_pair(kind, c):
 
 @jit
 def _send_logs(kind, logs, first, k, cavity, sent, partial, prefix):
-    """Write the messages of a table to `sent` (k,), computed from its log-weights.
+    """Compute the messages of a table to its k variables, from its log-weights.
 
-    Return the log of the sum or maximum of the weights. See `_send_weights` for the scratch space.
+    The messages are written to `sent` (k,). Return the log of the sum or maximum of the weights.
+    See `_send_weights` for the scratch space.
     """
     size = 1 << k
     for s in range(size):
@@ -205,7 +207,7 @@ def _send_logs(kind, logs, first, k, cavity, sent, partial, prefix):
 
 @jit
 def send_factor(kind, graph, f, limit, cavity, sent, work):
-    """Write the messages of factor f to its k variables to sent[:k], clipped to ±limit.
+    """Compute the messages of factor f to its k variables, clipped to ±limit, in sent[:k].
 
     Parameters
     ----------
@@ -244,7 +246,7 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
 
 @jit
 def read_cavities(graph, f, held, theta, message, limit, cavity):
-    """Write the log-odds that the k variables of factor f send to the factor to cavity[:k]."""
+    """For each of the k variables of factor f, write the log-odds it sends to cavity[:k]."""
     variables, edge_start = graph.variables, graph.edge_start
     for e in range(edge_start[f], edge_start[f + 1]):
         v = variables[e]
@@ -254,7 +256,10 @@ def read_cavities(graph, f, held, theta, message, limit, cavity):
 
 @jit
 def add_messages(graph, field, held, message, theta):
-    """Write the beliefs to `theta` (n,) as log-odds: field plus messages, or 0 if clamped."""
+    """Compute the log-odds of the beliefs: field plus messages, or 0 for clamped variables.
+
+    The log-odds are written to `theta` (n,).
+    """
     variables, edge_start, rho = graph.variables, graph.edge_start, graph.rho
     for v in range(theta.shape[0]):
         theta[v] = field[v] if held[v] < 0 else 0.0
@@ -308,7 +313,7 @@ def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after
     Parameters
     ----------
     kind, graph, limit, field, held, message : see `pass_logs`
-    damping : float
+    damping : float, share of the old log-messages that is kept
     belief : (N, n) float64 log-odds, 0 if clamped; read and overwritten
     after : (N, n) scratch array
     """
@@ -353,7 +358,7 @@ def _score(graph, field, held, theta):
 
 @jit
 def fit_messages(graph, limit, theta, held, n_rounds, message):
-    """Set `message` (E,) such that the factors have the marginals `theta` (n,).
+    """Set `message` (E,) such that the beliefs of the factors have the marginals `theta` (n,).
 
     The marginals are given as log-odds. Each factor is fitted separately, by at most `n_rounds`
     rounds of iterative proportional scaling.
@@ -500,9 +505,12 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
 
 @jit
 def _log_joint(logs, first, k, cavity, joint):
-    """Write the log-weights of all entries, times the messages, to joint[:2^k]; return the largest.
+    """Write the log-weights of table entries plus log-messages to joint[:2^k].
 
-    If all entries have weight 0, all entries get the same weight.
+    Return the largest number.
+
+    There are 2^k entries for k variables. If all entries have weight 0, all entries get the same
+    weight.
     """
     high = -math.inf
     for s in range(1 << k):

@@ -12,22 +12,24 @@ from skcrbm.kernels.scalar import binary_entropy, root_of, sigmoid_pair
 class VariableEdges(NamedTuple):
     """The edges of a factor graph, sorted by variable.
 
-    The edges of variable v are variable_edges[variable_start[v]:variable_start[v + 1]].
+    There are n variables and E edges. The edges of variable v are
+    variable_edges[variable_start[v]:variable_start[v + 1]].
     """
 
     edge_factor: np.ndarray  # (E,) int64, factor of each edge
-    variable_start: np.ndarray  # (n + 1,)
+    variable_start: np.ndarray  # (n + 1,) first entry of each variable in `variable_edges`
     variable_edges: np.ndarray  # (E,) int64, edges sorted by variable
 
 
 class MeanFieldAnswers(NamedTuple):
     """Arrays that `graph_mean_field` fills in."""
 
-    log_odds: np.ndarray  # (N, n) float64 beliefs, in and out
-    n_iter: np.ndarray  # (N,)
-    converged: np.ndarray  # (N,) False if impossible states have a probability above 0.001
-    log_partition: np.ndarray  # (N,)
-    trace: np.ndarray  # (N, max_iter or 0) residuals
+    log_odds: np.ndarray  # (N, n) float64 log-odds of the beliefs, in and out
+    n_iter: np.ndarray  # (N,) number of iterations
+    # (N,) True if converged; False if impossible states have a probability above 0.001
+    converged: np.ndarray
+    log_partition: np.ndarray  # (N,) lower bound of log Z
+    trace: np.ndarray  # (N, max_iter or 0) residual of each iteration
 
 
 @jit
@@ -57,7 +59,7 @@ def count_forest(variables, edge_start, order, n_variables, count):
 
 @jit
 def _lift(graph, f, slot, limit, on, off, log_off):
-    """Return the increase of the expected score of factor f if its variable `slot` is turned on.
+    """Return the increase of the expected score of factor f if a variable is set to 1.
 
     An impossible state has the score ``-limit``. `log_off` (F,) holds the results of `_all_off`.
     """
@@ -120,7 +122,7 @@ def _factor_score(graph, f, limit, on, off, log_off):
 
 @jit
 def _all_off(graph, f, on, off):
-    """Return the log-probability that all inputs of an OR are off, or all inputs of an AND are on.
+    """Return the log-probability that all inputs of an OR are 0, or all inputs of an AND are 1.
 
     The factor f is an AND if ``graph.negated[f]``, otherwise an OR.
     """
@@ -144,7 +146,7 @@ def graph_mean_field(graph, edges, shift, models, max_iter, tol, answers):
     models : tuple of arrays
         The penalty (N,) for an impossible state, the fields (N, n), and the values (N, n) of
         clamped variables, int8, -1 if free.
-    max_iter : int
+    max_iter : int, largest number of iterations
     tol : float, largest change of a probability at convergence
     answers : MeanFieldAnswers
     """

@@ -33,23 +33,23 @@ from skcrbm.kernels.lanes import (
 )
 from skcrbm.kernels.scalar import SUM, fill
 
-# Numbers of rows of the scratch arrays: 2 values for each of at most 6 variables, and 2^3 entries
-# for the table of 3 variables.
+# Numbers of rows of scratch arrays: the 2 values of each of at most 6 variables, and the 2^3
+# entries of a table of 3 variables.
 _N_VALUES, _N_HALF = 12, 8
-# In loops over fewer lanes than this number, the fixed cost of the loop dominates. If there are
-# fewer models, several factors are therefore processed together, so that their lanes fill the loop.
+# A loop over fewer lanes than this number is inefficient, because its fixed cost dominates. If
+# there are fewer models, several factors are therefore processed together in one loop.
 _WIDTH = 64
 
 
 class TableGraph(NamedTuple):
-    """Tables as flat arrays."""
+    """F tables with E edges, as flat arrays. Each variable of a table is an edge."""
 
-    variables: np.ndarray  # (E,) int64
+    variables: np.ndarray  # (E,) int64, variable of each edge
     # (F + 1,) int64: factor f has the edges edge_start[f]:edge_start[f + 1], 1 to 6 edges
     edge_start: np.ndarray
     # (n_entries,) positive weights of order 1 at most; the first variable changes slowest
     table: np.ndarray
-    table_start: np.ndarray  # (F + 1,) int64
+    table_start: np.ndarray  # (F + 1,) int64, first entry of each table
 
 
 class Work(NamedTuple):
@@ -78,7 +78,7 @@ def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
 
 @jit
 def _spread(table, first, size, shift, wide, n_lanes):
-    """Copy each entry of a table to a row of wide[:size], to the n_lanes lanes from `shift` on."""
+    """Copy entry i of a table to wide[i, shift:shift + n_lanes], for all entries."""
     for row in range(np.uintp(size)):
         t = table[first + np.int64(row)]
         for l in range(n_lanes):
@@ -94,9 +94,10 @@ def _copy_rows(source, first, n, target, n_lanes):
 
 @jit
 def _outer(value, j, product, n, out, n_lanes):
-    """Set `out` (2 n rows) to product[:n] times each of the two values of variable j.
+    """Multiply the n rows of `product` by each of the two values of variable j.
 
-    The value of variable j alternates: it is 0 in even rows and 1 in odd rows.
+    The 2 n rows of `out` get the results. The value of variable j alternates: it is 0 in even rows
+    and 1 in odd rows.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for row in range(np.uintp(n)):
@@ -215,10 +216,11 @@ def _ratio(half, a, b, sent, n_lanes):
 
 @jit(fastmath={"contract"})
 def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
-    """Write the message (odds) of a table of two variables to one of the variables to `sent`.
+    """Compute the message, as odds, from a table of two variables to one of its variables.
 
-    The sum (or maximum) runs over the values of the other variable, j, whose rows in `half` are
-    `other_step` apart. The rows for the values of the receiving variable are `step` apart.
+    The message is written to `sent`. The sum (or maximum) runs over the two values of the other
+    variable j. In `half`, the rows for the values of variable j are `other_step` apart, and the
+    rows for the values of the receiving variable are `step` apart.
     """
     zero, first, second = np.uintp(0), np.uintp(2 * j), np.uintp(2 * j + 1)
     b, c = np.uintp(other_step), np.uintp(step)
@@ -238,7 +240,7 @@ def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
 def _send_half(kind, halved, half, h, j, e, k, value, scratch, message, n_factors, n_lanes):
     """Send the messages to the variables j to j + h - 1 of several factors, from the tables `half`.
 
-    The first factor has the edge e to its variable j; each factor has k edges.
+    In the first factor, e is the edge of variable j. Each factor has k edges.
     """
     spare, sent = scratch
     one, width = np.uintp(1), n_factors * n_lanes
@@ -262,7 +264,7 @@ def _send_half(kind, halved, half, h, j, e, k, value, scratch, message, n_factor
 
 @jit
 def _multiply(variables, first, last, message, belief, n_lanes):
-    """Multiply the beliefs of the variables by the messages of the edges first:last."""
+    """Multiply the beliefs of variables by the messages of the edges first to last - 1."""
     for e in range(np.uintp(first), np.uintp(last)):
         v = np.uintp(variables[e])
         for l in range(n_lanes):
@@ -482,7 +484,7 @@ def pass_tables(kind, graph, logs, lanes, start, options, answers, work, progres
 
 @jit
 def _joint(table, first, k, value, joint, n_lanes):
-    """Set `joint` (2^k rows) to the entries of a table times the values of its variables."""
+    """Multiply the 2^k entries of a table by the weights that its k variables send."""
     for l in range(n_lanes):
         joint[np.uintp(0), l] = 1
     size = 1

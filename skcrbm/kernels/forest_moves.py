@@ -48,18 +48,22 @@ def _choose(logs, n, temperature, seed):
 
 
 class _Forest(NamedTuple):
-    """Arrays of `move_forests`; the edges of variable v are start[v] to start[v + 1] - 1."""
+    """Arrays of `move_forests`, for n variables, F tables and E edges.
 
-    start: np.ndarray  # (n + 1,) int64
+    An edge is a pair of a variable and a table that contains it. Variable v has the edges start[v]
+    to start[v + 1] - 1.
+    """
+
+    start: np.ndarray  # (n + 1,) int64, first edge of each variable
     factor: np.ndarray  # (E,) int64, table of each edge
-    stride: np.ndarray  # (E,) int64
+    stride: np.ndarray  # (E,) int64, stride of the variable in the table
     soft: np.ndarray  # entries of the tables, with a finite penalty instead of -inf
-    # (F,) int64, index in `soft` of the current entry of each table, if all variables of the forest
-    # had the state 0
+    # (F,) int64, for each table the index in `soft` of the entry for the current state, with the
+    # state 0 for the variables of the forest
     code: np.ndarray
     n_free: np.ndarray  # (F,) int64, number of variables of each table in the forest, at most 2
     one: np.ndarray  # (F,) int64, first variable of each table in the forest
-    two: np.ndarray  # (F,) int64, second variable
+    two: np.ndarray  # (F,) int64, second variable of each table in the forest
     parent: np.ndarray  # (n,) int64, parent in the forest: -1 for a root, -3 outside of the forest
     queue: np.ndarray  # (n,) int64, variables of the forest, parents before their children
     belief: np.ndarray  # (n, K) log-weights of the states, with the messages of the children
@@ -106,9 +110,10 @@ def _choose_forest(order, state, forest, root, stamp, joined, free):
 
 @jit
 def _sort_forest(graph, order, free, forest):
-    """Sort the forest by breadth-first search; return the number of its variables.
+    """Sort the variables of the forest by breadth-first search, and return their number.
 
-    The belief of each variable becomes its log-weights given the variables outside of the forest.
+    Each variable of the forest gets a belief: the log-weights of its states, given the variables
+    outside of the forest.
     """
     start, factor, stride, soft, code, n_free, one, two, parent, queue, belief = forest
     count = 0
@@ -180,7 +185,10 @@ def _send_up(graph, count, temperature, forest, pair):
 
 @jit
 def _choose_states(graph, count, temperature, seed, forest, logs, state):
-    """Choose the states of the forest, roots first; `logs` (K,) is scratch space."""
+    """Choose the states of the variables of the forest, parents before children.
+
+    `logs` (K,) is scratch space.
+    """
     start, factor, stride, soft, code, n_free, one, two, parent, queue, belief = forest
     for i in range(count):
         v = queue[i]
@@ -271,10 +279,10 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
 
 @jit
 def local_gaps(graph, state, penalty, out):
-    """Write the difference between the best and second-best score of each variable to `out` (n,).
+    """For each of n variables, write the best minus the second-best score to `out`.
 
-    These are scores for the states of one variable while all other variables keep their states. An
-    entry of -inf counts as ``-penalty``.
+    The scores of a variable are compared over its states, while all other variables keep their
+    states. An entry of -inf counts as ``-penalty``.
     """
     for v in range(len(state)):
         best, second = -np.inf, -np.inf

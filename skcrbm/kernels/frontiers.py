@@ -1,4 +1,4 @@
-"""Local search that moves many variables at once, by dynamic programming along a frontier.
+"""Local search that changes many variables at once, by dynamic programming along a frontier.
 
 A sweep visits all variables of a factor graph. The frontier consists of the visited variables that
 have a factor with an unvisited variable. For each joint state of the frontier, a table holds the
@@ -18,7 +18,8 @@ from skcrbm.kernels.scalar import next_uniform, root_of
 
 #: Largest number of variables of a frontier. If the frontier is full, the next variable is held.
 MAX_FRONTIER = 30
-# Stages of a variable: not visited, visited (in the frontier or finished), held at its state.
+# Stages of a variable: not visited yet; visited, so that it is in the frontier or finished; held at
+# its state.
 _WAITING, _OPEN, _HELD = 0, 1, 2
 
 
@@ -35,7 +36,8 @@ class Frontier(NamedTuple):
     members: np.ndarray
     table: np.ndarray  # (2, limit) float64, the table of the frontier, and the next table
     pair: np.ndarray  # (K, K) float64, a table of two open variables
-    code: np.ndarray  # (limit,) int64, index in a factor's table for each state of the frontier
+    # (limit,) int64, index in a table of a factor for each joint state of the frontier
+    code: np.ndarray
     choice: np.ndarray  # (limit,) uint16, best states of a finished variable
     # uint16, best state of each finished variable for each joint state of the other members. A word
     # holds several states, see `state_bits`.
@@ -70,9 +72,10 @@ def _introduce(old, new, size, k):
 
 @jit
 def _introduce_with_pair(old, new, size, inner, pair, n_other, k):
-    """Add a variable with k states to the table (size,), and its pair with another member.
+    """Add a variable with k states to the table of the frontier, and a table of two variables.
 
-    The other member has `n_other` states, and all later members together have `inner` states.
+    The table of two variables contains the new variable and another member of the frontier. This
+    member has `n_other` states. The members after it have `inner` joint states.
     """
     for a in range(size // (inner * n_other)):
         for y in range(n_other):
@@ -90,7 +93,10 @@ def _introduce_with_pair(old, new, size, inner, pair, n_other, k):
 
 @jit
 def _add_pair(table, size, inner, pair, n_other, k):
-    """Add a pair of a member and the last member, as in `_introduce_with_pair`."""
+    """Add a table of two variables to the table of the frontier.
+
+    The variables are a member and the last member of the frontier, as in `_introduce_with_pair`.
+    """
     for a in range(size // (inner * n_other * k)):
         for y in range(n_other):
             first = (a * n_other + y) * inner
@@ -137,9 +143,10 @@ def _add_factor(graph, work, table, f, base, m, size, penalty):
 
 @jit
 def _maximise(old, new, choice, size, inner, k, own):
-    """Maximise the table old (size,) over a member with k states and log-weights `own`.
+    """Remove a member with k states from the table of the frontier, by maximisation.
 
-    All later members together have `inner` states.
+    The log-weights `own` of the states are added first. The members after this member have `inner`
+    joint states. `choice` gets the best states.
     """
     for a in range(size // (inner * k)):
         out, first = a * inner, a * k * inner
@@ -158,7 +165,10 @@ def _maximise(old, new, choice, size, inner, k, own):
 
 @jit
 def _pack(choice, size, width, back, at):
-    """Write choice (size,) to `back`, 16 // width numbers in a word; return the next position."""
+    """Store the states `choice` (size,) in words of 16 bits, with `width` bits per state.
+
+    The words are written to `back` from position `at` on. Return the position after the last word.
+    """
     per = 16 // width
     full = size // per
     for i in range(full):
@@ -352,8 +362,9 @@ def _value(graph, f, state, penalty):
 def take_better_parts(graph, state, other, penalty):
     """Copy the values of `other` (n,) to `state` (n,) wherever this raises the score.
 
-    The variables at which the two states differ form connected components. No factor has variables
-    of two components, so the function decides for each component separately.
+    The variables in which the two states differ form connected components of the factor graph. No
+    factor contains variables of two components, so the function decides for each component
+    separately whether its values are copied.
     """
     n = len(state)
     parent = np.arange(n)

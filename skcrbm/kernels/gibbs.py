@@ -1,7 +1,7 @@
-"""Gibbs sweeps of factor graphs and Ising models, with the chains of a block as SIMD lanes.
+"""Gibbs sweeps of factor graphs and Ising models; the chains of a block are SIMD lanes.
 
-A block of chains is transposed, so that the loops for a variable run over contiguous chains. The
-results of a chain do not depend on the other chains of its block.
+The arrays of a block have the chains on their last axis, so that the loops for a variable run over
+contiguous memory. The results of a chain do not depend on the other chains of its block.
 """
 
 import math
@@ -13,22 +13,24 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.lanes import draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Number of chains in a block. The states and codes of a block then fit the L1 cache if the graph
-# has hundreds of factors, and the L2 cache if it has thousands.
+# Number of chains in a block. With this number, the states and codes of a block fit the L1 cache if
+# the graph has hundreds of factors, and the L2 cache if the graph has thousands of factors.
 _LANES = 64
 
 
 class FactorLists(NamedTuple):
     """Lists of the factors of each variable, tables first.
 
-    Variable i has the factors ``factor[start[i]:start[i + 1]]``.
+    There are n variables, F factors and E edges. Variable i has the factors
+    ``factor[start[i]:start[i + 1]]``. The code of a table is the index of its current entry. The
+    code of an OR or AND is a count of its inputs, see `sweep_factors`.
     """
 
-    start: np.ndarray  # (n + 1,) int64
-    factor: np.ndarray  # (E,) int64
-    # (E,) int64: change of the factor's code if the variable is turned on. For a table it is the
-    # stride of the variable, for an input of an OR 1, for an input of an AND -1, and for an output
-    # 0.
+    start: np.ndarray  # (n + 1,) int64, first edge of each variable
+    factor: np.ndarray  # (E,) int64, factor of each edge
+    # (E,) int64: change of the code of the factor if the variable changes from 0 to 1. The change
+    # is the stride of the variable for a table, 1 for an input of an OR, -1 for an input of an AND,
+    # and 0 for an output.
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,) int64, index of the first entry of each table
     flat: np.ndarray  # (n_entries,) float64 log-potentials
@@ -59,7 +61,7 @@ def _store(bits, first, state, n_lanes):
 
 @jit
 def _fill_lanes(first, n_chains, seeds, model, seed, n_lanes):
-    """Set the index of the model and the random seed of each lane."""
+    """For each lane of a block, set the index of its model and its random seed."""
     for l in range(n_lanes):
         r = np.int64(first) + np.int64(l)
         model[l] = r // n_chains
@@ -80,7 +82,7 @@ def _fields(field, model, i, total, n_lanes):
 
 @jit
 def _hold(held, model, i, total, n_lanes):
-    """Set the log-odds `total` of variable i to inf or -inf if `held` clamps it to 1 or -1."""
+    """Set the log-odds `total` of variable i to inf or -inf where the variable is clamped."""
     for l in range(n_lanes):
         value = held[model[l], i]
         if value != 0:
@@ -89,7 +91,7 @@ def _hold(held, model, i, total, n_lanes):
 
 @jit
 def _uniform(seed, i, u, n_lanes):
-    """Write the uniform random number for variable i of each lane to `u` (lanes,)."""
+    """Write a uniform random number for variable i in each lane to `u` (lanes,)."""
     step = GOLDEN * np.uint64(i + np.uint64(1))
     for l in range(n_lanes):
         u[l] = unit_interval(seed[l] + step)
@@ -129,14 +131,14 @@ def _set_signs(value, signs, i, n_lanes):
 
 @jit
 def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds, state, log_odds):
-    """Draw all variables of R chains of Ising models in turn.
+    """Draw all L variables of R chains of Ising models in turn.
 
     Parameters
     ----------
     order : (L,) int64 permutation of the variables
     start, neighbours, coupling : (L + 1,) int64, (2 E,) int64, (2 E,) float64; the neighbours of
         variable i are at ``start[i]`` to ``start[i + 1] - 1``
-    field : (N, L) float64
+    field : (N, L) float64, fields of L variables in each of N models
     n_chains : int, chains of each model, one after the other: R = N n_chains
     held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
     seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain
@@ -174,7 +176,7 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
 
 @jit
 def _add_table(flat, first, bit, code, f, total, n_lanes):
-    """Add to `total` the change of the score of table f by turning on a variable.
+    """Add the score change of table f if a variable changes from 0 to 1 to `total`.
 
     `bit` is the stride of the variable in the table.
     """
@@ -185,9 +187,10 @@ def _add_table(flat, first, bit, code, f, total, n_lanes):
 
 @jit
 def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on, n_lanes):
-    """Add to `total` the finite change of the score of table f by turning on a variable.
+    """Do the same as `_add_table`, for a table that may have entries of -inf.
 
-    An entry of -inf adds nothing to `total`; it is counted in `zeros_off` or `zeros_on`.
+    An entry of -inf adds nothing to `total`. It is counted in `zeros_on` if it belongs to the value
+    1 of the variable, else in `zeros_off`.
     """
     for l in range(n_lanes):
         place = code[f, l] | bit
@@ -203,7 +206,11 @@ def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on,
 
 @jit
 def _add_logic(bits, i, is_input, output, negated, count, f, zeros_off, zeros_on, n_lanes):
-    """Add 1 to `zeros_off` or `zeros_on` if an OR or AND forbids variable i to be off or on."""
+    """In each lane, count the values of variable i that an OR or AND forbids.
+
+    If the value 0 is forbidden, 1 is added to `zeros_off`. If the value 1 is forbidden, 1 is added
+    to `zeros_on`.
+    """
     for l in range(n_lanes):
         if is_input:
             others = count[f, l] > np.int64((bits[i, l] != 0) != negated)
@@ -220,7 +227,7 @@ def _add_logic(bits, i, is_input, output, negated, count, f, zeros_off, zeros_on
 
 @jit
 def _count_zeros(total, zeros_off, zeros_on, forbidden, n_lanes):
-    """Add the effect of factors of weight 0 to the log-odds `total`, and reset their counts."""
+    """Change the log-odds `total` if factors give weight 0 to a value; reset the counts."""
     for l in range(n_lanes):
         off, on = zeros_off[l], zeros_on[l]
         if off > 0 and on > 0:
@@ -234,7 +241,7 @@ def _count_zeros(total, zeros_off, zeros_on, forbidden, n_lanes):
 
 @jit
 def _set_bits(value, bits, i, change, n_lanes):
-    """Set variable i in all lanes to `value`; set `change` to the differences -1, 0 or 1."""
+    """Set variable i in all lanes to `value`, and `change` to the new minus the old value."""
     for l in range(n_lanes):
         new = np.int64(value[l])
         change[l] = new - bits[i, l]
@@ -266,7 +273,7 @@ def _first_codes(start, factor, weight, at_zero, bits, code, n_lanes):
 
 @jit
 def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
-    """Draw all variables of R chains of factor graphs in turn.
+    """Draw all L variables of R chains of factor graphs in turn.
 
     For each chain, the kernel keeps the index of the current entry of every table, the number of
     inputs of every OR that are on, and the number of inputs of every AND that are off. These codes
@@ -328,7 +335,7 @@ def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
 
 @jit
 def _log_weights(field, model, i, n_states, total, n_lanes):
-    """Set `total` (K, lanes) to the log-weights that the field gives the states of variable i."""
+    """Set `total` (K, lanes) to the log-weights of the K states of variable i in the fields."""
     for k in range(n_states):
         for l in range(n_lanes):
             total[k, l] = field[model[l], i, k]
@@ -336,7 +343,7 @@ def _log_weights(field, model, i, n_states, total, n_lanes):
 
 @jit
 def _add_entries(flat, first, stride, code, f, state, i, n_states, total, n_lanes):
-    """Add the entries of a table for each state of variable i to total."""
+    """For each state of variable i, add the entry of a table with this state to `total`."""
     for l in range(n_lanes):
         place = first + code[f, l] - stride * state[i, l]
         for k in range(n_states):
@@ -355,7 +362,10 @@ def _forbid(zeros, total, n_lanes):
 
 @jit
 def _draw_state(field, total, u, n_states, weight, log_odds):
-    """Return a state drawn with log-weights `total` (K,), and write `log_odds` (K,)."""
+    """Draw one of K states, given the log-weights `total` (K,), and return its index.
+
+    The log-odds of all states are written to `log_odds` (K,).
+    """
     best = 0
     for k in range(1, n_states):
         if total[k] > total[best]:
@@ -394,7 +404,7 @@ def sweep_categories(order, lists, n_states, field, n_chains, seeds, state, log_
     ----------
     order : (L,) int64 permutation of the variables
     lists : FactorLists
-    n_states : (L,) int64
+    n_states : (L,) int64, number of states of each variable
     field : (N, L, K) float64, -inf for states that are missing or contradict the evidence
     n_chains : int, chains of each model, one after the other: R = N n_chains
     seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain

@@ -1,13 +1,14 @@
 """Exact inference on small pairwise Boltzmann machines by visiting all states of k units.
 
-For labels y in {-1, +1} and u = (y + 1) / 2, the log-weight of a state is a linear function of u
-plus the pair score: the sum of the couplings of all pairs of units that are on. The first l units
-are called low units, and all other units high units. All rows share a table with the pair scores of
-the S = 2^l states of the low units. A tile is the set of these S states for one state of the high
-units; the state of the high units only shifts the fields of the low units. Without the pair score,
-the weight of a state is a product over the low units, with a factor t = sigma(field) for a unit
-that is on and 1 - t for a unit that is off. The products of all states are computed by doubling a
-list of products for each low unit, so that no state needs an exponential or logarithm.
+For labels y in {-1, +1} and u = (y + 1) / 2, a unit is on if u = 1. The log-weight of a state is a
+linear function of u plus the pair score: the sum of the couplings of all pairs of units that are
+on. The first l units are called low units, and all other units high units. All rows share a table
+with the pair scores of the S = 2^l states of the low units. A tile is the set of these S states for
+one state of the high units; the state of the high units only shifts the fields of the low units.
+Without the pair score, the weight of a state is a product over the low units, with a factor t =
+sigma(field) for a unit that is on and 1 - t for a unit that is off. The products of all states are
+computed by doubling a list of products for each low unit, so that no state needs an exponential or
+logarithm.
 """
 
 import math
@@ -112,10 +113,10 @@ def _tile_weights(field, gain, weight):
 
 @jit
 def _add_pairs(tile, n_low, k, factor, total, low_on, both):
-    """Add the weight of the states in which both units of a pair are on to `both` (k, k).
+    """For the states of a tile, add the weight of "both units are on" to `both` (k, k).
 
-    The function does so for all pairs that contain a high unit. `factor` multiplies the weights of
-    the tile.
+    This is done for all pairs of units that contain a high unit. The weights of the tile are
+    multiplied by `factor`.
     """
     for h in range(n_low, k):
         if not (tile >> (h - n_low)) & 1:
@@ -129,7 +130,7 @@ def _add_pairs(tile, n_low, k, factor, total, low_on, both):
 
 @jit
 def _low_pairs(weight, n_low, both):
-    """Write the weight of the states with both low units on to `both` (k, k), for each pair."""
+    """For each pair of low units, write the weight of "both units are on" to `both` (k, k)."""
     for i in range(n_low):
         for j in range(i + 1, n_low):
             acc = 0.0
@@ -154,7 +155,7 @@ def enumerate_ising(
     enumerated, low_field, coupling, low_gain, high_score, weight, want_pairwise,
     log_partition, log_odds, pairwise,
 ):  # fmt: skip
-    """Compute log Z, log-odds and pairwise sums for N rows, by enumeration.
+    """Compute log Z, log-odds and pairwise sums for N rows of k units, by enumeration.
 
     Parameters
     ----------
@@ -195,7 +196,8 @@ def enumerate_ising(
             offset = shifted_fields(tile, n_low, coupling, enumerated[n], low_field[n], field)
             offset += high_score[tile] + _tile_weights(field, low_gain, tile_weight)
             total = _total(tile_weight)
-            if offset > level:  # this tile has the largest scale so far: rescale the sums
+            # this tile has a larger scale than all previous tiles: rescale the sums
+            if offset > level:
                 shrink = math.exp(level - offset)
                 _scale(low_weight, shrink)
                 _scale(on, shrink)
@@ -241,7 +243,7 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
 
     Parameters
     ----------
-    units : (U,) int64
+    units : (U,) int64, indices of U units
     enumerated, low_field : (k,) and (l,) float64
     coupling, low_score, high_score : as in `enumerate_ising`, low_score = log(low_gain)
     out : (U,) output
@@ -268,7 +270,7 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
 def best_ising(enumerated, low_field, coupling, low_score, high_score, state, log_odds):
     """Find the best state and the max-marginals of each of N rows.
 
-    Among several best states, the first in binary order is taken.
+    If several states are best, the first of them in binary order is taken.
 
     Parameters
     ----------

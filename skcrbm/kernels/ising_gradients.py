@@ -47,7 +47,7 @@ class Tree(NamedTuple):
 
 @jit(inline=True, allocates=False)
 def _among_four(sums, at, threshold):
-    """Return the first of four entries at which the cumulative sum reaches `threshold`.
+    """Find the first of four entries at which the cumulative sum reaches `threshold`.
 
     Return the position k from 0 to 3, and `threshold` minus the sum of the entries before k. If the
     first three entries do not reach the threshold, k is 3; the fourth entry is not read.
@@ -78,7 +78,7 @@ def _last_positive(sums, base):
 
 @jit(inline=True, allocates=False)
 def _among_node(sums, base, threshold):
-    """Return the first entry of a node at which the cumulative sum reaches `threshold`.
+    """Find the first entry of a node at which the cumulative sum reaches `threshold`.
 
     Return the position from 0 to 15, and `threshold` minus the sum of the entries before this
     position. If rounding made the sum of all entries smaller than the threshold, return the
@@ -194,7 +194,10 @@ def _half_by_lists(start, neighbours, coupling, field, signs, half):
 
 @jit(inline=True, allocates=False)
 def _propose(start, neighbours, ratio, i, signs, sums, new):
-    """Write the weights of the neighbours after a flip to `new`; return the change of the total."""
+    """Compute the weights of the neighbours after a flip; return the change of the total.
+
+    The weights are written to `new`. The flip itself is not made.
+    """
     change = 1.0 / sums[i] - sums[i]
     first = np.uintp(start[i])
     for e in range(first, np.uintp(start[i + np.uintp(1)])):
@@ -206,7 +209,7 @@ def _propose(start, neighbours, ratio, i, signs, sums, new):
 
 @jit(inline=True, allocates=False)
 def _flip(start, neighbours, tree, i, signs, sums, new):
-    """Flip variable i, with the weights of its neighbours in `new`."""
+    """Flip variable i, and give its neighbours the proposal weights `new`."""
     signs[i] = -signs[i]
     _replace(sums, tree, i, 1.0 / sums[i])
     first = np.uintp(start[i])
@@ -216,9 +219,10 @@ def _flip(start, neighbours, tree, i, signs, sums, new):
 
 @jit(allocates=False)
 def _step_with_new_sums(start, neighbours, ratio, tree, v, i, signs, sums, new, total):
-    """Make a step after which the sums are computed again from the weights; return the new total.
+    """Make a step, and compute all sums again from the weights. Return the new total.
 
-    Variable i is flipped, and flipped back if the random number `v` rejects the step.
+    The step flips variable i. If the random number `v` rejects the step, the variable is flipped
+    back.
     """
     own = sums[i]
     _propose(start, neighbours, ratio, i, signs, sums, new)
@@ -270,7 +274,7 @@ def gradient_sweeps_by_lists(
     start, neighbours, coupling : (L + 1,) int64, (2 E,) int64, (2 E,) float64
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
     tree : Tree
-    field : (N, L) float64
+    field : (N, L) float64, fields of L variables in each of N models
     n_chains : int, chains of each model, one after the other: R = N n_chains
     held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
     seeds : (T, n_chains) or (T, R) uint64, seeds that all models share, or a seed for each chain
@@ -285,7 +289,8 @@ def gradient_sweeps_by_lists(
     for i in range(n):
         n_most = max(n_most, start[i + 1] - start[i])
     new = np.empty(n_most)
-    ratio = np.empty((len(coupling), 2))  # factors of weights, for unequal and for equal signs
+    # factors by which a flip multiplies a weight, for unequal and for equal signs
+    ratio = np.empty((len(coupling), 2))
     for e in range(len(coupling)):
         ratio[e, 0], ratio[e, 1] = -2.0 * coupling[e], 2.0 * coupling[e]
     exp_in_place(ratio.reshape(-1), 2 * len(coupling))
@@ -430,7 +435,7 @@ def _largest(logit, free):
 
 @jit
 def _weigh(logit, free, top, weight):
-    """Write exp(logit - top) to `weight`, or 0 for clamped variables."""
+    """Set `weight` to exp(logit - top) for free variables, and to 0 for clamped variables."""
     for i in range(len(logit)):
         weight[i] = np.exp(logit[i] - top) if free[i] else 0.0
 
@@ -464,10 +469,10 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
 
     Parameters
     ----------
-    start : (L + 1,) int64
+    start : (L + 1,) int64, first neighbour of each of L variables
     neighbours, coupling : (2 E,)
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
-    free : (R, L) bool
+    free : (R, L) bool, False for clamped variables
     u : (R, 2 T) uniform random numbers, two per proposal: to choose the variable, and to accept
     limit : float, log-odds are clipped to ±limit when proposal weights are computed
     state : (R, L) bool, changed

@@ -1,4 +1,4 @@
-"""Naive mean field on pairwise Boltzmann machines, one label at a time."""
+"""Mean field on pairwise Boltzmann machines, which updates one label at a time."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from skcrbm.kernels.scalar import binary_entropy, dot, sigmoid_pair
 
 @jit
 def _log_partition(coupling, field, free, theta, spin):
-    """Return ``field' q + 1/2 spin' S spin + sum of entropies``, a lower bound of log Z."""
+    """Return the lower bound ``field' q + 1/2 spin' S spin + sum of entropies`` of log Z."""
     log_z = 0.0
     one = theta.dtype.type(1)
     for i in range(theta.shape[0]):
@@ -26,7 +26,7 @@ def _log_partition(coupling, field, free, theta, spin):
 def _add_products(weight, free, theta, q, pairwise):
     """Add ``weight * q_i * q_k`` to `pairwise` (L, L), and ``weight * q_i`` to its diagonal.
 
-    `q` (L,) are the probabilities of the free labels to be on, computed from the log-odds `theta`.
+    `q` (L,) are the probabilities that the free labels are 1, computed from the log-odds `theta`.
     """
     one = theta.dtype.type(1)
     for i in range(theta.shape[0]):
@@ -39,11 +39,11 @@ def _add_products(weight, free, theta, q, pairwise):
 
 @jit
 def ising_mean_field(coupling, field, free, weight, options, answers):
-    """Run coordinate ascent on N models, each until it has converged.
+    """Run coordinate ascent on N models with L labels, until each model has converged.
 
     Parameters
     ----------
-    coupling : (L, L)
+    coupling : (L, L), couplings of L labels
     field : (N, L) fields times 2, which are log-odds
     free : (N, L) bool, False for clamped labels, which are left out by setting their spin to 0
     weight : (N,) weight of each model in the sum of the statistics

@@ -1,8 +1,8 @@
 """Sum-product and tree-reweighted message passing on pairwise Boltzmann machines.
 
-Labels are visited in order. A visited label adds up the messages that it has received, which gives
-its belief theta, and sends messages to all other labels. Let s be the coupling of i and k,
-w = 2 s / rho and x = theta_i - mu_{k->i}. The message i -> k is
+Labels are visited in order. A visited label adds its field and the messages that it has received,
+which gives the log-odds theta of its belief. Then it sends messages to all other labels. Let s be
+the coupling of i and k, w = 2 s / rho and x = theta_i - mu_{k->i}. The message i -> k is
 
     mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
 
@@ -10,7 +10,7 @@ For sum-product, rho is 1. A message as odds R = e^mu takes one division: with E
 t = sigma(theta_i) and u = 1 - t, R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
 
 ``message[i, k]`` is the message k -> i. Clamped labels are left out: they are not visited, and
-their messages stay neutral.
+their messages stay neutral (log-odds 0).
 """
 
 import math
@@ -39,7 +39,7 @@ _MAX_START = 150.0
 
 
 class IsingEdges(NamedTuple):
-    """Couplings of an Ising model, and the form of the messages."""
+    """Couplings of an Ising model with L labels, and the form of the messages."""
 
     # True for messages as log-odds; False for messages as odds, which need equal rho and no damping
     in_logs: bool
@@ -49,7 +49,7 @@ class IsingEdges(NamedTuple):
     uniform_rho: float  # rho of all edges, if not in_logs
     decay: np.ndarray  # (L, L) float64, exp(-4 |s| / rho), kept above 0
     piece: int  # number of odds whose product stays inside the range of float64
-    damping: float
+    damping: float  # share of the old message in the new message
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -63,7 +63,7 @@ def _product(values):
 
 @jit
 def _log_product(odds, piece):
-    """Return the log of the product of `odds` (L,); products of `piece` odds must fit float64."""
+    """Return the log of the product of `odds` (L,). A product of `piece` odds fits float64."""
     total = 0.0
     for first in range(0, odds.shape[0], piece):
         total += math.log(_product(odds[first : min(first + piece, odds.shape[0])]))
@@ -88,7 +88,7 @@ def _send_logs(w, incoming, theta, out):
 
 @jit
 def _larger_pair(decay, q, u, r, v):
-    """Return P(both on) of two units that tend to agree, with log odds-ratio w >= 0.
+    """Return the probability that two units are both on, given their log odds-ratio w >= 0.
 
     The first unit is on with probability q and off with probability u, the second unit with r and
     v. `decay` is e^-w. P(both on) is a root of a quadratic equation, which is divided by e^w here
@@ -153,7 +153,7 @@ def _log_partition(coupling, rho, decay, field, theta, belief, free):
 
 @jit
 def _add_pairs(weight, coupling, decay, belief, free, pairwise):
-    """Add weight * P(both on) of each pair of free labels to `pairwise` (L, L)."""
+    """For each pair of free labels, add weight * P(both are on) to `pairwise` (L, L)."""
     for i in range(coupling.shape[0]):
         if not free[i]:
             continue
@@ -172,9 +172,10 @@ def _add_pairs(weight, coupling, decay, belief, free, pairwise):
 def _odds_from_beliefs(odds, t, u, on, off, message):
     """Write the messages from all labels to label i, as odds, to `message` (L,).
 
-    The messages are the fixed point that has the given beliefs: P(on) and P(off) are `on` and `off`
-    for label i, `t` and `u` (L,) for the other labels. With E = e^w, an odds r solves
-    ``off r^2 + b r = on``, where b = on (t / E + E u) - off (E t + u / E).
+    The messages are the fixed point that has the given beliefs. For label i the beliefs are P(on) =
+    `on` and P(off) = `off`. For the other labels they are P(on) = `t` (L,) and P(off) = `u` (L,).
+    With E = e^w, an odds r solves ``off r^2 + b r = on``, where b = on (t / E + E u) - off (E t + u
+    / E).
     """
     one = odds.dtype.type(1)
     two = one + one
@@ -246,7 +247,10 @@ def _belief(in_logs, i, field, message, rho, row_rho, piece):
 
 @jit
 def _moves_messages(model, i, x, message, free, slack, rounding, out):
-    """Return True if label i, with log-odds x, would send messages that differ from `message`."""
+    """Return True if a label would now send messages that differ from its last messages.
+
+    Label i has the log-odds x. `message` has the last messages.
+    """
     in_logs, edge, damping = model.in_logs, model.edge, model.damping
     one = edge.dtype.type(1)
     if in_logs:

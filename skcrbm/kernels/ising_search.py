@@ -1,6 +1,6 @@
 """Search for the labels of Ising models with the least hinge loss or the highest score.
 
-A row has labels y in {-1, +1}, fields f (L,) and couplings S (L, L). The value to minimise is
+A row has L labels y in {-1, +1}, fields f (L,) and couplings S (L, L). The value to minimise is
 
 * HINGE: the loss sum_i h(y_i (f_i + sum_k s_ik y_k)), h(m) = max(gamma - m, 0);
 * TIE: minus the score f.y + 1/2 y'Sy, among the label vectors whose loss is at most a ceiling;
@@ -23,21 +23,21 @@ from skcrbm.kernels.jit import jit
 
 HINGE, TIE, MAP = 0, 1, 2
 
-# Bounds count as equal if they differ by less than _ROUNDING times the largest possible margin (see
-# `_field_scale`). Values count as equal if they differ by less than TIE_SHARE times this margin.
+# Two bounds count as equal if they differ by less than _ROUNDING times the largest possible margin
+# (see `_field_scale`), and two values if they differ by less than TIE_SHARE times it.
 _ROUNDING, TIE_SHARE = 1e-12, 1e-11
-# Largest numbers of sweeps: of `_reparametrise` over the pairs, and of `_ascend` over the labels.
+# Largest number of sweeps of `_reparametrise` (over pairs), and of `_ascend` (over labels).
 _SWEEPS, _MAX_SWEEPS = 50, 100
 # Smallest scale of a model; tolerances are multiples of the scale, and must not be 0.
 _SMALLEST = 1e-280
-# Node limit per label of the first, short search, after which the second search starts.
+# The first, short search may visit this many nodes per label. Then the second search starts.
 PLAIN_NODES = 20
 
 
 class SearchLimits(NamedTuple):
     """How `branch_and_bound` breaks ties and when it stops."""
 
-    ties: bool  # True: break ties by score, then by order of labels; False: keep the first state
+    ties: bool  # True: break ties by score, then by label order; False: keep the first state found
     plain: int  # largest number of nodes of the first, short search
     node_limit: int  # largest number of nodes of all searches
 
@@ -45,19 +45,19 @@ class SearchLimits(NamedTuple):
 class SearchAnswers(NamedTuple):
     """Arrays that receive the results of `branch_and_bound`."""
 
-    labels: np.ndarray  # (N, L) int8, 0/1
+    labels: np.ndarray  # (N, L) int8, labels found, as 0 and 1
     value: np.ndarray  # (N,) loss or minus score of the labels
     lower: np.ndarray  # (N,) lower bound on the value
-    n_nodes: np.ndarray  # (N,) int64
+    n_nodes: np.ndarray  # (N,) int64, number of nodes
     left: np.ndarray  # (N,) bool, True for rows that need the second search
 
 
 class SearchWork(NamedTuple):
     """Scratch space of `branch_and_bound`."""
 
-    vectors: np.ndarray  # (10, L) float64
-    numbers: np.ndarray  # (3, L) intp
-    matrices: np.ndarray  # (3, L + 1, L) float64
+    vectors: np.ndarray  # (10, L) float64, scratch vectors
+    numbers: np.ndarray  # (3, L) intp, scratch indices
+    matrices: np.ndarray  # (3, L + 1, L) float64, scratch matrices
 
 
 class _Row(NamedTuple):
@@ -65,7 +65,7 @@ class _Row(NamedTuple):
 
     order: np.ndarray  # (L,) original index of each label
     held: np.ndarray  # (L,) in the original order: -1 or +1 if a label is clamped, else 0
-    coupling: np.ndarray  # (L, L)
+    coupling: np.ndarray  # (L, L) couplings
     row_norm: np.ndarray  # (L + 1, L), row norms r at each depth
     gamma: float
     ceiling: float  # largest allowed loss if the search is of kind TIE
@@ -74,7 +74,7 @@ class _Row(NamedTuple):
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_bound(d, y, v, g, s, r, gamma):
-    """Return a lower bound of the hinge loss below the child y_d = v of a node of depth d.
+    """Return a lower bound of the hinge loss of states with y_d = v below a node of depth d.
 
     `y` (L,) are the labels, of which the first d are decided. `g` (L,) are the fields of the node,
     `s` (L,) the couplings of label d, and `r` (L,) the row norms over the labels after d.
@@ -89,7 +89,7 @@ def _hinge_bound(d, y, v, g, s, r, gamma):
 
 @jit(fastmath={"contract", "reassoc"})
 def _score_bound(d, score, v, g, s, r):
-    """Return an upper bound of the score below the child y_d = v of a node of depth d."""
+    """Return an upper bound of the score of all states with y_d = v below a node of depth d."""
     total = score + v * g[d]
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
         total += abs(g[i] + v * s[i]) + 0.5 * r[i]
@@ -103,7 +103,7 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
     total = max(gamma - own + r[d], 0.0) - max(gamma + own - r[d], 0.0)
     for i in range(np.uintp(d)):
         shift = v * y[i] * s[i]
-        # The difference of losses is monotonic in this margin: largest at its upper or lower bound.
+        # The difference of losses is monotonic in the margin m, so its maximum is at a bound of m.
         m = y[i] * g[i] + (r[i] if shift > 0 else -r[i])
         total += max(gamma - m - shift, 0.0) - max(gamma - m + shift, 0.0)
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
@@ -188,7 +188,7 @@ def _reparametrise(unary, pair, value):
 
 @jit(fastmath={"contract", "reassoc"})
 def _cost_bound(d, cost, c, costs, pairs):
-    """Return a lower bound of the cost if label d has state c; `pairs` are costs of its pairs."""
+    """Return a lower bound of the cost if label d has state c. `pairs` are costs of pairs."""
     total = cost + costs[c, d]
     for i in range(np.uintp(d + 1), np.uintp(costs.shape[1])):
         total += min(costs[0, i] + pairs[0, i], costs[1, i] + pairs[1, i])
@@ -197,7 +197,7 @@ def _cost_bound(d, cost, c, costs, pairs):
 
 @jit
 def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
-    """Return a lower bound of the value below the child y_d = v; inf if its loss > `ceiling`."""
+    """Return a lower bound of the value of states with y_d = v; inf if the loss > `ceiling`."""
     if kind == HINGE:
         return _hinge_bound(d, y, v, g, s, r, gamma)
     if kind == TIE and _hinge_bound(d, y, v, g, s, r, gamma) > ceiling:
@@ -207,7 +207,7 @@ def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
 
 @jit
 def _precedes(y, best, order):
-    """Return True if y precedes `best`; order[j] is the original index of the label in entry j."""
+    """Return True if y precedes `best`. order[j] is the original index of the label in y[j]."""
     # The labels are compared at the smallest original index at which they differ.
     first = y.shape[0]
     answer = False
@@ -258,7 +258,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             n_nodes += 1
             field, s, r = g[d], S[d], row_norm[d + 1]
             down = up = 0.0
-            for b in range(2):  # a loop, because two calls would double the compiled code
+            for b in range(2):  # a loop: two calls would double the size of the code
                 v = 2.0 * b - 1.0
                 bound = _child_bound(kind, d, y, v, field, s, r, gamma, score[d], ceiling)
                 if costs is not None:
@@ -279,7 +279,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             bounds[0, d] = min(up, down)
             bounds[1, d] = max(up, down)
             if bounds[1, d] <= value + slack:
-                # Drop the second child if the first is better for all values of undecided labels.
+                # Drop the second child if the first child is certainly better.
                 if kind == MAP:
                     excess = 2.0 * (r[d] - v * field[d])
                 else:
@@ -289,7 +289,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             visited[d] = 0
         c = visited[d]
         if c == 2 or bounds[c, d] > value + slack or bounds[c, d] == np.inf:
-            d -= 1  # the second child, whose bound is not lower, would be pruned, too
+            d -= 1  # the bound of the second child is not lower, so it is pruned, too
             expand = False
             continue
         visited[d] = c + 1
@@ -309,7 +309,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             expand = True
             continue
         expand = False
-        new = bounds[c, d]  # if all labels are decided, this is the value
+        new = bounds[c, d]  # all labels are decided, so the bound is the value
         better = new < value - (tie if ties else 0.0)
         if not better and ties and new <= value + tie:
             better = _precedes(y, best, order)
@@ -409,7 +409,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
 
 @jit
 def _order_labels(f, S, held, order, field, row_norm, done):
-    """Write clamped labels to `order` (L,), then free labels, those with the surest sign first.
+    """Write clamped labels to `order` (L,), then free labels, beginning with the surest signs.
 
     field, row_norm, done : (L,) scratch space
     """
@@ -440,7 +440,7 @@ def _order_labels(f, S, held, order, field, row_norm, done):
 
 @jit
 def _order_by_costs(unary, held, order, done):
-    """Write clamped labels to `order` (L,), then free labels by decreasing cost difference."""
+    """Write clamped labels to `order` (L,), then free labels, large cost differences first."""
     n_labels = unary.shape[0]
     for i in range(n_labels):
         done[i] = False
@@ -522,7 +522,7 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
     Parameters
     ----------
     kind : HINGE or MAP
-    fields : (N, L) float64
+    fields : (N, L) float64, fields of L labels in each row
     S : (L, L) float64, symmetric with zero diagonal
     gamma : float, margin; 0 for MAP
     held : (N, L) int8, -1 or +1 if a label is clamped, else 0

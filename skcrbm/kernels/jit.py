@@ -39,17 +39,19 @@ def _clear_unfinished(folder):
     """Remove temporary files of killed processes from a cache folder, once per process."""
     with contextlib.suppress(OSError):
         for path in Path(folder).glob("*.nbc.tmp.*"):
-            with contextlib.suppress(OSError):  # another process removed the file, or no permission
+            # another process has removed the file, or this process must not remove it
+            with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _SECONDS_TO_WRITE:
                     path.unlink()
 
 
 class _CacheFile(IndexDataCacheFile):
-    """Cache with a file per compiled version; the name of the file is a hash of its dependencies.
+    """Cache with a file for each compiled version of a function.
 
-    Numba's own cache numbers its files and lists them in an index file. Concurrent processes may
-    overwrite the index, so that it names the wrong files. Without an index, no process can load a
-    wrong, stale or incomplete version.
+    The name of a file is a hash of everything on which the compiled code depends. Numba's own cache
+    numbers the files and lists them in an index file. If processes overwrite the index at the same
+    time, it may name the wrong files. Without an index, no process can load a wrong, stale or
+    incomplete version.
 
     Attributes
     ----------
@@ -217,15 +219,16 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
         "error_model": "numpy",
         "fastmath": fastmath,
         "no_cfunc_wrapper": True,
-        # Set both flags for every kernel: otherwise a callee inherits them from its first caller.
+        # Set both flags for every kernel. If a flag is not set, a called kernel takes the flag of
+        # the first kernel that calls it.
         "forceinline": inline,
         "_nrt": allocates,
     }
     dispatcher = numba.njit(pipeline_class=KernelCompiler, **options)(function)
     # With NUMBA_DISABLE_JIT=1 functions are plain Python and have no such attribute.
     if hasattr(dispatcher, "py_func"):
-        # Other kernels include a second version of the function, for which no machine code and no
-        # Python wrapper is generated. Generating both would take a third of the compile time.
+        # Kernels that call the function include a second version of it, without machine code and
+        # Python wrapper. Generating these would take a third of the compile time.
         inner = numba.njit(pipeline_class=InnerCompiler, no_cpython_wrapper=True, **options)(
             function
         )

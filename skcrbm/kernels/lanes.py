@@ -8,8 +8,8 @@ import numpy as np
 from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 
-# Log-odds are clipped to ±CERTAIN. The result of a draw with such log-odds is certain, because
-# random numbers are at least 2^-54.
+# Log-odds are clipped to ±CERTAIN. With log-odds of ±CERTAIN the result of a draw is certain,
+# because random numbers are at least 2^-54.
 CERTAIN = 80.0
 # If the relative difference of two compared float32 is below this number, the comparison is
 # repeated in float64, because rounding may have changed its result.
@@ -17,7 +17,10 @@ _CLOSE = 1e-4
 
 
 class Lanes(NamedTuple):
-    """A block of models, one per lane; kernels move converged models to the last lanes."""
+    """A block of models with n variables and E edges, one model per lane.
+
+    Kernels move converged models to the last lanes.
+    """
 
     field: np.ndarray  # (n, lanes) log-odds, used by scores
     on: np.ndarray  # (n, lanes) weights of the value 1; 0 or 1 if clamped
@@ -80,7 +83,7 @@ def keep_better_states(here, on, off, order, n_lanes, answers):
 
 @jit
 def _odds_moved(on, before, off, l, factor):
-    """Return True if the odds of a free variable of lane l changed by more than a `factor`."""
+    """Return True if, in lane l, the odds of a free variable changed by more than `factor`."""
     for v in range(on.shape[0]):
         x, y = on[v, l], before[v, l]
         if off[v, l] > 0 and (x > factor * y or y > factor * x):
@@ -110,7 +113,7 @@ def _has_converged(here, message, l, kept, m, still, factor):
     Parameters
     ----------
     here : bool, True if the beliefs of the lane did not change in this iteration
-    message : (E, n_lanes)
+    message : (E, n_lanes) current messages
     kept : (E, n_models) messages at the first iteration without a change of beliefs; updated
     still : (n_models,) bool, True if beliefs did not change in the last iteration; updated
     factor : float, largest change of odds that counts as no change

@@ -1,4 +1,4 @@
-"""Messages between two layers of categorical nodes, and their vector-Jacobian products.
+"""Messages between two layers of categorical nodes, and gradients through the messages.
 
 The vector loops run over the n rows of the batch, as SIMD lanes. The array of a node holds the n
 lanes of state 1, then the n lanes of state 2, and so on. State 0 is the reference state, whose
@@ -24,24 +24,30 @@ from skcrbm.kernels.jit import jit
 
 
 class Edges(NamedTuple):
-    """Edges between two layers, in one direction."""
+    """E edges between two layers, in one direction, from sources to targets.
+
+    Sources have l states and targets k states. There are P pairs (table, weight of the messages).
+    """
 
     table: np.ndarray  # (P, l, k - 1) shifted tables
-    shift: np.ndarray  # (P, k - 1)
-    source: np.ndarray  # (E,) int
-    target: np.ndarray  # (E,) int
+    shift: np.ndarray  # (P, k - 1) shifts of the tables
+    source: np.ndarray  # (E,) int, source of each edge
+    target: np.ndarray  # (E,) int, target of each edge
     pair: np.ndarray  # (E,) int, table of each edge
     rho: np.ndarray  # (E,) weights of the messages
 
 
-# Each of the next functions processes the edges first to last - 1, called a block, because a
-# function call takes as long as the work on one edge. Scratch arrays hold the values of the edges
-# of a block, one edge after the other.
+# Each of the next functions processes a block: the edges first to last - 1. A call for each edge
+# would be slow, because a function call takes as long as the work on one edge. Scratch arrays hold
+# the values of the edges of a block, one edge after the other.
 
 
 @jit(fastmath={"contract"})
 def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
-    """Set `cavity` (l n per edge) to softmax(belief[source[e]] - reverse[e]), state 0 first."""
+    """Set the cavity of each edge e to softmax(belief[source[e]] - reverse[e]).
+
+    `cavity` has l n values per edge, for l states (state 0 first) and n rows.
+    """
     n = np.uintp(n)
     width = np.uintp(belief.shape[1])
     size = width + n
@@ -116,7 +122,10 @@ def _fill_cavities(belief, reverse, source, first, last, cavity, spare, n):
 
 @jit(fastmath={"contract"})
 def _expect(table, pair, first, last, cavity, out, n):
-    """Set `out` ((k - 1) n per edge) to cavity (l n) times table (l, k - 1), for each edge."""
+    """For each edge, multiply the cavity (l n values) by the table (l, k - 1).
+
+    `out` gets (k - 1) n values per edge, for the states 1 to k - 1 and n rows.
+    """
     n = np.uintp(n)
     one = np.uintp(1)
     two = np.uintp(2)
@@ -202,7 +211,7 @@ def send(belief, reverse, edges, mask, out, total):
 
     Parameters
     ----------
-    belief : (n_sources, (l - 1) n)
+    belief : (n_sources, (l - 1) n), log-odds of the states of the sources in n rows
     reverse : (E, (l - 1) n) messages in the other direction, which cavities subtract from beliefs
     edges : Edges
     mask : (n_sources, n) or, for no mask, (0, n); 0 for observed sources, which send no message
@@ -226,9 +235,9 @@ def send(belief, reverse, edges, mask, out, total):
 
 @jit(fastmath={"contract"})
 def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n):
-    """Set `d` ((k - 1) n per edge) to the gradients of the messages, and `sums` to their sums.
+    """Set `d` to the gradients of the messages, and `sums` to the sums of the gradients.
 
-    The sums run over the states of the target.
+    `d` has (k - 1) n values per edge. The sums run over the states of the target.
     """
     n = np.uintp(n)
     width = np.uintp(d_total.shape[1])
@@ -348,7 +357,7 @@ def _to_table(cavity, d, pair, first, last, d_table, n):
 def send_vjp(
     belief, reverse, edges, mask, out, d_total, direct, d_belief, d_reverse, d_table
 ):  # fmt: skip
-    """Compute the vector-Jacobian product of `send`.
+    """Compute the gradients through `send` (vector-Jacobian product).
 
     Parameters
     ----------
@@ -413,8 +422,8 @@ def expected_fields(mean, weights, source, target, table, total):
     Parameters
     ----------
     mean : (n_sources, (l - 1) n) probabilities of states 1 to l - 1
-    weights : (P, l - 1, k - 1)
-    source, target, table : (E,) int
+    weights : (P, l - 1, k - 1), tables of pairwise scores W, without state 0
+    source, target, table : (E,) int, source, target and table of each edge
     total : (n_targets, (k - 1) n) output, to which the sums are added
     """
     n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))
@@ -433,7 +442,7 @@ def expected_fields(mean, weights, source, target, table, total):
 
 @jit(fastmath={"contract", "reassoc"})
 def expected_fields_vjp(mean, weights, source, target, table, d_total, d_mean, d_weights):
-    """Add the vector-Jacobian product of `expected_fields` to `d_mean` and `d_weights`.
+    """Add the gradients through `expected_fields` to `d_mean` and `d_weights`.
 
     If `d_mean` has no rows, only `d_weights` is computed.
     """

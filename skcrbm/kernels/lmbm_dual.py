@@ -1,4 +1,4 @@
-"""Dual coordinate descent for the large margin Boltzmann machine, one row at a time.
+"""Dual coordinate descent for large margin Boltzmann machines, which visits rows in turn.
 
 Computing the margin of a label takes a dot product with the inputs of the row. After that, a step
 of size D on the dual variable of a label changes the margins of all other labels of the row by
@@ -22,7 +22,8 @@ _ZERO = 1e-12
 class LabelRows(NamedTuple):
     """Labels of a training problem, and the parameters of its loss.
 
-    The loss adds up a term for the margin of each label.
+    There are N rows, L labels and D inputs. The loss is a sum of terms, one term for the margin of
+    each label.
     """
 
     # (N,) second derivative of the dual by alpha: |x_n|^2 + 1 + (observed labels - 1) / eta
@@ -39,9 +40,9 @@ class LabelDual(NamedTuple):
     alpha: np.ndarray  # (N, L) dual variables
     labels: np.ndarray  # (N, L), a permutation of the labels in each row, active labels first
     n_active: np.ndarray  # (N,) intp, number of active labels of each row
-    coef: np.ndarray  # (L, D)
-    intercept: np.ndarray  # (L,)
-    pairwise: np.ndarray  # (L, L)
+    coef: np.ndarray  # (L, D) weights of the inputs
+    intercept: np.ndarray  # (L,) intercepts
+    pairwise: np.ndarray  # (L, L) couplings of the labels
     # (4, L): largest and smallest projected gradient of each label, in the previous pass (rows 0
     # and 1) and in this pass (rows 2 and 3); -inf and inf if a pass skips the label.
     bounds: np.ndarray
@@ -75,7 +76,7 @@ def _csr_dot(matrix, i, data, indices, start, stop):
 
 @jit
 def _csr_add(matrix, i, step, data, indices, start, stop):
-    """Add step * a sparse row to matrix[i]."""
+    """Add a sparse row, multiplied by `step`, to matrix[i]."""
     for j in range(start, stop):
         matrix[i, indices[j]] += step * data[j]
 
@@ -84,7 +85,7 @@ def _csr_add(matrix, i, step, data, indices, start, stop):
 def _optimise_row(
     n, square, spread, target, limit, alpha, labels, n_active, bounds, margin, change
 ):  # fmt: skip
-    """Optimise the dual variables of the active labels of row n, after deactivating some of them.
+    """Deactivate some labels of row n, and optimise the dual variables of its active labels.
 
     A label is deactivated if this pass skips it (see `LabelDual.bounds`). A label is also
     deactivated if its dual variable is at a bound, and its gradient pushes it against the bound
@@ -169,7 +170,7 @@ def _couple(n, spread, signs, labels, count, change, pairwise):
 
 @jit
 def _total(counts):
-    """Return the sum of `counts` (N,), which compiles faster than `counts.sum()`."""
+    """Return the sum of `counts` (N,). This loop compiles faster than `counts.sum()`."""
     total = 0
     for n in range(counts.shape[0]):
         total += counts[n]
@@ -211,7 +212,7 @@ def _end_pass(order, count, n_active, goal, bounds):
 
 @jit
 def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
-    """Make passes over the rows until the range of projected gradients of a label is <= `goal`.
+    """Make passes over the rows until, for all labels, projected gradients differ by <= `goal`.
 
     Parameters
     ----------
@@ -219,7 +220,7 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
     goal : float, largest minus smallest projected gradient at convergence
     state : (1,) uint64, state of the random numbers, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
-    count : int
+    count : int, number of active rows
     X : (N, D) inputs
     rows, dual : LabelRows, LabelDual
 

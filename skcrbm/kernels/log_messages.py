@@ -1,7 +1,7 @@
 """Messages through tables of two variables with any number of states, as logarithms.
 
 Sums can use the weights of a table instead of its log-weights (`pair_weights`, `potts_weights`).
-They then need an exponential and a logarithm for each state of a variable, instead of an
+This is faster: it takes an exponential and a logarithm for each state of a variable, instead of an
 exponential for each entry of the table.
 """
 
@@ -17,7 +17,7 @@ SMALLEST = 1e-200
 
 @jit(allocates=False, inline=True)
 def reduce_logs(kind, table, at, step, k, weight, first):
-    """Return the log-sum-exp (or MAX) of table[at + a * step] + weight[first + a] over a < k."""
+    """Return the log-sum-exp (or maximum) of table[at + a * step] + weight[first + a], a < k."""
     high = -math.inf
     for a in range(k):
         high = max(high, table[at + a * step] + weight[first + a])

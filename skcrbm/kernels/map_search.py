@@ -11,17 +11,18 @@ from skcrbm.kernels.search_tables import add_beliefs, subtract_shares, table_siz
 class Functions(NamedTuple):
     """Functions (tables) of mini-bucket elimination.
 
-    Bucket i has the functions start[i] to start[i + 1] - 1. A positive `sign` marks a function that
-    is in the bucket, and a negative sign a message that the bucket sent.
+    There are n buckets and G functions. Bucket i has the functions start[i] to start[i + 1] - 1. If
+    the sign of a function is positive, the function is in the bucket. If the sign is negative, the
+    function is a message that the bucket sent.
     """
 
-    start: np.ndarray  # (n + 1,) int64
-    sign: np.ndarray  # (G,) float64
-    scope_start: np.ndarray  # (G + 1,) int64
-    scope: np.ndarray  # int64 variables
-    stride: np.ndarray  # int64
-    first: np.ndarray  # (G,) int64, position of the first entry
-    entries: np.ndarray  # float64
+    start: np.ndarray  # (n + 1,) int64, first function of each bucket
+    sign: np.ndarray  # (G,) float64, +1 or -1
+    scope_start: np.ndarray  # (G + 1,) int64, first entry of each function in `scope` and `stride`
+    scope: np.ndarray  # int64, variables of the functions
+    stride: np.ndarray  # int64, strides of the variables in the tables
+    first: np.ndarray  # (G,) int64, position of the first entry of each function in `entries`
+    entries: np.ndarray  # float64, entries of all functions
 
 
 @jit
@@ -126,7 +127,10 @@ def maximise_bucket(shape, n_states, strides, firsts, tables, out, where):
 
 
 class Branches(NamedTuple):
-    """The path from the root to the current node of `branch`; depth i decides variable order[i]."""
+    """The path from the root to the current node of `branch`.
+
+    The step at depth i of the path gives variable order[i] a state.
+    """
 
     state: np.ndarray  # (n,) int64, state of each variable that the path has decided
     logs: np.ndarray  # (n, K) values of the children of the node at each depth
@@ -135,7 +139,7 @@ class Branches(NamedTuple):
 
 @jit
 def branch(functions, order, n_states, root, value, tol, limit, allowed, depth, path, best):
-    """Continue a depth-first search; return the depth, the best value and the number of nodes.
+    """Continue a depth-first search. Return the depth, the best value and the number of nodes.
 
     If the returned depth is negative, the search has visited all nodes. A node at depth i decides
     variable order[i]. The value of a node is an upper bound of the score of all states below the
@@ -149,7 +153,7 @@ def branch(functions, order, n_states, root, value, tol, limit, allowed, depth, 
     Parameters
     ----------
     functions : Functions
-    order, n_states : (n,) int64
+    order, n_states : (n,) int64, order in which variables are decided, and their numbers of states
     root : float, value of the root
     value : float, value of the best known state
     tol : float; a child is visited if its value exceeds the best value by more than `tol`

@@ -13,7 +13,8 @@ def _sweep(edges, coupling, free, message, belief):
     """Visit the edges in turn, and update both messages of an edge together.
 
     The beliefs of the two ends of an edge are computed without the messages of this edge. The new
-    message to an end is half of the max-product message, minus half of the belief of this end.
+    message to an end of the edge is half of the max-product message to this end, minus half of the
+    belief of this end.
     """
     for e in range(len(edges)):
         i, k = edges[e, 0], edges[e, 1]
@@ -40,7 +41,7 @@ def _sum_beliefs(edges, field, message, belief):
 
 @jit
 def _dual(edges, coupling, free, message, belief):
-    """Return the dual: the sum of the maximum of each belief and the maximum of each edge.
+    """Return the dual objective: the sum of the maxima of all beliefs and of all edges.
 
     Compensated summation reduces the rounding error.
     """
@@ -81,16 +82,16 @@ def _score(edges, coupling, field, free, belief):
 def pair_dual(
     edges, coupling, field, free, max_iter, tol, state, dual, magnitude, n_iter, converged
 ):
-    """Sweep over the edges of each of N models, until a sweep lowers the dual by at most `tol`.
+    """Sweep over the E edges of N models, until a sweep lowers the dual by at most `tol`.
 
     Parameters
     ----------
-    edges : (E, 2) int64
+    edges : (E, 2) int64, pairs of n variables
     coupling : (E,), coefficients of ``x_i x_k`` for 0/1 variables
     field : (N, n), 0 if clamped
     free : (N, n) bool; edges with a clamped variable are left out
-    max_iter : int
-    tol : float
+    max_iter : int, largest number of sweeps
+    tol : float, largest decrease of the dual at convergence
     state : (N, n) int8 output
         Best of the states that the beliefs prefer at the start and after each sweep.
     dual : (N,) output, upper bound of the score of the free variables, up to rounding

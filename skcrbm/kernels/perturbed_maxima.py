@@ -27,7 +27,7 @@ from skcrbm.kernels.lanes import copy_lanes
 
 @jit(fastmath={"contract"})
 def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down, up, after):
-    """Replace the messages between row variable i and the column variables first to n - 1.
+    """Update the messages between row variable i and the column variables first to n - 1.
 
     Messages in both directions are replaced. The messages to the columns are also added to the
     beliefs `after`.
@@ -44,7 +44,7 @@ def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down,
 
 @jit(fastmath={"contract", "reassoc"})
 def _row_sum(up, i, first, n):
-    """Return the sum of up[i, first:n]; a separate loop without stores is faster."""
+    """Return the sum of up[i, first:n]. A separate loop is faster, because it stores nothing."""
     total = up.dtype.type(0)
     for j in range(first, n):
         total += up[i, j]
@@ -86,7 +86,7 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
     field : (K, R + C) or (K, L), fields of each sample as half log-odds, row variables first
     start : float, ratio of the first messages to the couplings
     warm : bool, True to continue from `message` instead
-    max_iter : int
+    max_iter : int, number of sweeps
     damping : float in the dtype of the arrays, share of the old messages that is kept
     message : (K or 1, 2, R, C) in and out
         Half log-odds, row -> column and column -> row. If the first dimension is 1, all samples
@@ -130,7 +130,10 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
 
 @jit(fastmath={"contract"})
 def _exchange_lanes(s, i, k, a, b, damping, half, theta, message, n_lanes):
-    """Replace both messages of an edge with coupling s: row a to variable i, row b to k."""
+    """Update both messages of an edge with coupling s between the variables i and k.
+
+    Row a of the messages goes to variable i, and row b to variable k.
+    """
     for l in range(n_lanes):
         x = theta[k, l] - message[b, l]
         y = theta[i, l] - message[a, l]
@@ -159,10 +162,10 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 
     Parameters
     ----------
-    edges : (E, 2) int64
-    coupling : (E,)
+    edges : (E, 2) int64, pairs of n variables
+    coupling : (E,), coupling of each edge
     field : (n, lanes), half log-odds
-    max_iter : int
+    max_iter : int, number of sweeps
     damping : float in the dtype of the arrays
     message : (2 E, lanes) in and out
         Half log-odds; ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]``
@@ -195,9 +198,10 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 def relay_order(graph, n):
     """Find the variables that relay messages, and the order in which OR and AND factors send.
 
-    A relay is a variable that is the output of exactly one OR or AND. If factors form a cycle
-    through their outputs, one of these outputs is not made a relay, which cuts the cycle. Factors
-    send messages to relays in the order of their levels.
+    A relay is a variable that is the output of exactly one OR or AND. It passes messages on within
+    a sweep. If OR and AND factors form a cycle in which each output is an input of the next factor,
+    one of these outputs is not made a relay, which cuts the cycle. Factors send messages to relays
+    in the order of their levels.
 
     Parameters
     ----------
@@ -206,14 +210,14 @@ def relay_order(graph, n):
 
     Returns
     -------
-    relay : (n,) bool
+    relay : (n,) bool, True for relays
     level : (F - n_tables,) int64
         Length of the longest path to the factor from a variable that is not a relay. If the output
         of the factor is not a relay, the level is the number of factors.
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
-    gate = np.full(n, -1)  # OR or AND whose output the variable is; -1: no factor, -2: several
+    gate = np.full(n, -1)  # index of the OR or AND with this output; -1: no factor, -2: several
     for f in range(n_tables, n_tables + n_logic):
         v = variables[edge_start[f + 1] - 1]
         gate[v] = f - n_tables if gate[v] == -1 else -2
@@ -405,7 +409,7 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
 def pass_factors(
     graph, order, relay, field, held, limit, max_iter, damping, message, belief
 ):  # fmt: skip
-    """Run max-product on a factor graph, one sample after the other, in float64.
+    """Run max-product on K samples of a factor graph, one after the other, in float64.
 
     A sweep sends the messages of OR and AND factors to their outputs, then the messages of tables,
     then the messages of OR and AND to their inputs. Messages through a relay arrive within the
@@ -416,12 +420,12 @@ def pass_factors(
     ----------
     graph : tuple, see `factor_logs.send_factor`
     order : (F - n_tables,) int64, OR and AND factors, sorted by the level from `relay_order`
-    relay : (n,) bool
+    relay : (n,) bool, True for relays, see `relay_order`
     field : (K, n), fields as log-odds
     held : (K or 0, n) int8, value 0 or 1 of a clamped variable, -1 if free; no rows if all are free
     limit : (K,), largest absolute value of a message of each sample
-    max_iter : int
-    damping : float
+    max_iter : int, number of sweeps
+    damping : float, share of the old message that is kept
     message : (K, E) in and out, log-odds factor -> variable
     belief : (K, n) output, log-odds after the last sweep; meaningless for clamped variables
     """

@@ -22,13 +22,13 @@ _BLOCK = 1024
 class Links(NamedTuple):
     """Weighted links from source planes to target planes, sorted by target.
 
-    Target plane p has the links first[p] to first[p + 1] - 1.
+    There are P target planes and L links. Target plane p has the links first[p]:first[p + 1].
     """
 
-    first: np.ndarray  # (P + 1,) int64
+    first: np.ndarray  # (P + 1,) int64, first link of each target plane
     source: np.ndarray  # (L,) int64, index of the source plane
     shift: np.ndarray  # (L,) int64, number of places from a pixel to its neighbour
-    weight: np.ndarray  # (L,) float64
+    weight: np.ndarray  # (L,) float64, weight of the link
 
 
 @jit(fastmath={"contract"})
@@ -46,7 +46,7 @@ def _add_four(v, w, x, y, a, b, c, d, out):
 
 @jit
 def add_linked(links, source, begin, end, out):
-    """Add the weighted neighbours of each pixel to planes.
+    """Add weighted neighbours of each pixel in source planes to target planes.
 
     For each link l of target plane p, add ``weight[l] * source[source[l], j + shift[l]]`` to
     out[p, j], for the places j from `begin` to `end`. `source` has the shape (Q, n) and `out` the
@@ -140,13 +140,13 @@ def _centred_softmax(z, inside, work, out):
 
 @jit
 def centred_beliefs(z, n_visible, inside, begin, end, out):
-    """Set `out` (P, n) to the centred beliefs of log-odds `z` (P, n), from `begin` to `end`.
+    """Convert log-odds `z` (P, n) to centred beliefs `out` (P, n), from `begin` to `end`.
 
-    Pixels have n_visible + 1 classes. The first `n_visible` planes belong to the second and later
-    classes. They hold log-odds against the first class in `z`, and P(class) - 1 / (n_visible + 1)
-    in `out`. The other planes belong to binary variables, and hold P(on) - 1/2 in `out`. `inside`
-    (n,) is 1 at the pixels of images and 0 in the margins, so that the beliefs in the margins are
-    0.
+    There are P planes of n places. Pixels have n_visible + 1 classes. The first `n_visible` planes
+    belong to the second and later classes. They hold log-odds against the first class in `z`, and
+    P(class) - 1 / (n_visible + 1) in `out`. The other planes belong to binary variables, and hold
+    P(on) - 1/2 in `out`. `inside` (n,) is 1 at the pixels of images and 0 in the margins, so that
+    the beliefs in the margins are 0.
     """
     work = np.empty((2, _BLOCK))
     for start in range(begin, end, _BLOCK):

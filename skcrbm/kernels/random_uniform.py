@@ -1,9 +1,9 @@
-"""Counter-based random numbers: a hash of (key, stream, step, site).
+"""Counter-based random numbers: each number is a hash of (key, stream, step, site).
 
 A generator of random numbers usually has a state that each call changes. Here a number depends only
-on its counters, so results depend neither on threads nor on the order of the rows. The hash of
-(key, stream, step) is the seed of a SplitMix64 sequence over the sites (Steele, Lea and Flood 2014,
-Fast splittable pseudorandom number generators).
+on four integers (key, stream, step and site), so results depend neither on threads nor on the order
+of the rows. The hash of (key, stream, step) is the seed of a SplitMix64 sequence over the sites
+(Steele, Lea and Flood 2014, Fast splittable pseudorandom number generators).
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def fill_uniform(key, streams, step, out):
 
 @jit
 def fill_seeds(key, streams, step, out):
-    """Write the uint64 seeds of the streams (N,) at a step to `out` (N,).
+    """Write the uint64 seeds of N streams at a step to `out` (N,).
 
     The k-th random number of stream n is then ``unit_interval(out[n] + GOLDEN * (k + 1))``, as in
     `fill_uniform`.

@@ -1,4 +1,4 @@
-"""Dual decomposition of RBMs: bounds of the score -F(v) of the best visible state.
+"""Dual decomposition of RBMs: upper bounds of the best score -F(v) of a visible state v.
 
 The score ``-F(v) = b'v + sum_j softplus(c_j + w_j'v)`` is split into one part per hidden unit,
 ``softplus(c_j + w_j'v) + s_j'v``, where the shifts s_j sum to b over j. If each part is maximised
@@ -19,9 +19,9 @@ _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
 # Every _ROUND_EVERY iterations the average state of the parts is rounded to find a better state.
 # The newest iteration has the weight _NEWEST in the average.
 _ROUND_EVERY, _NEWEST = 10, 0.1
-# Each node of the search except the root makes at most _NODE_STEPS steps. If branch and bound
-# follows, the root stops when the targeted decrease of the bound is below _ROUGH times the gap
-# between the bound and the best score.
+# Each node of the search except the root makes at most _NODE_STEPS steps. If there is a search
+# after the root, the steps at the root stop when the targeted decrease of the bound is below _ROUGH
+# times the gap between the bound and the best score.
 _NODE_STEPS, _ROUGH = 10, 0.1
 _EPS = np.finfo(np.float64).eps
 
@@ -31,7 +31,7 @@ def _best_of_part(bias, weight, shift, order, turn, state):
     """Maximise ``softplus(bias + weight'v) + shift'v`` over v (V,) of 0/1; return the maximum.
 
     softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p. So there is a p
-    such that exactly the units with ``p weight_i + shift_i > 0`` are on in the best v. As p grows,
+    such that in the best v exactly the units with ``p weight_i + shift_i > 0`` are 1. As p grows,
     the value of each unit changes at most once, so that only V + 1 states can be the best state.
     The states are visited in the order of p. `order` (V,) sorts the units by the p at which their
     values change. It is kept from call to call, because an array that is almost sorted is sorted
@@ -136,11 +136,10 @@ def _size(array):
 
 @jit
 def _rounding(field, bias, weight):
-    """Return the relative rounding error of a bound, and the size of the model.
+    """Return the rounding error of a bound relative to the size of the model, and the size.
 
     The size is the sum of the absolute values of all parameters, plus 1 for each hidden unit,
-    because a hidden unit adds about log 2 to the score even if its weights are 0. The rounding
-    error is relative to this size.
+    because a hidden unit adds about log 2 to the score even if its weights are 0.
     """
     total = _size(weight) + len(bias)
     for i in range(len(field)):
@@ -160,9 +159,9 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 
     Parameters
     ----------
-    field : (V,)
-    bias : (H,), H >= 1
-    weight : (H, V)
+    field : (V,), biases of V visible units
+    bias : (H,), biases of H >= 1 hidden units
+    weight : (H, V), couplings
     shift : (H, V), changed; the rows sum to `field`, up to rounding
     score : float, score of the best known state, -inf if no state is known
     max_iter : int
@@ -234,8 +233,8 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 def _next_unit(weight, average):
     """Return the unit on which the parts disagree most.
 
-    `average` (V,) is the mean state of the parts: at 1/2 the parts disagree most. The disagreement
-    on a unit is multiplied by the sum of the |couplings| of the unit.
+    `average` (V,) is the mean state of the parts. The parts disagree most on a unit with the mean
+    1/2. The disagreement on a unit is multiplied by the sum of the |couplings| of the unit.
     """
     best, chosen = -1.0, np.int64(0)
     for i in range(len(average)):
@@ -369,11 +368,13 @@ def rbm_dual(
 ):
     """Bound the best -F(v) of each of N models, and find a good visible state.
 
+    A model has V visible and H hidden units.
+
     Parameters
     ----------
     field, bias : (N, V), (N, H); clamped units are left out
-    free : (N, V + H) bool
-    coupling : (H, V)
+    free : (N, V + H) bool, False for clamped units
+    coupling : (H, V), couplings
     max_iter : int, largest number of steps at the root, before the search
     tol : float, a node is finished once its bound exceeds the best score by at most `tol`
     node_limit : int, largest number of nodes including the root; 1 for no branch and bound

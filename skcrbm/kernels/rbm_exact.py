@@ -1,18 +1,18 @@
-"""Exact inference on small RBMs: the states of one side are enumerated, the other side summed out.
+"""Exact inference on small RBMs: enumerate the states of one side, sum out the other side.
 
-The enumerated side has k units with fields e, the summed side m units with fields a. The first l
-enumerated units are called low units, and have S = 2^l states s. All rows share the table
-``gain[i, s] = exp(sum of the couplings of unit i to the low units that are on in s)``. The other
-k - l enumerated units are called high units. A tile is the set of the S low states for one state of
-the high units, which only shifts the fields. With t = sigma(field) and u = 1 - t, a summed unit
-contributes softplus(field) + log(u + t gain) to the log-weight of a state, so
+The enumerated side has k units with fields e, the summed side m units with fields a. A unit is on
+if its value is 1. The first l enumerated units are called low units, and have S = 2^l states s. All
+rows share the table ``gain[i, s] = exp(sum of the couplings of unit i to the low units that are on
+in s)``. The other k - l enumerated units are called high units. A tile is the set of the S low
+states for one state of the high units, which only shifts the fields. With t = sigma(field) and u =
+1 - t, a summed unit contributes softplus(field) + log(u + t gain) to the log-weight of a state, so
 
     weight q(s) = exp(e.s) prod_i (u_i + t_i gain[i, s])
     P(unit i on, s) = t_i q(s) / (t_i + u_i loss[i, s]),  loss = 1 / gain,
 
-and no transcendental function is needed per state. Four units are multiplied together and share
-one division. If products could leave the range of a float, their exponents are kept as integers
-in a separate array.
+and no transcendental function is needed per state. The factors of four summed units are multiplied
+together, so that they share one division. If products could leave the range of a float, their
+exponents are kept as integers in a separate array.
 
 These kernels work with odds, whose range is limited. `rbm_exact_log.py` is used for couplings
 beyond `MAX_NORM`, fields beyond `MAX_FIELD`, and enumerated units with a probability below `_TINY`.
@@ -28,17 +28,18 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill, log_add, n_low_units
 
-# Largest number of low units. With more units, the arrays of a group would not fit the L1 cache.
+# Largest number of low units. With more low units, the arrays of a group of summed units would not
+# fit the L1 cache.
 MAX_LOW_UNITS = 8
-# Distance of two rows of states in flat arrays: the largest number of states plus padding. It is a
-# constant, so that the compiler knows the distance. The padding spreads the rows over the cache. It
-# also keeps the rows of sums further apart than the length of a vector register. Otherwise the
-# compiled code would choose the order of summation by the addresses of the arrays, and rounding
-# would differ from run to run.
+# Distance between the beginnings of two rows of states in flat arrays. It is the largest number of
+# states plus padding, and a constant, so that the compiler knows it. The padding spreads the rows
+# over the cache. It also keeps the rows of sums further apart than the length of a vector register.
+# Otherwise the compiled code would choose the order of summation by the addresses of the arrays,
+# and rounding would differ from run to run.
 ROW = (1 << MAX_LOW_UNITS) + 24
 # Distance of two units in `Work.rows`, which holds a row of losses and a row of sums for each unit.
-# The distance of the two rows must not be a multiple of 4096 bytes, because then stores would delay
-# the next loads.
+# The distance between the row of losses and the row of sums must not be a multiple of 4096 bytes,
+# because then stores would delay the next loads.
 STRIDE = 2 * ROW
 # GROUP summed units form a group and share a division. The norm of a group is the sum of the
 # |couplings| of its units. If it exceeds MAX_NORM, `rbm_exact_log` is used. States with a
@@ -68,7 +69,7 @@ BLOCK = 4
 class OddsTables(NamedTuple):
     """Tables of couplings for S = 2^n_low low states and P = GROUP * n_groups places.
 
-    Each summed unit has a place in a group; some places are empty.
+    Each of the m summed units has a place in a group; some places are empty.
     """
 
     place: np.ndarray  # (m,) int64, place of each summed unit
@@ -79,7 +80,7 @@ class OddsTables(NamedTuple):
 class ExactAnswers(NamedTuple):
     """Arrays that receive the results of `enumerate_rows`."""
 
-    log_partition: np.ndarray  # (N,)
+    log_partition: np.ndarray  # (N,) log Z
     # (N, k + m) odds P(on) / P(off), enumerated units first; 1 if clamped. The odds of an
     # enumerated unit are NaN if P(on) or P(off) is below _TINY; the caller then computes them with
     # logs. The odds of summed units are divided by exp(summed field), because that exponential may
@@ -89,19 +90,19 @@ class ExactAnswers(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch arrays of `enumerate_rows` for a block of BLOCK rows, one row after the other."""
+    """Scratch arrays of `enumerate_rows` for a block of BLOCK rows."""
 
     # (5, BLOCK * P), initially 1, except for units[0], which is 0: empty places are off
     units: np.ndarray
-    high: np.ndarray  # (2, P), initially 1
-    per_row: np.ndarray  # (6, BLOCK)
+    high: np.ndarray  # (2, P), initially 1: results of `_high_factors`
+    per_row: np.ndarray  # (6, BLOCK): six scratch numbers for each row
     scaled: np.ndarray  # (BLOCK,) bool, True if a row's products have separate exponents
-    sides: np.ndarray  # (2, BLOCK, k + m)
+    sides: np.ndarray  # (2, BLOCK, k + m): sums for P(on) and for P(off)
     product: np.ndarray  # (BLOCK * ROW,) weights of states divided by a power of two
     bits: np.ndarray  # `product` as int64
-    exponent: np.ndarray  # (BLOCK * ROW,) int64
+    exponent: np.ndarray  # (BLOCK * ROW,) int64, separate exponents of the products
     powers: np.ndarray  # `exponent` as float64
-    rows: np.ndarray  # (P * STRIDE,)
+    rows: np.ndarray  # (P * STRIDE,) rows of losses and of sums
 
 
 _LOG2_E = 1.4426950408889634
@@ -119,9 +120,10 @@ _MANTISSA, _ONE = (1 << 52) - 1, 1023 << 52  # bits of a float64
 
 @jit
 def _start_row(fields, z, free, place, t, u, start):
-    """Write the sigmoids of free units to `t` and `u`; return the sum of softplus(field).
+    """Write sigmoids of fields of free units to `t` and `u`; return the sum of softplus(field).
 
-    Unit i is written to index ``start + place[i]``. `z` (m,) is exp(-|fields|).
+    `t` gets sigmoid(field) and `u` gets 1 - t. Unit i is written to index ``start + place[i]``. `z`
+    (m,) is exp(-|fields|).
     """
     total = 0.0
     product = 1.0
@@ -172,10 +174,10 @@ def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
 
 @jit(fastmath={"contract"})
 def _multiply(product, p, gain, g, t, u, i, n_states):
-    """Multiply the product of each state by the factors u + t gain of a group of units.
+    """For each state, multiply `product` by the factors u + t gain of a group of units.
 
-    In `product`, the first state has index p. In `t` and `u`, the first unit has index i. In
-    `gain`, the group begins at index g.
+    `product` begins at index p for the first state, `t` and `u` at index i for the first unit, and
+    `gain` at index g.
     """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
@@ -242,7 +244,7 @@ def _fold(values, start, half):
 # `STRIDE`.
 @jit(fastmath={"contract", "reassoc"})
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
-    """Sum x = q / (t + u loss) over the states, for a group of units in two rows of a block.
+    """For a group of summed units in two rows, sum x = q / (t + u loss) over the states.
 
     P(unit on) is t times the sum. The weights q of the first row start at index p of `product`. In
     `t` and `u`, the units of the first row start at index i, and the units of the second row at
@@ -361,7 +363,7 @@ def _tile_weights(tile, n_low, enumerated, free, tables, work):
     used = 0.0
     for g in range(norm.shape[0]):
         used += norm[g]
-        # Scaled products start below 2^MAX_LOW_UNITS.
+        # Products with separate exponents are below 2^MAX_LOW_UNITS at first.
         full = used > _MAX_PRODUCT - MAX_LOW_UNITS
         if full:
             used = norm[g]
@@ -386,7 +388,7 @@ def _tile_weights(tile, n_low, enumerated, free, tables, work):
 
 @jit(allocates=False, inline=True)
 def _begin_block(enumerated, summed, z, free, weight, tables, n_low, work):
-    """Compute the sigmoids and set the sums to 0, for a block of rows.
+    """For a block of rows, compute the sigmoids of the fields, and set the sums to 0.
 
     `enumerated`, `summed`, `z`, `free` and `weight` contain the rows of this block only.
     """
@@ -495,7 +497,7 @@ def enumerate_rows(
     enumerated, summed, z, free, coupling, tables, weight, want_marginals, want_statistics, answers,
     work,
 ):  # fmt: skip
-    """Compute exact answers for N rows, in odds.
+    """Compute exact answers for N rows, by odds instead of logarithms.
 
     Parameters
     ----------
@@ -503,7 +505,7 @@ def enumerate_rows(
     summed : (N, m) float64, fields of the summed units
     z : (N, m) float64, exp(-|summed|)
     free : (N, k + m) bool, False for clamped units; the enumerated units come first
-    coupling : (k, m) float64
+    coupling : (k, m) float64, couplings of k enumerated and m summed units
     tables : OddsTables
     weight : (N,) float64, weight of each row in the sum of the statistics
     want_marginals, want_statistics : bool

@@ -1,10 +1,10 @@
-"""Exact inference on small RBMs in logs, for couplings and fields of any size.
+"""Exact inference on small RBMs by logarithms, for couplings and fields of any size.
 
-The kernel enumerates the states of one side and sums out the other side. `rbm_exact` does the same
-many times faster, but only if no odds overflow. All rows share the array ``log_gain[i, s]``, the
-sum of the couplings of unit i to the low units that are on in state s. If a clamped unit of the
-enumerated side is on in a state, the log-weight of the state is -inf. Clamped units of the other
-side are skipped.
+The kernel enumerates the states of one side and sums out the other side. `rbm_exact` computes the
+same answers many times faster, but only if no odds overflow. All rows share the array ``log_gain[i,
+s]``, the sum of the couplings of unit i to the low units that are on in state s. If a clamped unit
+of the enumerated side is on in a state, the log-weight of the state is -inf. Clamped units of the
+other side are skipped.
 """
 
 import math
@@ -53,7 +53,7 @@ def enumerate_in_logs(
     ----------
     enumerated, summed : (N, k) and (N, m) float64 fields
     free : (N, k + m) bool, enumerated units first; False for clamped units, which are left out
-    coupling : (k, m) float64
+    coupling : (k, m) float64, couplings of k enumerated and m other units
     log_gain : (m, S) float64, see the module docstring; S = 2^l for l low units
     weight : (N,) float64, weight of each row in the sum of the statistics
     want_statistics : bool

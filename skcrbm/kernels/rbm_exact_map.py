@@ -44,14 +44,14 @@ def best_states(
     kind, enumerated, other, free, coupling, log_gain,
     state, log_odds,
 ):  # fmt: skip
-    """Find the best state of each of N rows; among several, the first in binary order.
+    """Find the best state of each of N rows. Among ties, take the first in binary order.
 
     Parameters
     ----------
     kind : MAX to maximise over the other side, MIXED to sum it out
     enumerated, other : (N, k) and (N, m) float64 fields
     free : (N, k + m) bool, enumerated units first; False for clamped units, which are left out
-    coupling : (k, m) float64
+    coupling : (k, m) float64, couplings of k enumerated and m other units
     log_gain : (m, S) float64, see the module docstring
     state : (N, k) int8 output
     log_odds : (N, k + m) output, enumerated units first

@@ -42,8 +42,9 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Number of rows of messages that are processed together: _BLOCK rows, or more if the rows are
-# short, up to _BLOCK_NUMBERS entries. The number is even, because sums take two rows at a time.
+# _BLOCK rows of messages are processed together. If the rows are short, more rows are processed
+# together, up to _BLOCK_NUMBERS entries. The number of rows is even, because sums take two rows at
+# a time.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
@@ -62,8 +63,8 @@ def _max_message(w, x):
     return (y if y > zero else zero) - (x if x > zero else zero)
 
 
-# In the next functions, `w` and `message` (B, H) are contiguous rows of couplings and messages.
-# `rows` (B,) contains the index of the visible unit of each row.
+# In the next functions, `w` and `message` (B, H) are B contiguous rows of couplings and messages,
+# each with an entry per hidden unit. `rows` (B,) has the index of the visible unit of each row.
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -82,10 +83,11 @@ def _row_sums(incoming, k0, k1):
 
 @jit
 def _receive_rows(rho, held, rows, visible_bias, incoming, theta_v):
-    """Set theta_v[i], the log-odds of the belief, of each visible unit i in `rows` (B,).
+    """For each visible unit i in `rows` (B,), set theta_v[i], the log-odds of its belief.
 
-    It is the bias of unit ``i = rows[k]`` plus rho times the sum of incoming[k], the messages to
-    the unit. `held` are the indices of the clamped hidden units, whose messages are first set to 0.
+    For ``i = rows[k]``, theta_v[i] is the bias of unit i plus rho times the sum of the messages
+    incoming[k] to the unit. `held` are the indices of the clamped hidden units, whose messages are
+    first set to 0.
     """
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
@@ -161,7 +163,7 @@ def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
 
 @jit(fastmath={"contract"})
 def _hidden_cavities(theta_h, message, cavity, count):
-    """Write theta_h - message to cavity[:count].
+    """Subtract messages from the log-odds of hidden units: cavity = theta_h - message.
 
     All arrays are flattened matrices with a row per visible unit. Each row of `theta_h` contains
     the same log-odds of the hidden units.

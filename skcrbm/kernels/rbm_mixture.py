@@ -1,11 +1,11 @@
 """Sums over labels for an RBM whose labels are independent given the states of the hidden units.
 
-Given hidden state s, label i of a row is on with probability ``p = t g / (u + t g)``. Here
-t = sigmoid(field) and u = sigmoid(-field) belong to the label, and ``g = exp(h_s . W_i)`` is stored
-in the array `gain`. So no exponential is needed per label and state.
+Given hidden state s, label i of a row is on (1) with probability ``p = t g / (u + t g)``. Here t =
+sigmoid(field) and u = sigmoid(-field) belong to the label, and ``g = exp(h_s . W_i)`` is stored in
+the array `gain`. So no exponential is needed per label and state.
 
 Decoding rules need ``E[x^|y| | s]`` for several numbers x, where |y| is the number of labels that
-are on. It is the product of ``1 - p (1 - x)`` over the labels. Factors with a probability p above
+are 1. It is the product of ``1 - p (1 - x)`` over the labels. Factors with a probability p above
 `_CUT` are multiplied. The logarithm of all other factors is a power series in p, so the sums of six
 powers of p are enough for all x.
 """
@@ -57,10 +57,11 @@ def add_log_weights(t, u, gain, norm, log_weight):
 def sum_over_labels(t, u, gain, start, state, weight, left, marginals, mean, log_rest):
     """Compute the marginals, and expectations of the number of labels in each likely hidden state.
 
-    The likely states of row n are ``state[start[n] : start[n + 1]]``, with probabilities `weight`;
-    all rows together have A of them. `gain` (S, L) has a row per state, and `left` (Q,) holds
-    ``1 - x`` for x = 0 and then for ascending positive x. The outputs are `marginals` (N, L), which
-    must be 0 at first, `mean` (A,) for ``E[|y|]``, and `log_rest` (A, Q) for ``log E[x^|y|]``.
+    The likely hidden states of row n are ``state[start[n] : start[n + 1]]``, with probabilities
+    `weight`. All rows together have A likely states. There are N rows, L labels, S hidden states
+    and Q numbers x. `gain` (S, L) has a row per hidden state, and `left` (Q,) holds ``1 - x`` for x
+    = 0 and then for ascending positive x. The outputs are `marginals` (N, L), which must be 0 at
+    first, `mean` (A,) for ``E[|y|]``, and `log_rest` (A, Q) for ``log E[x^|y|]``.
     """
     n_rows, n_labels = t.shape
     n_nodes = left.shape[0]
@@ -122,7 +123,7 @@ def _take_logs(product, log_rest, a):
 
 @jit
 def sums_of_labels(t, u, gain, start, state, rest, left, labels, on):
-    """Add ``E[y_i x^(|y| - 1)]`` to `on` (N, C, Q), for the labels i in `labels` (N, C).
+    """Add ``E[y_i x^(|y| - 1)]`` to `on` (N, C, Q), for C labels i in `labels` and Q numbers x.
 
     `rest` (A, Q) is the probability of a state times ``E[x^|y|]`` in the state; see
     `sum_over_labels` for the other arguments.
@@ -143,9 +144,9 @@ def sums_of_labels(t, u, gain, start, state, rest, left, labels, on):
 def expected_overlap(t, u, gain, start, state, weight, log_rest, left, first, labels, value):
     """Add ``E[|y and A| x^|y - A|]`` to `value` (N, C, Q), for C sets A of labels in each row.
 
-    |y and A| is the number of labels of A that are on, and |y - A| the number of other labels that
-    are on. The labels of set c of row n are ``labels[first[n * C + c] : first[n * C + c + 1]]``.
-    See `sum_over_labels` for the other arguments.
+    |y and A| is the number of labels in A that are 1, and |y - A| the number of labels outside of A
+    that are 1. The labels of set c of row n are ``labels[first[n * C + c] : first[n * C + c +
+    1]]``. See `sum_over_labels` for the other arguments.
     """
     n_rows, n_sets, n_nodes = value.shape
     outside, product = np.empty(n_nodes), np.empty(n_nodes)

@@ -85,7 +85,7 @@ def _products(odds, message, t, u, first, last):
 
 @jit
 def _log_products(odds, message, t, u, piece):
-    """Return log prod(num) and log prod(den); products of `piece` factors must fit the dtype."""
+    """Return log prod(num) and log prod(den). A product of `piece` factors fits the dtype."""
     log_num = 0.0
     log_den = 0.0
     for first in range(0, odds.shape[0], piece):
@@ -217,7 +217,7 @@ def _block_choices(odds, message, rows, ti, ui, halved, column):
 
 @jit(fastmath={"contract"})
 def _add_pairwise_row(odds, message, t, u, scale, out):
-    """Add scale * P(h_j = 1 | v_i = 1) to `out` (H,), for visible unit i; see `_finish_row`."""
+    """For visible unit i, add scale * P(h_j = 1 | v_i = 1) to out[j]; see `_finish_row`."""
     for j in range(odds.shape[0]):
         et = odds[j] * t[j]
         out[j] += scale * et / (et + u[j] * message[j])
@@ -241,7 +241,7 @@ def _flush_logs(product, total):
 
 @jit
 def _beliefs_from_products(product, bias_odds, t, u):
-    """Set `t` and `u` (H,) from the odds product * bias_odds; return the largest change of `t`."""
+    """Set P(on) `t` and P(off) `u` from odds product * bias_odds; return the change of `t`."""
     change = t.dtype.type(0)
     for j in range(t.shape[0]):
         on = product[j] * bias_odds[j]
@@ -255,7 +255,7 @@ def _beliefs_from_products(product, bias_odds, t, u):
 
 @jit
 def _read_messages(source, odds, message):
-    """Copy messages of an earlier run to `message` (H,), clipped to the range from 1 to `odds`."""
+    """Copy messages of an earlier run to `message` (H,), clipped to lie between 1 and `odds`."""
     one = odds.dtype.type(1)
     for j in range(np.uintp(message.shape[0])):
         e, r = odds[j], source[j]
@@ -383,8 +383,8 @@ def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v,
 def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias, theta_v, slack):
     """Update the beliefs and messages of all visible units, and the products into hidden units.
 
-    Return the largest change of a belief, True if the log-odds of a row computed in logs moved,
-    and True if logs of products of messages were added to `work.total`.
+    Return the largest change of a belief, and two flags: True if log-odds of a row computed in logs
+    changed, and True if logs of products of messages were added to `work.total`.
     """
     odds, piece, step, limit, floor = model.odds, model.piece, model.step, model.limit, model.floor
     message, t, u, ti, ui = work.message, work.t, work.u, work.ti, work.ui
@@ -416,7 +416,7 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
             last += 1
         block = rows[first:last]
         if first_time:
-            pass  # keep the beliefs: the visible units have received no message yet
+            pass  # keep the beliefs, because the visible units have received no messages yet
         elif first < n_easy:
             found = _block_beliefs(
                 odds, message, t, u, block, piece, work.bias_odds, work.ratio, ti, ui
@@ -474,7 +474,7 @@ def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h,
 
 @jit(allocates=False, inline=True)
 def _update_hidden(work, in_logs, hidden_bias, free_h, theta_h, slack):
-    """Set the beliefs of hidden units; return their largest change, and True if log-odds moved."""
+    """Set beliefs of hidden units. Return the largest change, and True if log-odds changed."""
     t, u, product, total = work.t, work.u, work.product, work.total
     if not in_logs:
         return _beliefs_from_products(product, work.hidden_odds, t, u), False

@@ -78,7 +78,7 @@ def test_positions_and_errors():
         GraphDisplay.from_energy(energy, labels=["a"])
     with pytest.raises(ValueError, match="at most 300"):
         GraphDisplay.from_energy(SparseIsingEnergy(sparse.csr_array((301, 301))))
-    with pytest.raises(ValueError, match="result should hold marginals"):
+    with pytest.raises(ValueError, match="result must contain the marginals"):
         GraphDisplay.from_energy(energy, infer(energy, "exact", returns="map"))
     with pytest.raises(ValueError, match="energy must be a FactorGraphEnergy"):
         GraphDisplay.from_energy(type("Other", (), {"n_variables": 2})())

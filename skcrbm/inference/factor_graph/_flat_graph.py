@@ -23,28 +23,29 @@ _LIMIT_FACTOR, _LIMIT_MARGIN = 16.0, 2000.0
 
 
 class FlatGraph(NamedTuple):
-    """All factors of a graph as arrays.
+    """All factors of a factor graph over 0/1 variables, as flat arrays.
 
-    First come the tables, sorted by the number of variables, then the OR and then the AND factors.
-    An edge is a pair of a factor and one of its variables. Each edge has a message.
+    There are F factors: first the tables, sorted by their number of variables, then the OR factors,
+    and last the AND factors. An edge is a pair of a factor and one of its variables. There are E
+    edges, and each edge has a message.
     """
 
     # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]]. The last
     # variable of an OR or AND factor is its output.
     variables: np.ndarray
-    edge_start: np.ndarray  # int64 (F + 1,)
-    logs: np.ndarray  # float64 (n_entries,): log-potentials minus the largest of each table
-    table_start: np.ndarray  # int64 (n_tables + 1,)
-    shift: np.ndarray  # float64 (F,): the largest log-potential of a table, 0 for OR and AND
+    edge_start: np.ndarray  # int64 (F + 1,), first edge of each factor
+    logs: np.ndarray  # float64 (n_entries,): log-potentials minus the largest value of the table
+    table_start: np.ndarray  # int64 (n_tables + 1,), first entry of each table in `logs`
+    shift: np.ndarray  # float64 (F,): largest log-potential of each table, 0 for OR and AND
     place: np.ndarray  # int64 (n_tables,): index of the first entry of each table in the statistics
-    n_tables: int
+    n_tables: int  # number of tables
     negated: np.ndarray  # bool (F,): True for AND, which is an OR of negated variables
     spread: np.ndarray  # float64 (F,): largest difference of finite log-potentials of a table
     hard: bool  # True if some states have weight 0
 
     @property
     def n_edges(self):
-        """Number of edges, and of messages factor -> variable."""
+        """Number of edges. Each edge has one message from its factor to its variable."""
         return len(self.variables)
 
     @property
@@ -55,7 +56,7 @@ class FlatGraph(NamedTuple):
     def norms(self, n_variables: int, rho: np.ndarray | float = 1.0) -> np.ndarray:
         """Return an upper bound of the sum of all absolute log-messages to each variable.
 
-        The result is (n_variables,). Messages about impossible values are not included.
+        The result has shape (n_variables,). Messages about impossible values are not counted.
         """
         each = np.broadcast_to(self.spread / np.minimum(rho, 1.0), self.spread.shape)
         return np.bincount(self.variables, each[self.edge_factor], n_variables)
@@ -136,11 +137,11 @@ def _starts(sizes):
 
 
 def fits_odds(graph, norms, field, dtype, share=1.0):
-    """Return a mask (N,) of the models whose messages, stored as odds, fit the range of a dtype.
+    """Return a mask (N,): True for models whose messages can be stored as odds in a dtype.
 
     The result for a model does not depend on the other models of the batch, so that answers do not
-    depend on the batch either. A product of messages may use at most the fraction `share` of the
-    range.
+    depend on the batch either. Messages fit if the logarithm of a product of messages uses at most
+    the fraction `share` of the log-range of the dtype.
     """
     room = share * LOG_RANGE[np.dtype(dtype)]
     if graph.hard or graph.spread.max(initial=0.0) > _TABLE_SHARE * room:
@@ -158,7 +159,7 @@ def message_limits(norms, field):
 
 
 def held_values(energy):
-    """Return the values (N, n) of the clamped variables as int8, and -1 for free variables."""
+    """Return an int8 array (N, n): 0 or 1 for clamped variables, and -1 for free variables."""
     if energy.evidence is None:
         return np.full((energy.n_models, energy.n_variables), -1, np.int8)
     return np.where(np.isnan(energy.evidence), -1, np.nan_to_num(energy.evidence)).astype(np.int8)

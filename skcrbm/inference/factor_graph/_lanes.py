@@ -38,7 +38,7 @@ from skcrbm.utils.validation import kernel_array
 
 
 class Lanes:
-    """Messages of the K models of a `FactorGraphEnergy`; a sweep updates all messages.
+    """Messages of the K models of a `FactorGraphEnergy`. A sweep updates all messages.
 
     Messages have one of three forms: odds in the dtype of the energy, if the messages of all models
     fit this dtype; otherwise odds in float64, if they fit float64; otherwise logarithms. The method
@@ -91,7 +91,7 @@ class Lanes:
         return other
 
     def _model_axes(self):
-        """Return a dict that gives the axis of the models for the name of each array."""
+        """Return a dict that maps the name of each array to its axis of models."""
         rows = dict.fromkeys(("_field", "_evidence", "held"), 0)
         if self._dtype is None:
             return rows | dict.fromkeys(("_message", "_belief", "_limit"), 0)
@@ -180,7 +180,7 @@ class Lanes:
         return work_arrays(self._arrays.table.dtype, n)
 
     def _send(self, halved, n_iter):
-        """Send all messages, stored as odds, `n_iter` times; return the beliefs and a work array.
+        """Send all messages `n_iter` times as odds. Return the beliefs and a work array.
 
         `halved` is True for a damping of 0.5, and False for no damping.
         """
@@ -235,7 +235,7 @@ class IsingLanes(Lanes):
 def _forms(graph, norms, energy, damping, share):
     """Yield each dtype that odds may have, with a mask (N,) of the models that fit the dtype.
 
-    Yield nothing if no kernel of odds supports the damping.
+    Yield nothing if the kernels that store messages as odds do not support the damping.
     """
     if damping in (0.0, 0.5):
         for dtype in dict.fromkeys((energy.dtype, np.dtype(np.float64))):

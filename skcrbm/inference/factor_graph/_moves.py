@@ -30,21 +30,24 @@ from skcrbm.utils.limits import TIE
 # Number of variables that a call of the kernel of forest moves visits. A call takes a few
 # hundredths of a second, so that the time limit, which is checked after each call, is kept.
 _MOVE_WORK = 2**18
-# Number of forest moves in each of the first two coolings. The number doubles after every second
-# cooling.
+# Number of forest moves in each of the first two coolings, which are runs of simulated annealing.
+# The number doubles after every second cooling.
 _FIRST_LENGTH = 64
-# Largest numbers of table entries of successive frontier sweeps. Each new walk from the best state
-# adds the next number in _WIDER to the numbers in _WIDTHS. The tables are smaller if storing the
-# best states of all variables would take more than _BACK_WORDS words of two bytes.
+# _WIDTHS: the limits for the number of table entries in successive frontier sweeps. A search that
+# starts again from the best state appends the next larger limit, from _WIDER. _BACK_WORDS limits
+# the memory for the best states of all variables, in words of two bytes: if they need more memory,
+# the tables are made smaller.
 _WIDTHS, _WIDER, _BACK_WORDS = (2**4, 2**8, 2**10), (2**12, 2**14, 2**16), 2**25
-# Number of entries of the table of the frontier that count as a node of the search budget.
+# Frontier sweeps are charged to the limit of search nodes: this many table entries count as one
+# node.
 _ENTRIES_OF_NODE = 256
-# Scales of the noise that disturbs a state, used in turn. They are relative to the typical decrease
-# of the score if a single variable changes.
+# A state is disturbed by noise, whose scale is the next of these numbers in turn. The numbers are
+# relative to the typical decrease of the score when a single variable changes.
 _NOISES = 0.25, 0.5, 1.0, 2.0
 # After a disturbance, sweeps with the widest tables are repeated at most this many times.
 _MAX_FRONTIER_SWEEPS = 20
-# A walk ends after this many disturbances in succession that lead to no better state.
+# A walk is a search that repeatedly disturbs a state and improves the result. It ends after this
+# many disturbances in succession without a better state.
 _PATIENCE = 100
 
 
@@ -132,7 +135,7 @@ class Moves:
         """Disturb the best state of a walk by noise, and improve the result by frontier sweeps.
 
         The sweeps begin with small tables and end with the largest tables. Better states are kept.
-        After `_PATIENCE` disturbances without a better state, a new walk begins, in turn at a
+        After `_PATIENCE` disturbances without a better state, a new walk begins: alternately at a
         random state and at the best state of all walks.
         """
         if self._n_failed >= _PATIENCE:
@@ -155,7 +158,7 @@ class Moves:
                 self._walk, self._walk_value, self._n_failed = other, value, 0
 
     def _gaps(self, state):
-        """Return all decreases of the score by a change of a single variable of a state.
+        """Return the decreases of the score when single variables of a state are changed.
 
         Changes that do not lower the score are left out. If there are no decreases, return [1].
         """
@@ -202,7 +205,7 @@ class Moves:
             last = value
 
     def _combine(self, state):
-        """Copy the values of `state` that raise the score to the best state; keep the result."""
+        """Improve the best state by values of `state`, and store the result as the best state."""
         joined = self.best.copy()
         take_better_parts(self.graph, joined, state, self._penalty)
         self._keep(joined)
@@ -231,9 +234,10 @@ class Moves:
     def _make_coolings(self) -> Iterator[np.ndarray]:
         """Yield the temperatures of one cooling after the other, without end.
 
-        Two kinds of coolings alternate: from the last state of the previous cooling, at a high
-        temperature; and from the best state, at a lower temperature. If a cooling ends in a state
-        of weight 0, the penalty of table entries of weight 0 is doubled.
+        Two kinds of coolings alternate. The first kind starts from the last state of the previous
+        cooling, at a high temperature. The second kind starts from the best state, at a lower
+        temperature. If a cooling ends in a state of weight 0, the penalty of table entries of
+        weight 0 is doubled.
         """
         yield np.zeros(8)
         gaps = self._gaps(self._state)

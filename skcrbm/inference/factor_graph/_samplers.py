@@ -25,11 +25,11 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of samples that are drawn side by side, even if their messages need arrays of more
-# than `BLOCK_ENTRIES` entries.
+# At least this many samples are drawn side by side, even if the arrays of their messages then have
+# more than `BLOCK_ENTRIES` entries.
 _MIN_LANES = 8
-# Index of the random stream that draws the order of the variables. It is larger than the indices of
-# the streams of all models, from which samples are drawn.
+# Index of the stream of random numbers from which the order of the variables is drawn. Each model
+# has its own stream for its samples, and the index of that stream is smaller.
 _ORDER = 2**63
 
 
@@ -56,7 +56,7 @@ class Draws(NamedTuple):
 
 
 def sample_in_chain(method: Any, energy: Any, query: Any, kind: type[Chain]) -> dict[str, Any]:
-    """Answer a query by chained belief propagation; the class `kind` draws the samples."""
+    """Answer a query by chained belief propagation. `kind` is the subclass of `Chain` to use."""
     if "log_partition" in query.returns and query.n_samples < 2:
         raise ValueError(
             f"n_samples must be at least 2 for log_partition, got {query.n_samples}: the standard "
@@ -115,7 +115,7 @@ def _check_order(order, n_visible, key):
 
 
 class Chain:
-    """Draws samples of N models. Subclasses define `run` and `has_zeros`.
+    """Base class: draws samples of N models. Subclasses define `run` and `has_zeros`.
 
     The argument `order` (V,) lists the visible variables in the order in which they are drawn. The
     attribute `order` (N, V) lists for each model first its free variables in this order, then its
@@ -139,12 +139,12 @@ class Chain:
 
     @property
     def n_iter(self) -> tuple[int, int]:
-        """Numbers of iterations before the first variable is drawn, and before each later draw."""
+        """Two numbers of iterations: before the first draw, and before each later draw."""
         first, later = self.method.max_iter, self.method.warm_iter
         return first, first if later is None else later
 
     def uniforms(self, models, sample):
-        """Draw uniform random numbers (K, n) for all samples of a block and all variables."""
+        """Draw uniform random numbers (K, n) for the K samples of a block and the n variables."""
         first = np.flatnonzero(np.append(True, models[1:] != models[:-1]))
         parts = np.split(np.arange(len(models)), first[1:])
         n_variables, drawn = self.energy.n_variables, self.before.n_drawn
@@ -156,7 +156,7 @@ class Chain:
         )
 
     def scores(self):
-        """Return the scores (N, S) of all samples."""
+        """Return the scores (N, S) of the S samples of each of N models."""
         n, n_samples, width = self.states.shape
         score = np.empty((n, n_samples))
         for rows in row_chunks(n, max(1, BLOCK_ENTRIES // max(1, n_samples * width))):

@@ -15,7 +15,7 @@ from skcrbm.utils.validation import kernel_array
 
 
 class StateGraph:
-    """The tables of a `CategoricalGraphEnergy` over two or more variables, and weights of states.
+    """A `CategoricalGraphEnergy` as arrays: tables of two or more variables, and state weights.
 
     If the scope of a table is contained in the scope of another table, the two tables are added.
     Tables of one variable are added to the log-weights of the states of this variable. OR and AND
@@ -24,8 +24,9 @@ class StateGraph:
     Attributes
     ----------
     has_state : ndarray (n, K)
-        True for the states that a variable has. The number of True entries is S. Flat arrays
-        (..., S) list these states variable by variable.
+        Row i is True for the states that variable i has; n is the number of variables, K the
+        largest number of states. S is the number of True entries. The last axis of flat arrays
+        (..., S) lists the states of variable 0, then the states of variable 1, and so on.
     own : ndarray (N, S)
         Log-weights of the states by fields, evidence and tables of one variable, shifted such that
         the largest log-weight of each variable is 0. Impossible states have -inf.
@@ -42,8 +43,9 @@ class StateGraph:
         flat = merging.add(energy.log_potentials.astype(np.float64))
         tables = energy.graph.tables(flat)
         self._tables = []
-        # A pair of arrays for each group of tables of one variable: the variables (F,), and the
-        # positions (F, k) of the table entries in the statistics.
+        # Tables of a single variable, grouped by their number k of entries. Each group of F tables
+        # has two arrays: the variables (F,), and the positions (F, k) of the entries in the
+        # statistics.
         self._single = []
         fields = energy.log_fields()
         for group, kept in zip(tables, merging.kept, strict=True):
@@ -71,7 +73,7 @@ class StateGraph:
         self.spreads = self._spreads()
 
     def _spreads(self):
-        """Return the sum of the spreads of all tables of each variable, as an array (n,).
+        """Return, for each of n variables, the sum of the spreads of all tables that contain it.
 
         The spread of a table is the largest difference of its finite log-weights.
         """
@@ -103,7 +105,7 @@ class StateGraph:
         return CategoricalWork._make([*tables, *states, digits])
 
     def as_table(self, flat: np.ndarray) -> np.ndarray:
-        """Convert flat log-weights (R, S) to an array (R, n, K), with -inf for missing states."""
+        """Convert flat log-weights (R, S) of R models to (R, n, K); -inf for missing states."""
         found = np.full((len(flat), *self.has_state.shape), -np.inf)
         found[:, self.has_state] = flat
         return found
@@ -111,9 +113,9 @@ class StateGraph:
     def add_single(self, beliefs: np.ndarray, weight: np.ndarray, statistics: np.ndarray) -> None:
         """Write the probabilities of all entries of one-variable tables to `statistics`.
 
-        `beliefs` (R, n, K) are log-probabilities of the states of each variable. `statistics`
-        (1, n_entries) gets the sum over the models, weighted by `weight` (R,); if it has the shape
-        (R, n_entries), it gets a row for each model.
+        `beliefs` (R, n, K) are log-probabilities of the states of each variable in R models. If
+        `statistics` has the shape (1, n_entries), the sum over the models is written, weighted by
+        `weight` (R,). If it has the shape (R, n_entries), each model gets a row.
         """
         for variables, positions in self._single:
             found = np.exp(beliefs[:, variables, : positions.shape[1]])
@@ -157,8 +159,9 @@ class StateGraph:
     ) -> CategoricalGraph:
         """Return the graph with tables of weights or, if `logs`, of log-weights.
 
-        The weights of factor f are raised to the power ``1 / rho[f]``. If `sums`, the graph has the
-        exponentials of log-weights, too, which make sums of `categorical_logs` faster.
+        The weights of factor f are raised to the power ``1 / rho[f]``. If `sums` is True, the graph
+        contains the exponentials of the log-weights, too, so that the kernel `categorical_logs`
+        computes sums faster.
         """
         arrays, factor = self.edges
         rho = np.broadcast_to(rho, factor.max(initial=-1) + 1)
@@ -209,7 +212,7 @@ class StateGraph:
 
     @property
     def factors(self) -> FactorScopes:
-        """Scopes of all factors."""
+        """Scopes of all factors: the variables of each factor."""
         variables = [np.empty(0, np.int64), *(part.scopes.ravel() for part in self._tables)]
         arity = [len(part.shape) for part in self._tables for _ in range(len(part.scopes))]
         return FactorScopes(kernel_array(np.concatenate(variables)), _starts(np.array(arity, int)))
@@ -225,7 +228,7 @@ class FactorScopes(NamedTuple):
 
     # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]].
     variables: np.ndarray
-    edge_start: np.ndarray  # int64 (F + 1,)
+    edge_start: np.ndarray  # int64 (F + 1,), first edge of each factor
 
     @property
     def n_edges(self):

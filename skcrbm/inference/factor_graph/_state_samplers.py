@@ -42,7 +42,7 @@ class _Lanes(NamedTuple):
     """Messages of B models or samples."""
 
     models: CategoricalModels
-    beliefs: np.ndarray  # (B, S) probabilities or, if `in_logs`, log-probabilities
+    beliefs: np.ndarray  # (B, S) probabilities of states, as logarithms if `in_logs`
     good: np.ndarray  # (B,) False if weights underflowed
     in_logs: bool
 
@@ -70,7 +70,7 @@ class _StateChain(Chain):
 
     @property
     def n_iter(self):
-        """Numbers of sweeps before the first variable is drawn, and before each later draw."""
+        """Two numbers of sweeps: before the first variable is drawn, and before each later draw."""
         first, later = super().n_iter
         limit = _FOREST_SWEEPS if self.short else max(first, later)
         return min(first, limit), min(later, limit)
@@ -108,7 +108,7 @@ class _StateChain(Chain):
         return lanes
 
     def _sweep(self, lanes, n_iter):
-        """Pass messages `n_iter` times, beginning with a forward sweep."""
+        """Pass messages in `n_iter` sweeps, of which the first sweep goes forward."""
         n, graph, found = len(lanes.good), self.graph, lanes.beliefs
         # A tolerance of 0 is never reached, so that the number of sweeps is fixed.
         options = CategoricalOptions(n_iter, 0.0, 0.0, float(self.method.damping), SUM)
@@ -167,9 +167,9 @@ class _StateChain(Chain):
         self.log_prob[models[good], sample[good]] = log_prob[good]
 
     def _chances(self, lanes, variable):
-        """Return the places and probabilities (B, K) of the states of a variable of each sample.
+        """Return positions and probabilities (B, K): the K states of one variable in B samples.
 
-        The places are positions in the last axis of `lanes.beliefs`, and -1 for states that the
+        The positions are indices along the last axis of `lanes.beliefs`, and -1 for states that the
         variable does not have.
         """
         first, k = self._first_states[variable], self.energy.n_states[variable]
@@ -201,11 +201,12 @@ class _StateChain(Chain):
 
 
 def _drawn(chance, u):
-    """Draw a state of each of B samples with probabilities (B, K), by uniform numbers (B,).
+    """Draw one of K states per sample from probabilities (B, K) and uniform numbers u (B,).
 
-    The interval [0, 1) is divided among the states, beginning with the last state; u selects the
-    state. So state 1 of two states is drawn if u is less than its probability. A state of
-    probability 0 is never drawn, unless all probabilities are 0.
+    The interval [0, 1) is divided into a part for each state, as long as its probability, beginning
+    with the last state. The state whose part contains u is drawn. With two states, state 1 is drawn
+    if u is less than its probability. A state of probability 0 is never drawn, unless all
+    probabilities are 0.
     """
     tails = np.cumsum(chance[:, ::-1], axis=1)
     reversed_state = (u[:, None] >= tails).sum(axis=1)

@@ -51,7 +51,7 @@ def solve_linear_program(method, energy, query):
 def _solve(
     energy: FactorGraphEnergy, query: Query, solve: Callable[[Component], _Part]
 ) -> dict[str, Any]:
-    """Bound all models; `solve` bounds a connected component of two or more variables."""
+    """Bound all models. The function `solve` bounds one connected component of a model."""
     fields = empty_result(energy, query)
     tables, scopes, n_all = tables_of(energy)
     unary, counts = energy.log_fields(), energy.state_counts
@@ -110,7 +110,7 @@ def _top(part):
 
 
 def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
-    """Lower the bound of a component by MPLP; keep the best of the states that beliefs prefer."""
+    """Compute the bound of a component by MPLP, and a state by rounding the beliefs."""
     graph = part.graph()
     belief = graph.unary.copy()
     shifted = graph._replace(entries=graph.entries.copy())
@@ -130,7 +130,8 @@ def _mplp(part: Component, max_iter: int, tol: float) -> _Part:
             bound = min(bound, now)
             break
         bound = min(bound, now)
-    # Add an upper bound of the rounding errors: a sweep makes a few operations on each number.
+    # Add an upper bound of the rounding errors. It assumes a few operations on each number per
+    # sweep.
     return _Part(state, bound + 4 * (n_iter + 2) * n_edges * _ROUNDING * size, n_iter, converged)
 
 

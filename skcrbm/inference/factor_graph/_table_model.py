@@ -19,7 +19,7 @@ class ImpossibleModelError(Exception):
 
 
 class Component(NamedTuple):
-    """A connected component of a model; scopes hold positions in the list `variables`."""
+    """A connected component of a model. Scopes contain positions in the list `variables`."""
 
     variables: list[int]  # indices of the variables in the model
     n_states: list[int]
@@ -149,7 +149,7 @@ class TableModel:
             scope = tuple(near)
             total = np.zeros([*(len(self.states[u]) for u in near), len(self.states[v])])
             axes = {u: axis for axis, u in enumerate([*near, v])}
-            if len(self.states[v]) == 1:  # take a slice of each table, without joining the tables
+            if len(self.states[v]) == 1:  # Tables need not be joined: take a slice of each table.
                 for old in sorted(self.scopes_of[v]):
                     rest = tuple(u for u in old if u != v)
                     self._add(rest, np.take(self._take(old), 0, axis=old.index(v)))

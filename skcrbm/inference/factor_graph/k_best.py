@@ -22,7 +22,7 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 def k_best_states(
     energy: FactorGraphEnergy, k: int, max_entries: int = MAX_ELIMINATED_ENTRIES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k best states of a single model (k', n), and their scores (k',).
+    """Return the k best states (k', n) of one model with n variables, and their scores (k',).
 
     The states are in descending order of the scores. k' is k, or the number of states of positive
     weight if the model has fewer than k of them. A ValueError is raised if a table would have more
@@ -73,7 +73,7 @@ def k_best_of_models(
 
 
 def _k_best(energy, chunk, k):
-    """Return the k best states (R, k', V) of the models of a chunk, and their scores (R, k').
+    """Return the k' best states (R, k', V) of R models with V variables, and scores (R, k').
 
     All tables have an axis for the models before the axis of ranks.
     """
@@ -96,7 +96,7 @@ def _k_best(energy, chunk, k):
         several = several.reshape(*several.shape[:-2], -1)
         order = np.argsort(-several, axis=-1, kind="stable")[..., :k]
         messages[i] = np.take_along_axis(several, order, axis=-1)
-        # An index in `order` is the state of v times the number of ranks, plus the rank.
+        # An index in `order` encodes a state of v and a rank: state * number of ranks + rank.
         back.append((steps, np.stack(np.divmod(order, total.shape[-1]))))
     scores, joined = model.offset[:, None], []
     for root in [i for i, bucket in enumerate(plan.buckets) if bucket.parent < 0]:
@@ -116,9 +116,10 @@ def _k_best(energy, chunk, k):
 
 
 def _spread(table, own, axes):
-    """Return a view of `table` with an axis for each variable in `axes`, models and ranks.
+    """Insert axes of length 1 into `table` for the variables in `axes` that it lacks.
 
-    The axes of `table` are the variables `own`, the models, and the ranks.
+    The axes of `table` are the variables `own`, the models, and the ranks. The axes of the view are
+    the variables `axes`, the models, and the ranks.
     """
     sizes = dict(zip(own, table.shape))
     return table.reshape(*(sizes.get(v, 1) for v in axes), *table.shape[-2:])
@@ -142,11 +143,12 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
 
 
 def _set_ranks(steps, place, rows, rank, ranks):
-    """Trace sums with ranks `rank` (R, k') back to the ranks of their terms; write to `ranks`.
+    """Find the ranks of the terms of the ranked sums of a table, and write them to `ranks`.
 
-    A table is the sum of the messages of its children. `steps` lists the children in the order in
-    which their messages were added, each with the ranks of the two terms of each sum. `place` holds
-    the indices (R, k') of the entries of the table, and `rows` (R, 1) the indices of the models.
+    A table is the sum of the messages of its children in the elimination. `rank` (R, k') has the
+    ranks of the sums. `steps` lists the children in the order in which their messages were added,
+    each with the ranks of the two terms of each sum. `place` holds the indices (R, k') of the
+    entries of the table, and `rows` (R, 1) the indices of the models.
     """
     for child, code in reversed(steps):
         rank, ranks[child] = code[(slice(None), *place, rows, rank)]

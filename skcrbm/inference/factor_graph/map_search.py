@@ -33,20 +33,21 @@ from skcrbm.utils.warnings import warn_user
 # entries, and the kernel of the tree search at most _TREE_NODES nodes. A call takes a few
 # hundredths of a second, so that the time limit, which is checked after each call, is kept.
 _SWEEP_WORK, _TREE_NODES = 2**21, 100_000
-# Largest numbers of entries of mini-bucket tables: of all tables together, of all tables for each
-# second that is left, and of a single table.
+# Limits for the entries of mini-bucket tables. _ALL_MINI_ENTRIES: all tables together. _MINI_SPEED:
+# all tables together, for each second of time that is left. _MINI_ENTRIES: a single table.
 _ALL_MINI_ENTRIES, _MINI_SPEED, _MINI_ENTRIES = 2**27, 2**25, 2**18
-# Shares of the node or time limit: the search begins with forest moves until the share _FIRST is
-# used, then computes the bound until the share _BOUND is used.
+# Shares of the node limit or time limit. The search makes forest moves until the share _FIRST of
+# the limit is used, and then computes the bound until the share _BOUND is used.
 _FIRST, _BOUND = 0.1, 0.2
-# `ConsistentSearch` then works alone. It is stopped if it finds no better state within the share
-# _TRIAL of the limit, or no further better state within the share _PATIENCE.
+# After the bound has been computed, the tree search `ConsistentSearch` works alone. It is stopped
+# if it finds no better state within the share _TRIAL of the limit, or later if it finds no further
+# better state within the share _PATIENCE.
 _TRIAL, _PATIENCE = 0.05, 0.3
 # Largest number of sweeps over all tables that compute the bound.
 _MAX_SWEEPS = 1000
-# Relative amounts of work for the two tree searches, the frontier sweeps and the forest moves: each
-# gets a share of the nodes in proportion to its number. Nodes used to find a better state do not
-# count towards the share.
+# Relative amounts of work for four methods: the two tree searches, the frontier sweeps and the
+# forest moves. Each method gets a share of the nodes in proportion to its number. Nodes that were
+# used to find a better state do not count towards the share.
 _PREFERENCE = 3, 1, 6, 1
 
 
@@ -124,7 +125,7 @@ class Budget:
 
     @property
     def progress(self) -> float:
-        """Share of the nodes or of the seconds that has been used, whichever is larger.
+        """Used share of the nodes or of the seconds, whichever share is larger.
 
         If it is 1 or more, the search must end.
         """
@@ -148,7 +149,7 @@ class Budget:
 
 
 def _search(method, model, budget, seed):
-    """Return the best state found for a `TableModel`, and the gap of its score to the bound."""
+    """Return the best state found for a `TableModel`, and the bound minus its score."""
     components = model.reduce()
     states, total_gap = [], 0.0
     size = [sum(t.size for t in part.tables) + 1 for part in components]
@@ -162,7 +163,7 @@ def _search(method, model, budget, seed):
 
 
 def _search_component(method, part, budget, seed):
-    """Return the best state found for a `Component`, and the gap of its score to the bound."""
+    """Return the best state found for a `Component`, and the bound minus its score."""
     if not part.scopes:
         return [int(row.argmax()) for row in part.unary], 0.0
     order = elimination_order(part)
@@ -190,7 +191,7 @@ def _search_component(method, part, budget, seed):
     bound = min(bound, consistent.bound)
     if budget.progress >= 1:
         return moves.best, moves.gap(bound)
-    # Estimate of the number of mini-buckets: in a dense model, a variable has several mini-buckets.
+    # Estimate the number of mini-buckets. In a dense model, a variable has several mini-buckets.
     n_buckets = max(2 * len(part.variables), len(part.scopes) // 4)
     entries = min(_ALL_MINI_ENTRIES, _MINI_SPEED * budget.seconds) / n_buckets
     entries = min(method.max_entries, _MINI_ENTRIES, max(2**10, int(entries)))

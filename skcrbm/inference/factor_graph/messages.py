@@ -76,12 +76,12 @@ def solve_max_product(method, energy, query):
 
 
 def pass_messages(method, energy, query, odds_kernel):
-    """Answer a query by sum-product messages; `odds_kernel` replaces `OddsKernel`."""
+    """Answer a query by sum-product messages. `odds_kernel` is `OddsKernel` or a subclass."""
     return _Run(method, energy, query, SUM, odds_kernel=odds_kernel).fields()
 
 
 def find_state(method, energy, query, odds_kernel=None):
-    """Find a state by max-product messages; `odds_kernel` replaces the default `OddsKernel`."""
+    """Find a state by max-product messages. `odds_kernel` is `OddsKernel` or a subclass."""
 
     def run(beliefs):
         fields = _Run(method, energy, query, MAX, beliefs=beliefs, odds_kernel=odds_kernel).fields()
@@ -102,9 +102,10 @@ class _Block(NamedTuple):
     rows: np.ndarray  # indices of the models in the batch
     field: np.ndarray  # (n_rows, n) fields, to which evidence has not been added
     held: np.ndarray  # int8 (n_rows, n): values of clamped variables, -1 for free variables
-    message: np.ndarray  # float64 (n_rows, E)
+    message: np.ndarray  # float64 (n_rows, E): messages to variables, read and overwritten
     start: np.ndarray  # float64 (n_rows or 0, n): initial beliefs, or no rows
-    statistics: np.ndarray  # float64 (1 or n_rows, n_entries), or (1, 0)
+    # float64 (1 or n_rows, n_entries), or (1, 0): output, statistics or their sum
+    statistics: np.ndarray
 
 
 class _Run:
@@ -246,11 +247,11 @@ class _Run:
         return GraphOptions(self.method.iterations, tol, slack, damping, self.kind == MAX)
 
     def answers(self, found):
-        """Return the arrays of the dict `found` to which the kernels write their answers."""
+        """Return the arrays in the dict `found` into which a kernel writes its answers."""
         return GraphAnswers(*(found[name] for name in GraphAnswers._fields))
 
     def sums(self, block, dtype, found):
-        """Return the sums that a kernel must compute, with the arrays to which it adds them."""
+        """Return the arrays to which a kernel adds its sums, such as log Z and the statistics."""
         query = self.query
         return GraphSums(
             weight=query.sample_weight[block.rows].astype(dtype),
@@ -490,7 +491,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _add_statistics(energy, query, beliefs, fields):
-    """Add the statistics of mean field to `fields`: products of the probabilities `beliefs`."""
+    """Add mean-field statistics, products of the probabilities `beliefs`, to `fields`."""
     if not query.per_example:
         fields["statistics"] = energy.sum_statistics(beliefs, query.sample_weight)
         return

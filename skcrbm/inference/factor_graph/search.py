@@ -18,14 +18,14 @@ def solve(method, energy, query):
 
 
 def find_labels(energy, method, margin=None, *, n_jobs=None):
-    """Find the states with the highest score or, if a margin is given, with the lowest hinge loss.
+    """Find the states with the highest score or, if a margin is given, the lowest hinge loss.
 
     A ValueError is raised if the method is not "branch_and_bound".
     """
     if method.name != "branch_and_bound":
         raise ValueError(
-            "only inference='branch_and_bound' can find the least hinge loss with cliques of more "
-            f"than two labels; got {method.name!r}"
+            "inference must be 'branch_and_bound' to find the least hinge loss if the model has "
+            f"cliques of more than two labels; got {method.name!r}"
         )
     cliques, weights, linear, constant = clique_products(energy)
     half = 0.5 * energy.field.astype(np.float64)
@@ -64,8 +64,9 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
 def clique_products(energy):
     """Rewrite the tables of an energy as a sum of weighted products of -1/+1 variables.
 
-    Return the variables of J products of two or more variables, their nonzero weights (J,), the
-    weights (n,) of single variables, to which the caller adds half of the fields, and a constant of
+    The result has four items. The first item lists the variables of J products, each of two or more
+    variables. The second item is their nonzero weights (J,). The third item is the weights (n,) of
+    single variables, to which the caller adds half of the fields. The last item is a constant of
     the score, to which the caller adds half of the sum of the fields.
     """
     constant, sums = energy.offset, {}

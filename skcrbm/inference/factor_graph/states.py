@@ -29,15 +29,15 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Largest log-ratio of weights (see `StateGraph.reach`) for which the messages of a model are
-# computed as weights. If the log-ratio is larger, weights could underflow, and messages are
+# The messages of a model are computed as weights if the largest log-ratio of two weights (see
+# `StateGraph.reach`) is at most this number. Otherwise weights could underflow, and messages are
 # computed as logarithms.
 MOST_REACH = 300.0
 # Mean field replaces the log-weight -inf of an impossible entry by minus a finite penalty: _COST
 # plus _COST_FACTOR times the largest log-ratio of weights (`StateGraph.reach`).
 _COST, _COST_FACTOR = 2000.0, 16.0
-# Smallest number of messages in a call of the mean-field kernel. With fewer messages, the cost of
-# the call itself would dominate.
+# A call of the mean-field kernel processes at least this many messages. With fewer messages, the
+# cost of the call itself would dominate.
 _CHUNK = 2**12
 # Largest number of rounds of coordinate ascent from a state of max-product.
 CLIMB_ROUNDS = 100
@@ -171,7 +171,7 @@ class _Run:
         return None, beliefs[:, self.graph.has_state]
 
     def fields(self) -> dict[str, Any]:
-        """Run all chunks of models, and return the fields of an `InferenceResult`."""
+        """Pass messages for all chunks of models. Return the fields of an `InferenceResult`."""
         energy, query = self.energy, self.query
         n = energy.n_models
         answer = empty_result(energy, query)
@@ -206,7 +206,8 @@ class _Run:
     def _run(self, rows, answer, kept):
         """Pass messages for the models `rows`, a slice of the batch, and return their statistics.
 
-        All other results are written to `answer`, and the last messages to `kept` if given.
+        All other results are written to `answer`. If `kept` is given, the last messages are written
+        to it.
         """
         energy, query, graph = self.energy, self.query, self.graph
         own = graph.own[rows]
@@ -255,7 +256,7 @@ class _Run:
         return statistics
 
     def _pass(self, some, rows, models, found, states, work, in_logs=False):
-        """Pass the messages of the models `some` of a chunk, as weights or as logarithms.
+        """Pass messages, as weights or as logarithms, for the models `some` of a chunk.
 
         Return a mask (n,) of the models whose results are stored. The mask is False for models that
         are not in `some`, or whose weights underflowed.

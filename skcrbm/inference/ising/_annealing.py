@@ -56,7 +56,7 @@ def _as_sparse(energy):
 
 
 def _strengths(energy):
-    """Return the typical size (N, L) of the local field of each variable.
+    """Return the typical size of the local field of each of L variables, in N models: (N, L).
 
     The typical size is the root mean square of the local field over random states of the
     neighbours.

@@ -14,15 +14,15 @@ from skcrbm.kernels.ising_exact import (
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Target size of a chunk of rows: the number of rows times the number of states.
+# Target size of a chunk of models: the number of models times the number of states.
 _CHUNK_STATES = 2**18
-# Largest number of low units: the first free labels, whose scores the kernels read from a table.
-# With this limit, a table of all states of the low units stays in the L1 cache.
+# The first free labels are called low units: the kernels read the scores of all their joint states
+# from a table. This is the largest number of low units, so that the table fits in the L1 cache.
 _MAX_LOW = 10
 
 
 def solve(method, energy, query):
-    """Answer any query by enumerating the states of the free labels."""
+    """Answer a query of any kind by enumerating the states of the free labels."""
     n_free = int(energy.free.sum(axis=1).max(initial=0))
     if n_free > method.max_units:
         raise ValueError(
@@ -140,7 +140,7 @@ class _Enumeration:
             fields["statistics"][0][np.ix_(self.free, self.free)] += pairs[0]
 
     def _recompute_log_odds(self, log_odds):
-        """Replace the log-odds (n, k) that are NaN by log-odds computed with log-sum-exp."""
+        """Replace log-odds that are NaN by log-odds that are computed with log-sum-exp."""
         for row in np.flatnonzero(np.isnan(log_odds).any(1)):
             units = np.flatnonzero(np.isnan(log_odds[row]))
             value = np.empty(len(units))

@@ -15,10 +15,10 @@ from skcrbm.utils.validation import kernel_array
 # Smallest size of a chunk: the number of models times the number of edges. With smaller chunks, the
 # cost of the calls would dominate.
 _CHUNK_EDGES = 2**14
-# Products of many messages are computed in pieces. This is the largest |log| of the product of a
-# piece, so that the product stays in the range of float64.
+# A product of many messages is computed as several partial products. The absolute logarithm of a
+# partial product is at most this number, so that it stays in the range of float64.
 _MAX_LOG_PRODUCT = 600.0
-# Largest log odds-ratio of a pair; larger numbers are clipped. At this limit, the two labels are
+# Log odds-ratios of pairs of labels are clipped to this number. At this limit, the two labels are
 # practically always equal or always opposite.
 _MAX_LOG_RATIO = 300.0
 
@@ -151,8 +151,8 @@ def _iterate(energy, query, kernel, beliefs):
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.coupling.size)))
     sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
     if "log_partition" in query.returns:
-        # The kernels count the field f of a label as 2 f if y = +1 and as 0 if y = -1, instead of f
-        # and -f. So subtract f. The field of clamped labels is 0 here.
+        # In the kernels, a label with the field f adds 2 f to the score if y = +1, and 0 if y = -1.
+        # In the energy it adds f or -f, so subtract f. The field of clamped labels is 0 here.
         fields["log_partition"] -= energy.field.sum(axis=1, dtype=np.float64)
     return fields
 

@@ -1,4 +1,4 @@
-"""Search for the labels of Ising models by a mixed integer program (HiGHS) for each row."""
+"""Find the best labels of Ising models: a mixed integer program (HiGHS) for each row."""
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -6,16 +6,16 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from skcrbm.inference.label_search import hinge_losses_and_scores
 from skcrbm.utils.limits import MAX_TIE_LABELS
 
-# The coefficients of each program are divided by its largest possible margin, and the objective is
-# then multiplied by this factor, so that the objective is large compared with the absolute gap at
-# which HiGHS stops.
+# The coefficients of a program are divided by the largest margin that is possible. The objective is
+# then multiplied by this factor, so that it is large compared with the absolute gap at which HiGHS
+# stops.
 _OBJECTIVE_SCALE = 1e3
 # Absolute gap of the objective at which HiGHS stops.
 _ABSOLUTE_GAP = 1e-6
 # Tolerance of HiGHS for reduced costs. A variable has a range of at most 2, so it may make the
 # bound wrong by up to twice this tolerance.
 _DUAL_TOLERANCE = 1e-7
-# Objectives of the scaled program count as equal if they differ by at most this number.
+# Two values of the scaled objective count as equal if they differ by at most this number.
 _PROGRAM_TIE = 1e-9
 
 
@@ -59,7 +59,8 @@ class _Program:
         self.n_labels, self.first, self.second = n_labels, first, second
         self.size = n_labels + n_pairs + (0 if margin is None else n_labels)
         strength = coupling[first, second]
-        # For pair p, y_i y_k is row p of `products` times the vector of the variables, plus 1.
+        # Row p of `products` times the vector of the variables, plus 1, is y_i y_k for pair p = (i,
+        # k).
         products = np.zeros((n_pairs, self.size))
         pair = np.arange(n_pairs)
         products[pair, first] = products[pair, second] = -2.0
@@ -67,7 +68,8 @@ class _Program:
         self.constraints = self._constrain_products(pair)
         score = strength @ products
         score[:n_labels] += 2.0 * field
-        # Objectives in the order of their priority. The first objective lacks the term `constant`.
+        # List of objectives. The first objective has priority over the second objective, and lacks
+        # the constant term `constant`.
         self.objectives = [-score]
         self.constant = field.sum() - strength.sum()
         self.margins = None

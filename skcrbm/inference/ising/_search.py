@@ -29,7 +29,8 @@ from skcrbm.utils.limits import (
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Target size of a chunk of rows that are enumerated: number of rows times number of states.
+# When states are enumerated, the rows are split into chunks. This is the target size of a chunk:
+# the number of rows times the number of states.
 _STATES_PER_CHUNK = 2**14
 
 
@@ -43,7 +44,7 @@ def solve(method, energy, query):
 
 
 def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
-    """Find the labels y in {-1, +1}^L with the highest score or, given a margin, the lowest loss.
+    """Find labels y in {-1, +1}^L with the highest score or, given a margin, the lowest loss.
 
     Without a margin, return ``argmax_y f.y + y'Sy / 2``; ties are broken by lexicographic order.
     With a margin, return ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; ties are
@@ -51,8 +52,8 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
     broken by the order of the search, which is deterministic.
 
     Clamped labels keep their values, and the loss includes their margins. `start` is an
-    `InferenceResult` or None: "icm" starts from the signs of its log-odds or, without `start`, from
-    the signs of the fields. `n_jobs` is ignored by "milp".
+    `InferenceResult` or None. The method "icm" starts from the signs of the log-odds of `start` or,
+    if `start` is None, from the signs of the fields. `n_jobs` is ignored by "milp".
     """
     problem = _Problem(energy, margin)
     if energy.n_variables == 0:  # the only state is empty and has value 0

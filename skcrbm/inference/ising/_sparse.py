@@ -69,7 +69,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _with_pairs(fields):
-    """Keep only P(both labels are +1) of the four probabilities of each edge, if there are any."""
+    """If there are statistics, keep only P(both labels are +1) for each edge."""
     if "statistics" in fields:
         fields["statistics"] = (np.ascontiguousarray(fields["statistics"][0][..., 3::4]),)
     return fields

@@ -52,10 +52,11 @@ def relaxed_labels(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Solve the linear program of the local polytope for each of N models.
 
-    Return the means (N, L) of the labels in a solution, an upper bound of the score (N,), which is
-    the value of the solution plus an allowance for rounding, and the number of paths of the maximum
-    flow (N,). A mean is -1, +1, or 0 if the solution leaves the label undecided (P(y = +1) = 1/2).
-    Two undecided labels are equal if their coupling is positive, and opposite if it is negative.
+    The result has three items: the means (N, L) of the labels in a solution; an upper bound of the
+    score (N,), which is the value of the solution plus an allowance for rounding; and the number of
+    paths of the maximum flow (N,). A mean is -1, +1, or 0 if the solution leaves the label
+    undecided (P(y = +1) = 1/2). Two undecided labels are equal if their coupling is positive, and
+    opposite if it is negative.
     """
     free = energy.free
     with one_blas_thread():

@@ -113,7 +113,7 @@ def _solve(network, method, energy, query):
 
 
 def _inputs(energy):
-    """Return a `LayeredInput` with the fields and the clamped nodes of an energy."""
+    """Return a `LayeredInput` with the unary scores and the clamped nodes of an energy."""
     structure = energy.structure
     means = np.empty((energy.n_models, 0), energy.dtype)
     fields: list[Any] = [
@@ -140,21 +140,28 @@ def _inputs(energy):
 
 
 def _by_layer(energy, values):
-    """Split `values` (N, n_variables) by layer; yield each part with its number of nodes."""
+    """Split `values` (N, n_variables) by layer.
+
+    For each layer, yield its values and its number of nodes.
+    """
     return zip(energy.by_layer(values), energy.structure.n_nodes, strict=True)
 
 
 def _lanes(values, n_nodes):
-    """Transpose values (N, n_nodes * (k - 1)) to (n_nodes, (k - 1) * N), the layout of kernels."""
+    """Convert values of N rows, with k - 1 numbers per node, to the layout of the kernels.
+
+    The shape changes from (N, n_nodes * (k - 1)) to (n_nodes, (k - 1) * N).
+    """
     return np.ascontiguousarray(values.T).reshape(n_nodes, values.size // n_nodes)
 
 
 def _until_converged(network, inputs, tolerance):
     """Iterate, and stop each row when its beliefs have converged.
 
-    Yield the rows that stop, because they have converged or all iterations are done; an array of
-    bool that is True for converged rows; the largest change (n_rows, n_iter) of a belief in each
-    iteration, as a probability; and the `Trace` with beliefs and messages of these rows.
+    Rows stop when they have converged, or after the last iteration. For each set of rows that stop
+    together, yield four items: the indices of the rows; a mask that is True for converged rows; the
+    largest change of a belief in each iteration, as a probability (n_rows, n_iter); and a `Trace`
+    with the beliefs and messages of the rows.
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []
@@ -162,7 +169,7 @@ def _until_converged(network, inputs, tolerance):
     # beliefs may stay the same although they have not converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
-        if len(trace.beliefs) == t + 1:  # False if `_begin` has already run iteration 1
+        if len(trace.beliefs) == t + 1:  # `_begin` may have run iteration 1 already
             network._advance(trace, t, later)
             _forget(trace)
         change, moved = _movement(trace, tolerance)
@@ -193,9 +200,10 @@ def _forget(trace):
 
 
 def _movement(trace, tolerance):
-    """Return the largest change of a belief (n,) of each row in the latest iteration.
+    """Return the largest change of a belief in the latest iteration, for each of n rows: (n,).
 
-    Also return a mask (n,) of the rows in which a log-odds still changes.
+    Beliefs are compared as probabilities. Also return a mask (n,): True for rows in which the
+    log-odds of a belief still change.
     """
     change, moved = np.zeros(trace.n), np.zeros(trace.n, bool)
     for layer, (old, new) in enumerate(zip(trace.beliefs[-2], trace.beliefs[-1], strict=True)):
@@ -214,7 +222,10 @@ def _movement(trace, tolerance):
 
 
 def _take(a, rows, n):
-    """Select rows of the batch from an array (k, m * n), in which column j belongs to row j % n."""
+    """Keep only some rows of a batch of n rows in an array whose columns belong to rows.
+
+    Column j belongs to row j % n. `rows` are the indices or a mask of the rows to keep.
+    """
     if a is None:
         return None
     part = a.reshape(len(a), a.shape[1] // n, n)[:, :, rows]
@@ -222,7 +233,7 @@ def _take(a, rows, n):
 
 
 def _take_rows(trace, rows):
-    """Return a trace with only the given rows and the last two iterations."""
+    """Return a copy of a trace that has only the given rows and the last two iterations."""
 
     def last_two(past):
         kept = [[_take(a, rows, trace.n) for a in arrays] for arrays in past[-2:]]

@@ -14,9 +14,9 @@ from skcrbm.kernels.layered_messages import Edges, expected_fields_vjp, send, se
 class MessageNetwork(LayeredNetwork):
     """Passes sum-product or tree-reweighted messages.
 
-    If `reweighted`, messages are weighted by the edge appearance probabilities rho of
-    `Connection.edge_appearance`, else rho is 1. `with_input` is True if some inputs are not
-    observed, so that input nodes send messages, too.
+    If `reweighted` is True, messages are weighted by the edge appearance probabilities rho of
+    `Connection.edge_appearance`. Otherwise rho is 1. `with_input` is True if some inputs are not
+    observed. Input nodes then send messages, too.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class MessageNetwork(LayeredNetwork):
             pair, pair_table, pair_rho = connection.reweighting
             rho = connection.edge_appearance.astype(self.dtype)
             pair_rho = pair_rho.astype(self.dtype)
-            # If all edges of each table have the same rho, pair p has table p, and no list of the
-            # tables of the pairs is needed.
+            # A pair is a table with a value of rho. If all edges that share a table have the same
+            # rho, pair p has table p, so a list of the tables of the pairs is not needed.
             if np.array_equal(pair_table, np.arange(connection.n_tables)):
                 pair_table, weights = None, weights / pair_rho[:, None, None]
             else:
@@ -61,9 +61,9 @@ class MessageNetwork(LayeredNetwork):
     def _sufficient(self, inputs):
         """Return the number of iterations after which the output does not change.
 
-        Two iterations are enough if, given the inputs, the graph is a star around the output node:
-        then the message of a hidden node to the output node depends only on the inputs, and later
-        iterations repeat it. Otherwise all iterations are needed.
+        Two iterations are enough if the inputs are observed and the other nodes form a star around
+        the output node. The message of a hidden node to the output node then depends only on the
+        inputs, and is the same in later iterations. Otherwise all iterations are needed.
         """
         star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
         return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
@@ -89,7 +89,11 @@ class MessageNetwork(LayeredNetwork):
                 messages[c] = np.zeros((len(edges.left), width * n), self.dtype)
 
     def _steps(self, trace, t):
-        """Yield the steps of iteration t in order, as tuples (connection, edges, forward)."""
+        """Yield the steps of iteration t in order, as tuples (connection, edges, forward).
+
+        A step sends the messages of a connection toward the output if `forward`, else toward the
+        input.
+        """
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
@@ -99,12 +103,12 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _target(self, c, forward):
-        """Return the layer that receives the messages of connection c in a direction."""
+        """Return the layer that receives the messages that connection c sends in a direction."""
         connection = self.structure.connections[c]
         return connection.target if forward else connection.source
 
     def _reverse(self, trace, t, c, forward):
-        """Return the latest messages in the opposite direction of a step.
+        """Return the latest messages that went in the opposite direction of a step.
 
         The step subtracts these messages from the beliefs of the senders.
         """
@@ -113,7 +117,10 @@ class MessageNetwork(LayeredNetwork):
         return trace.forward[t if self.in_place else t - 1][c]
 
     def _mask(self, trace, c, forward):
-        """Return a mask (n_sources, n) with 1 for nodes that send messages; (0, n) if all send."""
+        """Return a mask (n_sources, n): 1 for nodes that send messages, 0 for clamped nodes.
+
+        If all nodes send messages, the mask has the shape (0, n).
+        """
         mask = trace.mask(self._target(c, not forward))
         return np.empty((0, trace.n), self.dtype) if mask is None else mask
 
@@ -152,9 +159,9 @@ class MessageNetwork(LayeredNetwork):
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
         """Propagate gradients back through iteration t.
 
-        Later steps subtract the messages of iteration t from beliefs. `direct` maps (connection,
-        forward) to the gradient that flows through these later steps. Return the same kind of dict
-        for the messages of iteration t - 1.
+        Steps after iteration t subtract the messages of iteration t from beliefs. `direct` maps
+        (connection, forward) to the gradient with respect to the messages of iteration t that flows
+        through this subtraction. Return such a dict for the messages of iteration t - 1.
         """
         direct = {} if direct is None else direct
         before = {}
@@ -238,10 +245,10 @@ class MessageNetwork(LayeredNetwork):
 
 @dataclass
 class _Edges:
-    """The edges of a connection, in the form that the kernels take.
+    """The E edges of a connection, in the form that the kernels take.
 
-    Edges with the same table and the same rho share a pair (table, rho), so that the kernels
-    compute exp(table / rho) only once for each of the P distinct pairs.
+    Each edge has a table and an appearance probability rho. There are P distinct pairs (table,
+    rho), and the kernels compute exp(table / rho) only once for each pair.
     """
 
     left: np.ndarray  # (E,) node in the layer nearer to the input
@@ -250,13 +257,14 @@ class _Edges:
     rho: np.ndarray  # (E,) appearance probability
     pair_table: np.ndarray | None  # (P,) table of each pair; None if pair p has table p
     pair_rho: np.ndarray | None  # (P,) rho of each pair; None if rho is 1
-    # Results of `_shifted_table`, tables (P, l, k - 1) and shifts (P, k - 1): for messages toward
-    # the output (`ahead`), and for messages toward the input (`back`).
+    # Results of `_shifted_table`: tables (P, l, k - 1) and shifts (P, k - 1) for senders with l
+    # states and receivers with k states. `ahead` is for messages toward the output, and `back` for
+    # messages toward the input.
     ahead: tuple
     back: tuple
 
     def from_left(self, keep: np.ndarray) -> _Edges:
-        """Return only the edges of the left nodes for which `keep` (n_left,) is True."""
+        """Return only the edges whose left node is selected by the mask `keep` (n_left,)."""
         e = keep[self.left]
         return _Edges(
             self.left[e],
@@ -278,7 +286,7 @@ class _Edges:
         return Edges(table, shift, self.right, self.left, self.pair, self.rho)
 
     def unshift(self, d_ahead, d_back):
-        """Convert gradients for the shifted tables of both directions to gradients for W / rho."""
+        """Convert gradients for the shifted tables to gradients for W / rho, with tables W."""
         return d_ahead * self.ahead[0][:, 1:], d_back * self.back[0][:, 1:]
 
     def collect(self, scaled, n_tables):
@@ -288,7 +296,7 @@ class _Edges:
         return self.sum_pairs(scaled, n_tables)
 
     def sum_pairs(self, values, n_tables):
-        """Sum, for each table, the values of all pairs (table, rho) that contain the table."""
+        """Sum values of pairs (table, rho) over all pairs with the same table."""
         if self.pair_table is None:
             return values
         total = np.zeros((n_tables, *values.shape[1:]), values.dtype)
@@ -447,7 +455,10 @@ class SequentialMeanFieldNetwork(MeanFieldNetwork):
             new.append(self._means_of(trace, layer, total))
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):
-        """Propagate gradients through the messages from above, which come from old beliefs."""
+        """Propagate gradients through messages from layers nearer to the output.
+
+        These messages are computed from the beliefs of the previous iteration.
+        """
         for c, connection in enumerate(self.structure.connections):
             a, b = connection.source, connection.target
             if d_totals[a] is None or trace.beliefs[t][a] is None:
@@ -458,7 +469,10 @@ class SequentialMeanFieldNetwork(MeanFieldNetwork):
             d_beliefs[b] += _belief_vjp(mean, d_mean, trace.n)
 
     def _one_pass_vjp(self, trace, t, d_beliefs, d_weights):
-        """Propagate gradients through the messages from below, which come from new beliefs."""
+        """Propagate gradients through messages from layers nearer to the input.
+
+        These messages are computed from the new beliefs of the same iteration.
+        """
         for layer in range(self.structure.depth, 0, -1):
             for c, connection in enumerate(self.structure.connections):
                 a = connection.source

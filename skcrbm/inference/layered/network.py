@@ -28,8 +28,9 @@ from skcrbm.utils.row_sparse import RowSparse, columns_used
 class Held(NamedTuple):
     """Clamped nodes of all layers except the input. Each field is a list with an item per layer.
 
-    The item is an array, or None if the layer has no clamped (or barred) nodes. A clamped node
-    sends no messages: its effect is added to the fields of its neighbours.
+    The item is an array, or None if the layer has no clamped nodes (or no states that evidence
+    excludes). A clamped node sends no messages. Instead, its effect is added to the fields of its
+    neighbours. There are n rows, and the nodes of a layer have k states.
     """
 
     free: list  # (n_nodes, n): 0 for clamped nodes, 1 for free nodes
@@ -55,20 +56,22 @@ class LayeredInput:
     # Unary scores of each layer, (n_nodes, (k - 1) n). If given, they replace the inputs, and must
     # contain the effect of the inputs on layer 1.
     fields: list | None = None
-    alike: bool = True  # True if iteration 1 is the same for all rows, so that one run is enough
+    # True if iteration 1 is the same for all rows, so that it is run for one row only
+    alike: bool = True
 
 
 @dataclass
 class Trace:
-    """All beliefs and messages of a run. The index t counts the iterations from 1."""
+    """All beliefs and messages of a run for n rows. The index t counts the iterations from 1."""
 
     inputs: LayeredInput
     complete: bool  # False if beliefs and messages that cannot reach the output were left out
     n_iter: int  # number of iterations to run; further iterations are not needed for the output
-    # beliefs[t][layer] (n_nodes, (n_states - 1) n): log-odds against state 0, None if not needed.
-    # The last entry, n_iter + 1, holds the result.
+    # beliefs[t][layer] (n_nodes, (n_states - 1) n): log-odds of the other states against state 0,
+    # or None if the beliefs are not needed. The last entry, beliefs[n_iter + 1], is the result.
     beliefs: list
-    # forward[t][c] (E, (n_states - 1) n): messages of connection c toward the output.
+    # forward[t][c] (E, (n_states - 1) n): messages along the E edges of connection c toward the
+    # output.
     forward: list
     backward: list  # backward[t][c]: messages of connection c toward the input
     edges: Any = None  # list of the `_Edges` of each connection, for methods with messages
@@ -154,7 +157,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return two lists by layer: scores of iteration 1, and later contributions of inputs."""
+        """Return two lists by layer: scores for iteration 1, and scores that inputs add later."""
         seen: list[Any] = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
@@ -170,8 +173,8 @@ class LayeredNetwork:
     def _with_held(self, held, base, later, n):
         """Return `base` and `later` with the effect of clamped nodes.
 
-        Barred states get the score -inf in both lists. The expected pairwise scores with clamped
-        nodes are added only to `later`, the scores from iteration 2 on.
+        States that evidence excludes get the score -inf in both lists. The expected pairwise scores
+        with clamped nodes are added only to `later`, the scores from iteration 2 on.
         """
         base, later = (
             [
@@ -241,19 +244,23 @@ class LayeredNetwork:
     def _needed(self, layer, t, trace):
         """Return True if messages sent to a layer in iteration t can still reach the output.
 
-        If the model has skips, which are shorter ways to the output, all messages are sent.
+        If the model has skip connections, which are shorter ways to the output, all messages are
+        sent.
         """
         all_needed = trace.complete or len(self.structure.skips) > 0
         return all_needed or t + self.structure.depth - layer <= trace.n_iter
 
     def _base(self, layer, inputs, n):
-        """Return the unary scores of a layer for n rows, (n_nodes, (n_states - 1) n)."""
+        """Return the unary scores of a layer, repeated for n rows: (n_nodes, (n_states - 1) n)."""
         if layer == 0 and inputs.missing is None:
             return None
         return np.repeat(self.unaries[layer], n, axis=1)
 
     def _input_field(self, c, inputs, n):
-        """Return the scores (n_nodes, (k - 1) n) that observed inputs add through connection c."""
+        """Return the scores that observed inputs add through connection c.
+
+        The shape is (n_nodes, (k - 1) n) for n rows and target nodes with k states.
+        """
         connection = self.structure.connections[c]
         shape = (connection.n_right, (connection.n_right_states - 1) * n)
         if connection.dense:
@@ -300,7 +307,8 @@ class LayeredNetwork:
     def _one_pass_vjp(self, trace, t, d_beliefs, d_weights) -> None:
         """Propagate gradients between layers whose beliefs are computed in the same iteration.
 
-        `d_beliefs` has the derivatives with respect to the beliefs of iteration t, in place.
+        `d_beliefs` has the derivatives with respect to the beliefs of iteration t, and is changed
+        in place.
         """
 
     def _finish(self, d_weights: list) -> list[Any]:
@@ -335,8 +343,8 @@ class LayeredNetwork:
         }
         d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
-        # In step t, `d_beliefs` holds the derivatives with respect to the beliefs of iteration t +
-        # 1.
+        # When the loop reaches t, `d_beliefs` holds the derivatives with respect to the beliefs of
+        # iteration t + 1.
         for t in range(trace.n_iter, -1, -1):
             if t > 0:
                 self._one_pass_vjp(trace, t + 1, d_beliefs, d_weights)
@@ -366,10 +374,10 @@ class LayeredNetwork:
         return layers.items()
 
     def _add_input_gradients(self, flat, inputs, d_fields):
-        """Add the gradients through observed inputs to `flat`, the gradients by connection.
+        """Add gradients through observed inputs to `flat`, a list of gradients per connection.
 
-        `d_fields` maps a layer to the derivatives with respect to the scores that inputs add to the
-        layer.
+        `d_fields` maps each layer to the derivatives with respect to the scores that inputs add to
+        this layer.
         """
         for c, connection in enumerate(self.structure.connections):
             if connection.source == 0:
@@ -457,7 +465,7 @@ class LayeredNetwork:
         return flat
 
     def _products(self, c, left, right, n):
-        """Return, for each pairwise score, the product of two means, summed over the rows.
+        """Return the product of two state means for each pairwise score, summed over the rows.
 
         `left` and `right` are the means of the nodes on both sides of connection c.
         """
@@ -479,7 +487,10 @@ class LayeredNetwork:
 
 
 def probabilities(belief: np.ndarray, n: int) -> np.ndarray:
-    """Convert log-odds (n_nodes, (n_states - 1) n) to probabilities (n_nodes, n_states, n)."""
+    """Convert log-odds in n rows to probabilities (n_nodes, n_states, n).
+
+    The log-odds (n_nodes, (n_states - 1) n) lack the reference state 0.
+    """
     scores = belief.reshape(len(belief), -1, n)
     scores = np.concatenate([np.zeros((len(belief), 1, n), belief.dtype), scores], axis=1)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -493,7 +504,7 @@ def _lane_sums(a, n):
 
 
 def _sparse_products(means, d):
-    """Return products of CSR means (n, M) and d (H, n), summed over the rows.
+    """Return the products of means (n, M), a CSR matrix, and d (H, n), summed over n rows.
 
     The result is a `RowSparse` if there are many products and at most half of the columns of
     `means` have entries, else a flat array.
@@ -511,7 +522,10 @@ def _sparse_products(means, d):
 
 
 def _lanes(means, n_nodes):
-    """Transpose input means (n, D * (l - 1)) to the layout (D, (l - 1) * n) of the kernels."""
+    """Convert input means (n, D * (l - 1)) to the layout (D, (l - 1) * n) of the kernels.
+
+    There are n rows and D input nodes with l states.
+    """
     if sparse.issparse(means):
         means = means.toarray()
     return np.ascontiguousarray(means.T).reshape(n_nodes, -1)

@@ -23,12 +23,12 @@ class DualDecomposition(InferenceMethod):
         \max_v \Big[ b'v + \sum_j \mathrm{softplus}(c_j + w_j'v) \Big] \le
         \min_{\sum_j s_j = b} \sum_j \max_v \Big[ \mathrm{softplus}(c_j + w_j'v) + s_j'v \Big].
 
-    In the paper, a part of an RBM is a single coupling with a share of the sum over its hidden
-    unit (Hölder's inequality). Here the sum over a hidden unit is not split. So there are no shares
-    to optimise, and the bound can become at least as low as the bound of the paper. To find the
-    maximum of a part, V + 1 states are compared. This is enough because softplus(z) is the maximum
-    over p in [0, 1] of p z plus the entropy of p, and the best value of a visible unit changes at
-    most once as p grows.
+    In the paper, a part of an RBM is a single coupling with a share of the sum over its hidden unit
+    (Hölder's inequality). Here the sum over a hidden unit is not split. So there are no shares to
+    optimise, and the lowest possible bound is at most as high as in the paper. To find the maximum
+    of a part, V + 1 states are compared. This is enough because softplus(z) is the maximum over p
+    in [0, 1] of p z plus the entropy of p, and the best value of a visible unit changes at most
+    once as p grows.
 
     The right side is convex in the shifts s. It is minimised by subgradient steps with Polyak's
     step length: the steps aim at the value of the best state found, or at a level above this value
@@ -40,7 +40,7 @@ class DualDecomposition(InferenceMethod):
     Branch and bound closes the gap: a unit on which the parts disagree is clamped to 0 in one node
     and to 1 in another, and both nodes are bounded, starting from the current shifts. With
     ``node_limit=1`` there is no search, and the bound comes from the dual decomposition alone. If
-    the search reaches its limit, the bound is the highest bound of the remaining nodes.
+    the search reaches the node limit, the bound is the highest bound of the remaining nodes.
 
     The method works on an `RBMEnergy`. It computes in float64 for every dtype of the energy, and
     adds the largest rounding error to the bound. `n_iter` counts the steps of all nodes; each step
@@ -111,17 +111,17 @@ class MPLP(_LocalBound):
     error is added to the bound.
 
     The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy` and `FactorGraphEnergy`.
-    In a factor graph with larger tables, with OR or AND factors, or with variables of any number
-    of states, a sweep updates the tables in turn: an update gives each variable of a table an equal
-    share of the max-marginals of the table. Before the first sweep, impossible states are removed,
-    and variables are eliminated if this makes no larger table. `n_iter` counts sweeps.
+    If a factor graph has tables of more than two variables, OR or AND factors, or variables of more
+    than two states, a sweep updates the tables in turn: an update gives each variable of a table an
+    equal share of the max-marginals of the table. Before the first sweep, impossible states are
+    removed, and variables are eliminated if this makes no larger table. `n_iter` counts sweeps.
 
     Parameters
     ----------
     max_iter : int, default=1000
         Largest number of sweeps over the edges or tables.
     tol : float, default=1e-6
-        Largest decrease of the bound in a sweep at which a model has converged.
+        A model has converged if the bound decreases by at most `tol` in a sweep.
 
     References
     ----------
@@ -152,16 +152,16 @@ class MPLP(_LocalBound):
 class LinearProgram(_LocalBound):
     """MAP with a bound, by the linear program of the local polytope [1]_.
 
-    The program relaxes the search for the best state: variables and pairs may take any value in
-    [0, 1] instead of 0 or 1, with constraints between every pair and its two variables. The
-    result is exact on trees and if all couplings are attractive. If couplings are frustrated, as in
-    a triangle of three variables that all prefer to differ, some variables are one half and the
-    bound is too high.
+    The program relaxes the search for the best state: variables and pairs may take any value in [0,
+    1] instead of 0 or 1, with constraints between every pair and its two variables. The result is
+    exact on trees and if all couplings are attractive. If couplings are frustrated, as in a
+    triangle of three variables that all prefer to differ, some variables get the value one half,
+    and the bound is too high.
 
-    The solution is rounded: a variable becomes 1 if its value is above one half (or takes the state
-    with the largest value). Coordinate ascent then improves the state, so it is never worse than
-    the state of "icm". `gap` is the bound minus the score of this state: no other state can exceed
-    the score by more.
+    The solution is rounded: a variable becomes 1 if its value is above one half, and a variable of
+    more than two states takes the state with the largest value. Coordinate ascent then improves the
+    state, so it is never worse than the state of "icm". `gap` is the bound minus the score of this
+    state: no other state can exceed the score by more.
 
     For an `IsingEnergy` or `RBMEnergy` the program is solved as a maximum flow [3]_, which is about
     a hundred times as fast as HiGHS [2]_ for up to 14 labels, and five to ten times as fast for an
@@ -170,10 +170,10 @@ class LinearProgram(_LocalBound):
     if the solution is not exact.
 
     The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy` and `FactorGraphEnergy`.
-    In a factor graph with larger tables or variables with any number of states, each state of a
-    variable and each possible entry of a table has a value in [0, 1]. Before the program is solved,
-    impossible states are removed, and variables are eliminated if this makes no larger table.
-    `n_iter` counts the iterations of HiGHS, or the paths of a flow.
+    If a factor graph has tables of more than two variables or variables of more than two states,
+    each state of a variable and each possible entry of a table has a value in [0, 1]. Before the
+    program is solved, impossible states are removed, and variables are eliminated if this makes no
+    larger table. `n_iter` counts the iterations of HiGHS, or the paths of a flow.
 
     References
     ----------

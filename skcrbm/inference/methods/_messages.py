@@ -77,9 +77,9 @@ class SumProduct(MessagePassing):
     beliefs, then all messages visible -> hidden. Unlike in the paper, the visible units send
     messages before the first iteration, computed from their fields alone and damped like all
     messages. The reason is that the input x of a conditional model acts on the visible units, so
-    that their messages carry more information than messages from the hidden units. Pairwise beliefs
-    agree with the visible marginals after any number of iterations, and with the hidden marginals
-    at convergence.
+    that messages from visible units carry more information than messages from hidden units.
+    Pairwise beliefs agree with the visible marginals after any number of iterations, and with the
+    hidden marginals at convergence.
 
     In an `IsingEnergy` the labels are visited in turn: each label reads the messages to it, and
     sends messages to all other labels. Pairwise beliefs always agree with the marginals.
@@ -303,7 +303,7 @@ class MeanField(IterativeMethod):
 
 
 class Beliefs(NamedTuple):
-    """State of a method, such as mean field, that needs only its beliefs to continue."""
+    """State from which a method such as mean field continues: only the beliefs."""
 
     # Log-odds (N, n_variables) of the beliefs.
     log_odds: np.ndarray
@@ -323,7 +323,7 @@ class Messages(NamedTuple):
     in_logs: bool
 
     def values_for(self, rows: Any, in_logs: bool, dtype: np.dtype) -> np.ndarray:
-        """Return the messages of the models `rows` for a kernel, as an array of `dtype`.
+        """Return the messages of the models `rows` as an array of `dtype`, for a kernel.
 
         The messages are log-odds if `in_logs`, else odds.
         """

@@ -279,7 +279,7 @@ class BPChain(_RandomMethod):
 
 
 class PerturbAndMaxProduct(_RandomMethod):
-    """Samples and log Z by maximising a randomly perturbed energy.
+    """Samples and log Z by maximising the score of a randomly perturbed model.
 
     To draw a sample, independent noise is added to the fields, and max-product searches for the
     best state of this perturbed model [1]_. The noise is Gumbel noise of mean zero on both values
@@ -372,9 +372,10 @@ class PerturbAndMaxProduct(_RandomMethod):
 
     @property
     def prefers_warm_start(self) -> bool:
-        """Whether samples improve if `init` is passed, which is True only if the noise persists.
+        """Whether samples improve if `init` is passed: True if the noise is kept between calls.
 
-        Messages that were computed for other noise are not a useful start.
+        If the noise is new in each call, messages that were computed for the earlier noise are not
+        a useful start.
         """
         return self.persistence > 0
 
@@ -441,7 +442,7 @@ class PerturbAndMAP(_RandomMethod):
         self.random_state = random_state
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers for an energy; an empty set if `inference` cannot maximise it."""
+        """Return the answers for an energy. The set is empty if `inference` cannot maximise it."""
         able = "map" in resolve_method(self.inference, valid_names=_searches).supports(energy)
         return super().supports(energy) if able else frozenset()
 
@@ -458,8 +459,8 @@ class AnnealedImportanceSampling(_RandomMethod):
     couplings are multiplied by beta, which grows from 0 to 1 in equal steps, with a Gibbs sweep at
     each step. The hidden units of an RBM are summed out of the importance weights. The couplings of
     a factor graph are all its log-potentials, including tables of a single variable. An error is
-    raised for a factor graph with entries of -inf, OR or AND factors, because its variables are not
-    independent at beta = 0.
+    raised for a factor graph with log-potentials of -inf or with OR or AND factors, because its
+    variables are not independent at beta = 0.
 
     The result has `standard_error` and `effective_sample_size`, a number between 1 and the number
     of chains. The standard error is computed by the delta method, and is enlarged if single chains
@@ -515,5 +516,5 @@ class AnnealedImportanceSampling(_RandomMethod):
         self.random_state = random_state
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers for an energy; an empty set if it has states of weight 0."""
+        """Return the answers for an energy. The set is empty if some states have weight 0."""
         return frozenset() if energy.has_zeros else super().supports(energy)

@@ -15,7 +15,7 @@ from skcrbm.utils.validation import as_float_array
 
 
 class BranchAndBound(InferenceMethod):
-    """MAP of an `IsingEnergy` or `FactorGraphEnergy` by branch and bound, with a proof.
+    """MAP of an `IsingEnergy` or `FactorGraphEnergy` by branch and bound, proven optimal.
 
     The method is a depth-first search over the labels. The search begins with the labels whose
     signs depend least on the other labels. The state is optimal up to rounding (1e-11 of the
@@ -62,7 +62,7 @@ class BranchAndBound(InferenceMethod):
         self.node_limit = node_limit
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers for an energy; an empty set if it has states of weight 0."""
+        """Return the answers for an energy. The set is empty if some states have weight 0."""
         return frozenset() if energy.has_zeros else super().supports(energy)
 
 
@@ -99,8 +99,8 @@ class ICM(IterativeMethod):
     """Joint MAP by iterated conditional modes (Besag 1986).
 
     The method sets variables to their best values given the other variables, which never lowers the
-    score, until the state is a local optimum. The log-odds of the result are the log-odds of each
-    variable given all other variables (in an RBM, given the other layer).
+    score, until the state is a local optimum. The result has the log-odds of each variable given
+    all other variables (in an RBM, given the other layer).
 
     In an RBM an iteration sets all visible units to their best values given the hidden units, then
     the hidden units to their best values given the visible units. At the end, no change of a single
@@ -162,22 +162,23 @@ class MapSearch(InferenceMethod):
     variable elimination are small, elimination finds the best state. Otherwise five searches share
     the work:
 
-    - Forest moves draw random induced forests (sets of variables without a cycle among them) given
-      all other variables [2]_. The temperature falls to 0, at which forests are maximised exactly.
-      Each cooling starts from the state of the previous cooling or from the best state, and later
-      coolings are longer. An entry of weight 0 counts as a penalty, which grows until the state is
-      possible.
+    - Forest moves choose a random set of variables that has no cycle (a forest), and draw these
+      variables jointly given all other variables [2]_. The temperature falls to 0, at which the
+      variables are maximised jointly instead of drawn. Each cooling starts from the state of the
+      previous cooling or from the best state, and later coolings are longer. An entry of weight 0
+      counts as a penalty, which grows until the state is possible.
     - Frontier sweeps maximise regions of bounded width, such as strips of a lattice, given the
       variables around them. The sweeps start from a state that is disturbed by noise. If they
       improve a connected set of variables, its new values are copied to the best state [4]_. After
-      many disturbances without a better state, a new walk begins: in turn at a random state, and at
-      the best state with wider regions.
+      many disturbances without a better state, the sweeps start again from a new state: alternately
+      from a random state, and from the best state with wider regions.
     - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
       give a state to start from.
     - A hybrid best-first branch and bound [5]_ continues MPLP at each node, after the decision for
       one variable, and removes all states and table entries whose bound is not above the best score
       [1]_. At first only this search is used, as long as it finds better states.
-    - A depth-first branch and bound uses mini-buckets [3]_ of the tables that MPLP has shifted.
+    - A depth-first branch and bound computes its bounds by mini-buckets [3]_, from the tables after
+      the shifts by MPLP.
 
     A model has converged if its state is proven to be the best, up to rounding; its `gap` is then
     0. If no possible state was found, a warning is given, and the gap is infinite. All numbers are
@@ -261,7 +262,7 @@ class MapSearch(InferenceMethod):
         return True
 
     def check_options(self) -> None:
-        """Raise an error if an option is invalid, or if there is no limit at all."""
+        """Raise an error if an option is invalid, or if neither time nor nodes are limited."""
         super().check_options()
         if self.max_nodes is None and self.time_limit is None:
             raise ValueError("max_nodes must be an int if time_limit is None, got None")
@@ -285,7 +286,7 @@ class SimulatedAnnealing(InferenceMethod):
     Parameters
     ----------
     n_sweeps : int, default=1000
-        Number of sweeps of each run. Slower annealing finds better states.
+        Number of sweeps of each run. With more sweeps, annealing is slower and finds better states.
     n_restarts : int, default=1
         Number of runs, each from a different random state. Each model keeps its best state.
     beta_range : tuple of two floats or None, default=None
@@ -348,7 +349,7 @@ class SimulatedAnnealing(InferenceMethod):
         return True
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers for an energy; an empty set unless its class overrides `scaled`."""
+        """Return the answers for an energy. The set is empty if its class has no `scaled`."""
         scales = type(energy).scaled is not BaseEnergy.scaled
         return super().supports(energy) if scales else frozenset()
 

@@ -42,12 +42,13 @@ class Exact(InferenceMethod):
 
     "map" is the best joint state. "marginal_map" is the visible state with the largest sum over
     hidden states; the visible layer is enumerated to find it. If several states are equally good,
-    the first in binary order is returned. "samples" are independent.
+    the first of them in binary order is returned. "samples" are independent.
 
     In a `FactorGraphEnergy`, "marginal_map" maximises over the variables in `map_variables` and
     sums over all other variables. The variables of the sum are eliminated first, which may need
-    larger tables than other orders. They then get their best joint state given the values of
-    `map_variables`, and `map_bound` is the log-weight of these values.
+    larger tables than other orders. After the values of `map_variables` have been found, all other
+    variables get their best joint state given these values. `map_bound` is the log-weight of the
+    values of `map_variables`.
 
     All numbers are computed in float64 for every dtype of the energy. The cost is 2^min(V, H)
     max(V, H) for an RBM, 2^V H for its "marginal_map", and 2^L for an Ising model with L free
@@ -128,12 +129,12 @@ class Exact(InferenceMethod):
         return found
 
     def solve(self, energy: BaseEnergy, query: Query) -> dict[str, Any]:
-        """Compute the answers; a ValueError is raised if `map_variables` does not apply."""
+        """Compute the answers. A ValueError is raised if `map_variables` is not allowed."""
         asked = "marginal_map" in query.returns and self.map_variables is not None
         if asked and not isinstance(energy, FactorGraphEnergy):
             raise ValueError(
-                "map_variables must be None for 'marginal_map' of an energy that is not a "
-                f"FactorGraphEnergy; got {type(energy).__name__}"
+                "map_variables must be None for 'marginal_map' if the energy is not a "
+                f"FactorGraphEnergy; the energy is of type {type(energy).__name__}"
             )
         return super().solve(energy, query)
 
@@ -203,9 +204,9 @@ def exact_seconds(energy: BaseEnergy, returns: Iterable[str]) -> float:
 
 
 def _sizes(energy, query):
-    """Return the number of enumerated variables (N,), and the cost of a state.
+    """Return the number of enumerated variables (N,) of N models, and the cost of a state.
 
-    The cost is the number of variables that are not enumerated, at least 1.
+    The cost of a state is the number of variables that are not enumerated, at least 1.
     """
     free, k = energy.free, energy.n_enumerated(query)
     n_free = free.sum(axis=1)

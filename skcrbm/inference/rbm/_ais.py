@@ -18,9 +18,9 @@ def solve(method, energy, query):
 
 
 def _log_weights(energy, n_chains, n_betas, key):
-    """Return the log importance weights (N, C) of the chains.
+    """Return the log importance weights (N, C) of C chains for each of N models.
 
-    The mean weight of the chains estimates the ratio of Z to the Z of the model without couplings.
+    The mean weight of the chains estimates Z divided by the Z of the model without couplings.
     """
     n, n_visible, dtype = energy.n_models, energy.n_visible, energy.dtype
     b, c = energy.visible_bias[:, None, :], energy.hidden_bias[:, None, :]

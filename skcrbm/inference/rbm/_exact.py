@@ -1,4 +1,4 @@
-"""Exact inference on RBMs: enumerate a layer, usually the smaller, and sum out the other layer."""
+"""Exact inference on RBMs: enumerate one layer, usually the smaller, and sum out the other."""
 
 from dataclasses import replace
 from functools import wraps
@@ -31,8 +31,9 @@ from skcrbm.utils.validation import kernel_array
 # Largest size of a block of states whose scores are computed together when samples are drawn: the
 # number of states times the number of units.
 _BLOCK_UNITS = 2**20
-# Target size of a chunk of rows: the number of rows, times the number of states, times the number
-# of summed units. A chunk takes a few milliseconds, much longer than the overhead of a call.
+# Target size of a chunk of rows. The size is the number of rows, times the number of enumerated
+# states, times the number of units that are summed out. A chunk of this size takes a few
+# milliseconds, so that the overhead of a call does not matter.
 _CHUNK_WORK = 2**23
 # Estimated number of temporary values for each variable of each row. Rows are cut into blocks that
 # have at most `BLOCK_ENTRIES` temporary values.
@@ -43,7 +44,7 @@ _LEAST_ROWS = 64
 
 
 def solve(method, energy, query):
-    """Answer any query by enumerating the states of a layer."""
+    """Answer a query of any kind by enumerating the states of a layer."""
     return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
 
 
@@ -56,7 +57,7 @@ def _check_size(method, layer, n_units, advice):
 
 
 def _in_blocks(solve):
-    """Split the rows of a query into blocks, and call a solver for each block; a decorator.
+    """Decorate a solver, so that it is called for one block of rows of a query at a time.
 
     This limits the memory of solvers that need much memory for each row. The answers for the blocks
     are joined, and statistics that are summed over rows are added up.
@@ -91,10 +92,11 @@ def _in_blocks(solve):
 
 
 class _Layers:
-    """An RBM in float64, with its layers in the order (enumerated layer, other layer).
+    """N RBMs in float64, with their layers in the order (enumerated layer, other layer).
 
-    `enumerated` (N, k) and `other` (N, m) are the fields of the two layers. `coupling` has shape
-    (k, m) and `free` has shape (N, k + m).
+    The enumerated layer has k units and the other layer m units. `enumerated` (N, k) and `other`
+    (N, m) are the fields of the two layers. `coupling` has the shape (k, m). `free` (N, k + m) is
+    True for units that are not clamped.
     """
 
     def __init__(self, energy, visible_first):
@@ -113,7 +115,7 @@ class _Layers:
         return np.hstack([visible, hidden] if self.visible_first else [hidden, visible])
 
     def in_order(self, values):
-        """Reorder values (..., k + m) from (enumerated, other) to (visible, hidden)."""
+        """Convert values (..., k + m) from the order (enumerated, other) to (visible, hidden)."""
         if self.visible_first:
             return values
         k = len(self.coupling)
@@ -263,7 +265,7 @@ def _sums_of_one(layers):
 
 
 def _log_weights(layers, row, states):
-    """Return the log-weights (K,) of states (K, k), and the inputs (K, m) to the other layer.
+    """Return log-weights (K,) of K states (K, k), and the inputs (K, m) to the other layer.
 
     `row` is the index of the model. The fields include the effect of clamped units, which are
     therefore left out: a state in which a clamped unit is on gets the log-weight -inf.
@@ -325,12 +327,12 @@ def _draw(method, energy, query):
 
 
 def _bits(numbers, k):
-    """Convert integers (K,) to 0/1 states (K, k). Column j has bit j, where bit 0 is the lowest."""
+    """Convert integers (K,) to 0/1 states (K, k). Column j is bit j, and bit 0 is the lowest."""
     return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
 
 
 def _n_low(k, m):
-    """Choose the number of low units such that the tables of their states fit the cache.
+    """Return the number of low units, such that the tables of their states fit the cache.
 
     The low units are the first of the `k` enumerated units. The other layer has `m` units.
     """
@@ -338,17 +340,18 @@ def _n_low(k, m):
 
 
 def _low_log_gain(coupling):
-    """Return the inputs (m, 2^n_low) to the summed units, for all states of the low units."""
+    """Return the inputs (m, 2^n_low) to m summed units, for all states of n_low low units."""
     n_low = _n_low(*coupling.shape)
     states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
     return np.ascontiguousarray((states @ coupling[:n_low]).T)
 
 
 def _odds_tables(layers):
-    """Return the tables of `enumerate_rows`; None if couplings or fields are too large for odds.
+    """Return the tables that `enumerate_rows` needs, or None if odds would overflow.
 
-    Units of the other layer are stored in groups. If the couplings are strong, the groups are
-    smaller, so that products over a group stay in range.
+    Odds would overflow if couplings or fields are large. The units of the other layer are stored in
+    groups. If the couplings are strong, the groups are smaller, so that products over a group stay
+    in the range of floats.
     """
     k, m = layers.coupling.shape
     if np.abs(layers.enumerated).max(initial=0.0) > MAX_FIELD:
@@ -372,10 +375,11 @@ def _odds_tables(layers):
 
 
 def _work_space(k, m, n_places):
-    """Allocate the work arrays of `enumerate_rows`; this code would compile slowly in the kernel.
+    """Allocate the work arrays of `enumerate_rows`.
 
-    The rows of a block are stored one after the other. Places of a group without a unit count as
-    units that are off.
+    They are not allocated in the kernel, because this code would compile slowly. The rows of a
+    block are stored one after the other. A group has a fixed number of places; places without a
+    unit count as units that are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

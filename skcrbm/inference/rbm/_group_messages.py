@@ -1,4 +1,4 @@
-"""Answer queries about RBMs over outputs with classes by the solvers of factor graphs.
+"""Answer queries about RBMs whose outputs have classes, by the solvers of factor graphs.
 
 An output becomes a variable whose states are its classes, and a hidden unit becomes a variable with
 two states. The weights between an output and a hidden unit become a table.

@@ -1,7 +1,7 @@
-"""Exact inference on RBMs over outputs with classes, by enumeration.
+"""Exact inference, by enumeration, on RBMs whose outputs have classes.
 
-Either the states of the hidden units are enumerated, or the vectors of classes if there are fewer
-vectors than hidden states.
+A vector of classes has a class for each output. If there are fewer vectors of classes than states
+of the hidden units, the vectors are enumerated. Otherwise the hidden states are enumerated.
 
 Given the hidden units the outputs are independent, so a hidden state h has the weight
 ``exp(c' h) prod_outputs sum_classes exp(b_k + W_k h)``. With moderate weights these sums are matrix
@@ -25,8 +25,9 @@ from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Largest difference of the inputs of an output's classes for which the sums are matrix products.
-# With this limit, the products stay in the range of floats.
+# The hidden units add inputs to the classes of an output. If the inputs of two classes differ by at
+# most this number, the sums over classes are computed as matrix products, which then stay in the
+# range of floats.
 _MAX_RANGE = 300.0
 # Probabilities below this number are computed from logarithms: floats near 1e-308 lose digits.
 _TINY = 1e-290
@@ -97,16 +98,16 @@ class _Model:
 
     @property
     def own(self):
-        """Slice of the classes of each output."""
+        """List of slices: the classes of each output in the axis of all S classes."""
         return [slice(i, j) for i, j in pairwise(self.units.first.tolist())]
 
     def log_odds(self, chances, on, off):
-        """Return the log-odds (n, S + H) for probabilities of classes and of hidden units."""
+        """Return log-odds (n, S + H), given the probabilities of S classes and H hidden units."""
         with np.errstate(divide="ignore"):
             return self.log_odds_of(np.log(chances), np.log(on), np.log(off))
 
     def log_odds_of(self, log_chance, on, off):
-        """Return the log-odds (n, S + H) for logarithms of probabilities."""
+        """Return log-odds (n, S + H), given the logarithms of probabilities."""
         with np.errstate(invalid="ignore"):
             parts = [one_against_rest(log_chance[:, own]) for own in self.own]
             return np.hstack([np.empty((len(on), 0)), *parts, on - off])
@@ -118,7 +119,7 @@ class _Model:
         return np.arange(rows.start, rows.stop)[some]
 
     def chunks(self, n_columns):
-        """Return blocks of rows, whose temporary arrays have `n_columns` numbers per row."""
+        """Split the rows into blocks of moderate memory, given `n_columns` numbers per row."""
         return row_chunks(self.energy.n_models, max(1, BLOCK_ENTRIES // max(1, n_columns)))
 
 
@@ -206,13 +207,20 @@ class _HiddenStates(_Model):
         return log_weight, terms
 
     def _hidden(self, log_p, reduce):
-        """Return the log-weights (n, H) of all states with each hidden unit on, and with it off."""
+        """Return two arrays (n, H): log-weights if a hidden unit is on, and if it is off.
+
+        `reduce` sums or maximises over all hidden states in which the unit is on (or off).
+        """
         on = [reduce(log_p[:, state == 1], 1) for state in self.states.T]
         off = [reduce(log_p[:, state == 0], 1) for state in self.states.T]
         return _columns(on, len(log_p)), _columns(off, len(log_p))
 
     def best(self, rows, hidden):
-        """Return codes (n, L), hidden states (n, H), scores (n,) and log-odds of max-marginals."""
+        """Return the best states of n rows: codes (n, L), hidden states (n, H) and scores (n,).
+
+        A code is the index of the class of an output. The last item of the result is the log-odds
+        of the max-marginals.
+        """
         log_weight, terms = self._joint(rows, np.max)
         index = log_weight.argmax(axis=1)
         each = np.arange(len(index))
@@ -305,7 +313,7 @@ class _Vectors(_Model):
         return self.log_odds_of(log_chance, on, off)
 
     def _reduced(self, log_weight, reduce):
-        """Return the log-weight (n, S) of each class: the sum or maximum over its vectors."""
+        """Return the log-weight of each class: the sum or maximum over vectors with this class."""
         parts = [
             reduce(np.where(self.member[:, k] > 0, log_weight, -np.inf), 1)
             for k in range(self.units.n_states)
@@ -350,7 +358,7 @@ def _log_sum(values, axis):
 
 
 def _best_against_rest(values):
-    """Return each of the values (n, K) minus the largest other value of its row."""
+    """Return values (n, K), minus the largest of the other values in the same row."""
     padded = np.pad(values, ((0, 0), (1, 0)), constant_values=-np.inf)
     two = np.partition(padded, -2, axis=1)
     best = np.arange(values.shape[1]) == values.argmax(axis=1)[:, None]
@@ -360,7 +368,7 @@ def _best_against_rest(values):
 
 
 def _columns(parts, *shape):
-    """Stack arrays of a shape along a new last axis; the list may be empty."""
+    """Stack arrays of the same shape along a new last axis. The list may be empty."""
     return np.stack(parts, axis=-1) if parts else np.empty((*shape, 0), np.int64)
 
 

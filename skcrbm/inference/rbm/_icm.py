@@ -22,7 +22,7 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, visible):
-    """Improve the layers in turn, from visible states or marginals `visible` (N, V).
+    """Improve the two layers in turn, starting from the visible states or marginals (N, V).
 
     Each model stops when no unit changes.
     """

@@ -62,9 +62,9 @@ def _iterate(method, energy, query):
 
 
 def _with_evidence(energy, beliefs, first=0):
-    """Set the beliefs (N, k) of clamped units to the clamped values.
+    """Return beliefs (N, k), in which clamped units have their clamped values.
 
-    The columns belong to the k units from index `first` on.
+    Column j belongs to unit ``first + j``.
     """
     if energy.evidence is None:
         return beliefs
@@ -87,6 +87,7 @@ def _add_moments(energy, query, fields):
         scores += v * (h @ energy.weights.T)
         fields["log_partition"][:] = scores.sum(1, dtype=np.float64)
         fields["log_partition"] += (h * energy.hidden_bias).sum(1, dtype=np.float64)
-        # `off` of a clamped unit equals its belief, which is harmless: its entropy is 0 either way.
+        # For clamped units, `off` is not 1 minus the belief but the belief itself. This is
+        # harmless, because both are 0 or 1 and have the entropy 0.
         off = _with_evidence(energy, expit(-fields["log_odds"]))
         fields["log_partition"] += (entr(beliefs) + entr(off)).sum(1, dtype=np.float64)

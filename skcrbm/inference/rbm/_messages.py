@@ -17,8 +17,8 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest size of a chunk: _CHUNK_EDGES edges (models times edges of a model) and, if statistics
-# are requested, _ROWS_PER_SUM rows. Smaller chunks would be slow.
+# Smaller chunks would be slow. So a chunk has at least _CHUNK_EDGES edges (the number of models
+# times the edges of a model) and, if statistics are requested, at least _ROWS_PER_SUM rows.
 _CHUNK_EDGES = 2**15
 _ROWS_PER_SUM = 4
 # Largest number of entries of a weight matrix whose norms are computed in NumPy. For such matrices
@@ -83,8 +83,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 
     `kind` is SUM, MAX or MIXED. `edge_appearance` is rho if messages are tree-reweighted, else 1.
     If `beliefs` (N, V + H) are given, message passing starts from these log-odds, instead of the
-    start of the query. If both are missing, the visible units begin with messages computed from
-    their fields.
+    start of the query. If neither `beliefs` nor a start of the query is given, the visible units
+    begin with messages computed from their fields.
 
     Return the fields of a result, and the score (N,) of the best state visited. The visible part of
     this state is stored in ``fields["assignment"]``.
@@ -146,8 +146,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
             work = odds_work(couplings.odds)
             pass_odds(kind, couplings, batch, options, answers, work)
 
-    # Make few and large chunks. Each chunk sums its statistics into a separate matrix, and the work
-    # on a chunk must be worth the cost of this matrix and of a thread.
+    # Make few and large chunks, because each chunk has costs: a separate matrix for its statistics,
+    # and a thread.
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
     if "statistics" in query.returns:
         size = max(size, _ROWS_PER_SUM)
@@ -204,10 +204,11 @@ def _norms(weights):
 
 
 def _row_pieces(weights, norms, limit):
-    """Return the length (V,) of the pieces into which each row is split.
+    """Split each row of a matrix into pieces of equal length; return the lengths (V,).
 
-    The sum of |weights| over a piece is at most `limit`, so that a product of messages over the
-    piece stays in the range of the dtype. `norms` (V,) are the sums of |weights| over whole rows.
+    A piece is a range of successive entries of a row of `weights` (V, H). The sum of |weights| over
+    a piece is at most `limit`, so that a product of messages over the piece stays in the range of
+    the dtype. `norms` (V,) are the sums of |weights| over whole rows.
     """
     n_visible, n_hidden = weights.shape
     piece = np.full(n_visible, max(1, n_hidden), np.uintp)

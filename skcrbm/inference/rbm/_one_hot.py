@@ -73,9 +73,9 @@ def _log_probability(energy, samples):
 
 
 def _inputs(energy, rows):
-    """Return the inputs (n, K, H) to the hidden units given each class, and the evidence (n, 1, H).
+    """Return the inputs (n, K, H) to H hidden units given each of K classes, and the evidence.
 
-    The evidence is NaN for free hidden units.
+    There are n rows. The evidence (n, 1, H) is NaN for free hidden units.
     """
     inputs = energy.weights.astype(np.float64) + energy.hidden_bias[rows, None, :]
     if energy.evidence is None:

@@ -38,14 +38,16 @@ def is_small_mixture(energy) -> bool:
 
 
 class LabelMixture:
-    """The distribution of the labels of each row, as a mixture of products over hidden states.
+    """Distribution of the L labels in each of N rows: a mixture with a part per hidden state.
+
+    In each part the labels are independent.
 
     `energy` must satisfy `is_small_mixture`; its evidence may clamp labels. `nodes` (Q,) are
     ascending numbers x in (0, 1) at which the expectations are evaluated.
     """
 
-    marginals: np.ndarray  # (N, L), P(y_i = 1)
-    empty: np.ndarray  # (N,), P(|y| = 0)
+    marginals: np.ndarray  # (N, L): P(y_i = 1) for each row and label i
+    empty: np.ndarray  # (N,): P(|y| = 0), the probability that no label is positive
     log_partition: np.ndarray  # (N,)
 
     def __init__(self, energy: RBMEnergy, nodes: np.ndarray):
@@ -83,17 +85,17 @@ class LabelMixture:
 
     @property
     def largest_mean(self) -> np.ndarray:
-        """Largest expected number (N,) of labels in a likely state of the hidden units."""
+        """Largest expected number (N,) of positive labels given a likely hidden state, per row."""
         return np.maximum.reduceat(self._means, self._start[:-1])
 
     def inverse_of_fewest(self, share: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Return means (N, K) of E[f_k(|y|) | h] over the hidden states h with the largest values.
+        """Return means (N, K) of the largest values of E[f_k(|y|) | h] over hidden states h.
 
         |y| is the number of positive labels, and ``f_k(m) = sum_q factors_kq x_q^m`` for `factors`
-        (K, Q). For each function f_k and each row, the states are sorted by E[f_k(|y|) | h] in
-        descending order, and the mean is over the first states with a total probability of `share`
-        (N,). The last of these states counts only with the probability that is missing to reach
-        `share`.
+        (K, Q). There are N rows and K functions f_k. For each row and each function, the hidden
+        states h are sorted by E[f_k(|y|) | h] in descending order. The mean is over the first
+        states whose probabilities add up to the `share` (N,) of the row; only a part of the
+        probability of the last state is used, so that the sum is exact.
         """
         value = np.exp(self._log_rest[:, 1:]) @ factors.T
         result = np.empty((len(share), len(factors)))
@@ -107,7 +109,7 @@ class LabelMixture:
         return result
 
     def _find_states(self, proba):
-        """Store the likely states of each row, given the probabilities (N, S) of all states."""
+        """Store the likely hidden states per row, given probabilities (N, S) of all S states."""
         order = np.argsort(-proba, axis=1, kind="stable")
         proba = np.take_along_axis(proba, order, axis=1)
         before = np.cumsum(proba, axis=1) - proba
@@ -123,14 +125,21 @@ class LabelMixture:
         return self._t, self._u, self._gain, self._start, self._state
 
     def on(self, labels: np.ndarray) -> np.ndarray:
-        """Return ``E[y_i x^(|y| - 1)]`` (N, Q, C) at the nodes x, for the labels i (N, C)."""
+        """Return ``E[y_i x^(|y| - 1)]`` (N, Q, C) at the Q nodes x, for labels i.
+
+        `labels` (N, C) has the indices i of C labels per row. |y| is the number of positive labels.
+        """
         result = np.zeros((*labels.shape, len(self.nodes)))
         rest = np.ascontiguousarray(self._rest[:, 1:])
         sums_of_labels(*self._rows, rest, self._left[1:].copy(), labels, result)
         return result.swapaxes(1, 2)
 
     def overlap(self, sets: np.ndarray) -> np.ndarray:
-        """Return ``E[|y and A| x^|y - A|]`` (N, C, Q) at the nodes x, for 0/1 sets A (N, C, L)."""
+        """Return ``E[|y and A| x^|y - A|]`` (N, C, Q) at the Q nodes x, for label sets A.
+
+        `sets` (N, C, L) has C sets A per row, as 0/1. |y and A| is the number of positive labels in
+        A, and |y - A| the number of positive labels that are not in A.
+        """
         n, n_sets, _ = sets.shape
         first = np.concatenate([[0], np.count_nonzero(sets, axis=2).ravel().cumsum()])
         labels = np.nonzero(sets)[2]
