@@ -18,8 +18,9 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
-# A hidden unit with input c adds _GAIN[hidden](0, c) to the log-weight of a visible state. The key
-# `hidden` is "marginal" if hidden units are summed out, and "max" if they are maximised.
+# A hidden unit with the input c (bias plus weighted visible units) adds _GAIN["marginal"](0, c) =
+# softplus(c) to the log-weight of a visible state if the hidden units are summed out. If they are
+# maximised instead, it adds _GAIN["max"](0, c) = max(0, c).
 _GAIN = {"marginal": np.logaddexp, "max": np.maximum}
 
 
@@ -120,7 +121,8 @@ class RBMEnergy(PairwiseEnergy):
     def exclusive(self) -> np.ndarray:
         """Bool array (V,), True for the units of outputs with three or more classes.
 
-        Exactly one unit of such an output is on. A plain RBM has no such outputs.
+        An output with K classes has K units, of which exactly one is 1. In a plain RBM all values
+        are False.
         """
         return np.zeros(self.n_visible, bool)
 
@@ -149,9 +151,10 @@ class RBMEnergy(PairwiseEnergy):
         return self.n_visible + self.n_hidden
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of units of the layer that "exact" enumerates.
+        """Return the number of units in the layer whose states exact inference enumerates.
 
-        The other layer is summed out analytically. "marginal_map" must enumerate the visible units.
+        This is the smaller layer, and the larger layer is summed out analytically. For the query
+        "marginal_map", inference must enumerate the visible layer.
         """
         return self.n_visible if query == "marginal_map" else min(self.n_visible, self.n_hidden)
 
@@ -173,10 +176,10 @@ class RBMEnergy(PairwiseEnergy):
         return self.evidence[:, : self.n_visible], self.evidence[:, self.n_visible :]
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Add the effect of clamped units to the biases of free units, and to an offset.
+        """Add the effect of clamped units to the biases of free units.
 
-        The results are a tuple with the new biases, which are 0 for clamped units, and the offset
-        (N,): the sum of the terms of the score that depend only on clamped units.
+        Return a tuple of the new biases, which are 0 for clamped units, and an offset (N,) for each
+        model. The offset is the sum of the terms of the score that depend only on clamped units.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
@@ -185,8 +188,9 @@ class RBMEnergy(PairwiseEnergy):
         pull = h @ self.weights.T
         b = self.visible_bias + pull
         c = self.hidden_bias + v @ self.weights
-        # The terms are summed separately, because adding a bias and a coupling may lose digits in
-        # float32. The term v' W h of clamped units is added only for `v`, so that it counts once.
+        # The sums of biases and of couplings are computed separately, because adding a bias and a
+        # coupling may lose digits in float32. The term v' W h of clamped units is added to the sum
+        # of the visible units only, so that it counts once.
         parts = (v, self.visible_bias), (v, pull), (h, self.hidden_bias)
         offset = np.zeros(self.n_models)
         for x, field in parts:
@@ -198,18 +202,18 @@ class RBMEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return P(visible unit on, hidden unit on) of pairs, as products of arrays.
+        """Return P(v_i = 1, h_j = 1) of pairs that include a clamped unit, as products of arrays.
 
-        Only pairs with a clamped unit are included. See `PairwiseEnergy.held_pairs`.
+        See `PairwiseEnergy.held_pairs`.
         """
         v, h = values[:, : self.n_visible], values[:, self.n_visible :]
         free_v, free_h = free[:, : self.n_visible], free[:, self.n_visible :]
         return ((v, h + free_h), (free_v, h))
 
     def _hidden_gain(self, inputs, hidden):
-        """Return the log-weight that each hidden unit adds, given its entry of `inputs`.
+        """Return the term that each hidden unit adds to the log-weight of a visible state.
 
-        `inputs` and the result have the shape (N, ..., H).
+        `inputs` (N, ..., H) holds the input of each hidden unit, and the result has the same shape.
         """
         gain = _GAIN[hidden](0, inputs)
         if self.evidence is None:
@@ -236,7 +240,8 @@ class RBMEnergy(PairwiseEnergy):
         else:
             others, bias, coupling = states[..., : self.n_visible], self.hidden_bias, self.weights
         flat = others.reshape(n * n_chains, others.shape[2]).astype(self.dtype, copy=False)
-        # BLAS may read memory beyond the end of `flat`, and arbitrary values there cause warnings.
+        # BLAS may read memory beyond the end of `flat`, and the arbitrary numbers in that memory
+        # would cause warnings.
         with np.errstate(invalid="ignore"):
             inputs = flat @ coupling
         return bias[:, None, :] + inputs.reshape(n, n_chains, bias.shape[1])
@@ -330,7 +335,7 @@ class RBMEnergy(PairwiseEnergy):
         return ((weight * v).T @ h.astype(self.dtype, copy=False),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states with the given moments."""
+        """Return the mean score of states, given the means and pair statistics of the states."""
         fields = np.concatenate([self.visible_bias[0], self.hidden_bias[0]]).astype(np.float64)
         return float(fields @ means + np.vdot(self.weights, statistics[0]))
 
@@ -343,7 +348,7 @@ class RBMEnergy(PairwiseEnergy):
 
 
 class OneHotRBMEnergy(RBMEnergy):
-    """An RBM restricted to visible vectors with exactly one unit on.
+    """An RBM restricted to visible vectors in which exactly one unit is 1.
 
     With V = K visible units, unit k represents class k, and
     ``p(k) ∝ exp(b_k + sum_j softplus(W_kj + c_j))``. This is the classification RBM [1]_. All
@@ -376,10 +381,10 @@ class OneHotRBMEnergy(RBMEnergy):
         return 0
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the results of `RBMEnergy`, but an infinite influence for visible units.
+        """Return the log-odds and the influence of each unit, which is infinite for visible units.
 
-        The reason is that the other units always determine a visible unit, however large its bias
-        is.
+        The other visible units always determine a visible unit, even if its bias is large. Hidden
+        units have the same log-odds and influence as in `RBMEnergy`.
         """
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible] = np.inf
@@ -416,7 +421,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return log-odds (N, K) of ±inf: the other visible units determine each unit."""
+        """Return log-odds (N, K) that are ±inf, because the other units determine each unit."""
         others = visible.sum(axis=1, keepdims=True) - visible
         return np.where(others == 0, np.inf, -np.inf).astype(self.dtype)
 
@@ -439,7 +444,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return self.class_log_odds(scores)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the variables of a block; the class is drawn by the first number of `u`."""
+        """Draw the variables of a block. A class needs a single random number, the first in `u`."""
         if not self._is_visible(block):
             return super().draw(log_odds, u, block)
         mass = expit(log_odds).cumsum(axis=2)
@@ -465,13 +470,13 @@ class ConditionalRBM(NamedTuple):
     """A conditional RBM, ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)``."""
 
     params: CRBMParams
-    energy_type: type[RBMEnergy] = RBMEnergy  # `OneHotRBMEnergy` if y has classes
+    energy_type: type[RBMEnergy] = RBMEnergy  # or `OneHotRBMEnergy`, if y has classes
     units: Any = None  # `OutputUnits` of the visible units, if the energies are `GroupedRBMEnergy`
 
     def energy(self, X: Any) -> RBMEnergy:
         """Return the energies of (v, h) given the rows of X (N, D), an ndarray or CSR matrix.
 
-        A ValueError is raised if the product of X and the coefficients overflows.
+        A ValueError is raised if a product of X with a matrix of coefficients overflows.
         """
         p = self.params
         with np.errstate(over="ignore", invalid="ignore"):

@@ -30,17 +30,18 @@ from skcrbm.utils.options import Integer, check_parameters, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import check_count, check_same_length, note_features
 
-# Number of EM steps for the weight of the mixture. The likelihood is concave in the weight.
+# Number of EM steps that optimise the weight of the mixture. The log-likelihood is a concave
+# function of the weight, so EM finds the global maximum.
 _EM_STEPS = 500
 # Probability below which a label vector counts as impossible, so that logarithms are finite.
 _TINY = np.finfo(np.float64).tiny
 
 
 class _Parts(NamedTuple):
-    """Results of the forests for some rows, from which both distributions are computed."""
+    """Predictions of the forests for n rows, from which both mixed distributions are computed."""
 
-    inputs: Any  # log-odds of the forests, the inputs of the last step of the stack
-    trees: np.ndarray  # (n, K): probabilities of the label sets by the trees
+    inputs: Any  # log-odds of the labels by the forests: the inputs of the last step of the stack
+    trees: np.ndarray  # (n, K): P of the K label sets seen in fit, by the trees
 
 
 class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
@@ -370,18 +371,26 @@ def _label_set_part(stack) -> Any:
 
 
 def _log_likelihoods(model, X, visible):
-    """Return log p(y | x) (n,) of held-out rows."""
+    """Return log p(y | x) of each held-out row, as an array (n,)."""
     return np.asarray(model.score_samples(X, visible))
 
 
 def _agreement(labels, sets):
-    """Return 1 (n, K) if a vector (n, L) and a set (K, L) agree; NaN agrees with any value."""
+    """Return an array (n, K) that is 1 if row i of `labels` agrees with row k of `sets`, else 0.
+
+    `labels` (n, L) and `sets` (K, L) hold label vectors. A missing label (NaN) agrees with 0 and
+    with 1.
+    """
     wrong = (labels == 1) @ (1.0 - sets.T) + (labels == 0) @ sets.T.astype(float)
     return (wrong == 0).astype(float)
 
 
 def _best_weight(log_stack, trees):
-    """Return the weight of the stack that maximises the likelihood of rows, by EM."""
+    """Find the weight of the stack in the mixture that maximises the likelihood, by EM.
+
+    `log_stack` holds the log-probability of the labels of each row by the stack, and `trees` the
+    probability of the same labels by the trees.
+    """
     weight = 0.5
     stack = np.exp(np.maximum(log_stack, np.log(_TINY)))
     for _ in range(_EM_STEPS):
