@@ -49,7 +49,7 @@ class RangeModel:
         self.energy = CategoricalGraphEnergy(factors, field, n_states=size)
 
     def states(self, assignment: np.ndarray) -> np.ndarray:
-        """Convert states (..., T) of the energy to states from 0 to S - 1."""
+        """Add `begin` to states (..., T) of the energy, to obtain states from 0 to S - 1."""
         return self.begin + assignment.astype(np.int64)
 
     def marginals(self, found: np.ndarray) -> np.ndarray:
