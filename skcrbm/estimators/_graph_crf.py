@@ -383,7 +383,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         if not resume:
             names = None if self._rows.types is None else self._rows.types.names
             if names is not None and classes is not None and not isinstance(classes, Mapping):
-                raise ValueError("classes must be a dict with the classes of each type of nodes")
+                raise ValueError("classes must be a dict from node types to lists of classes")
             self._node_classes = NodeClasses.of(labels, arrays.types, names, classes)
             self.classes_ = self._node_classes.classes
             if names is not None:
