@@ -71,7 +71,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     #: True if X may hold NaN.
     _allow_nan = False
-    # : `Targets` subclass for a y whose columns hold classes; None: such a y raises an error.
+    #: `Targets` subclass for a y whose columns hold classes; None: such a y raises an error.
     _columns_of_classes: Any = None
     #: Names of the private attributes that a fit sets; a new fit deletes them first.
     _state: tuple[str, ...] = ("_targets",)

@@ -49,9 +49,9 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         *("n_features_in_", "classes_", "_targets", "n_iter_", "dual_gap_"),
         *("visible_coef_", "visible_intercept_", "pairwise_coef_"),
     )
-    # : Names of the inference methods that can find the best labels.
+    #: Names of the inference methods that can find the best labels.
     _searches: tuple = ()
-    # : Log-odds of a label divided by its field ``a_i . x + b_i``: 2, because labels are -1 and +1.
+    #: Log-odds of a label divided by its field ``a_i . x + b_i``: 2, because labels are -1 and +1.
     _log_odds_scale = 2.0
 
     def __sklearn_is_fitted__(self):

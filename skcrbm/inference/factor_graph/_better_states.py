@@ -7,8 +7,8 @@ any number of states (`states.py`), which chooses the values one after the other
 messages have not converged are solved again, too.
 
 If a graph has cycles or the messages have not converged, coordinate ascent is run twice: from the
-state of max-product, and from the best state under the fields alone. The best of these three states
-is kept.
+state of max-product, and from the best state under the fields alone. The best of three states is
+kept: the state of max-product, and the results of both runs.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
 
 
 def _decide_ties(method, energy, query, fields):
-    """Solve models with ties or unconverged messages again; keep states with at least equal score.
+    """Solve models with ties or unconverged messages again; keep the states of higher score.
 
-    The models are converted to graphs of variables with two states.
+    The models are converted to graphs of categorical variables with two states. If both states have
+    the same score, the new state is kept if its messages have converged.
     """
     log_odds = np.abs(fields["log_odds"].astype(np.float64))
     unit = 1.0 + np.where(energy.free, log_odds, 0.0).max(axis=1, initial=0.0)
