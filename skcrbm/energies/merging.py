@@ -62,7 +62,7 @@ def find_merging(
     groups = sorted(range(len(scopes)), key=lambda g: -scopes[g].shape[1])
     ordered = [np.sort(group, axis=1) for group in scopes]
     rows = [np.arange(len(group)) for group in scopes]
-    if len(arities) == 1:  # a scope can then contain only an equal scope
+    if len(arities) == 1:  # sets of equal size contain each other only if they are equal
         rows = _repeated(ordered, arities.pop())
     # set of variables -> kept table (group, row) that contains these variables
     hosts: dict[Any, tuple[int, int]] = {}

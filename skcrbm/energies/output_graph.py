@@ -42,15 +42,18 @@ class OutputGraph:
     def __init__(self, n_classes: np.ndarray, edges: np.ndarray):
         self.n_classes = np.asarray(n_classes, np.int64)
         self.edges = np.asarray(edges, np.int64).reshape(-1, 2)
-        self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,)
-        self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)  # (C,)
-        # `scored` are the states with parameters. An output of two classes has parameters only for
-        # its second class, as in logistic regression.
+        # `first` (L + 1,) has the first state of each output, and then C. `output` (C,) has the output
+        # of each state.
+        self.first = np.concatenate([[0], np.cumsum(self.n_classes)])
+        self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)
+        # `scored` (U,) are the states that have parameters. An output of two classes has parameters
+        # only for its second class, as in logistic regression.
         place = np.arange(self.first[-1]) - self.first[:-1][self.output]
         size = self.n_classes[self.output]
-        self.scored = np.flatnonzero((size > 2) | ((size == 2) & (place == 1)))  # (U,)
+        self.scored = np.flatnonzero((size > 2) | ((size == 2) & (place == 1)))
         sizes = [self.n_classes[a] * self.n_classes[b] for a, b in self.edges]
-        self.start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])  # (E + 1,)
+        # `start` (E + 1,) has the first entry of each edge's table, and then P.
+        self.start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         grids = [
             np.meshgrid(self._states_of(a), self._states_of(b), indexing="ij")
             for a, b in self.edges
@@ -82,7 +85,10 @@ class OutputGraph:
 
     @cached_property
     def padded(self) -> np.ndarray:
-        """Index (C,) of each state in a flattened array (L, K), for outputs of up to K classes."""
+        """Index (C,) of each state in a flattened array (L, K).
+
+        K is the largest number of classes of an output.
+        """
         most = int(self.n_classes.max(initial=1))
         place = np.arange(self.n_states) - self.first[:-1][self.output]
         return self.output * most + place

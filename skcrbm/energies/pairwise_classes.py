@@ -1,4 +1,4 @@
-"""Pairwise models of variables that have the same classes."""
+"""Pairwise models of variables that all have the same set of classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairwise models whose nodes are restricted to ranges of their states."""
+"""Pairwise models in which each node may be restricted to a range of states."""
 
 from __future__ import annotations
 

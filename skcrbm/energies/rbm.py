@@ -127,9 +127,10 @@ class RBMEnergy(PairwiseEnergy):
         return np.zeros(self.n_visible, bool)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds and influence of each unit, as in `BaseEnergy.own_log_odds`.
+        """Return the log-odds and the influence of each unit, as in `BaseEnergy.own_log_odds`.
 
-        The log-odds are the biases, and the influence is the sum of the absolute weights of a unit.
+        The log-odds of a unit are its bias. The influence, a bound on the change of the log-odds by
+        the other units, is the sum of the absolute weights of the unit.
         """
         size = np.abs(self.weights).astype(np.float64)
         influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
@@ -171,7 +172,7 @@ class RBMEnergy(PairwiseEnergy):
     # -------------------------------------------------------------- evidence
 
     def _held(self):
-        """Return the evidence of the visible units (N, V) and of the hidden units (N, H)."""
+        """Return the values of clamped visible (N, V) and hidden units (N, H), else NaN."""
         assert self.evidence is not None
         return self.evidence[:, : self.n_visible], self.evidence[:, self.n_visible :]
 
@@ -254,7 +255,7 @@ class RBMEnergy(PairwiseEnergy):
         return self.hidden_bias + visible @ self.weights
 
     def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return P(h_j = 1 | v) (N, H), or the most probable h given v if `hidden` is "max"."""
+        """Return P(h_j = 1 | v), or the most probable h given v if `hidden` is "max": (N, H)."""
         return self._hidden_of(self._hidden_inputs(visible.astype(self.dtype, copy=False)), hidden)
 
     def _hidden_of(self, inputs, hidden):
@@ -267,7 +268,7 @@ class RBMEnergy(PairwiseEnergy):
     def hidden_and_log_weight(
         self, visible: np.ndarray, hidden: str = "marginal"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the results of `hidden_given_visible` and `log_weight` from one matrix product."""
+        """Return the results of `hidden_given_visible` and `log_weight` by one matrix product."""
         visible = visible.astype(self.dtype, copy=False)
         inputs = self._hidden_inputs(visible)
         return self._hidden_of(inputs, hidden), self._log_weight_of(visible, inputs, hidden)
@@ -296,9 +297,9 @@ class RBMEnergy(PairwiseEnergy):
         return linear + ((v @ self.weights.astype(np.float64)) * h).sum(1)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy ``-F(v) = v' b + sum_j softplus(v' W_j + c_j)`` (N,).
+        """Return the negative free energy (N,), ``v' b + sum_j softplus(v' W_j + c_j)``.
 
-        With ``hidden="max"`` the result is ``max_h -E(v, h)``, with relu in place of softplus.
+        If `hidden` is "max", the result is ``max_h -E(v, h)``, that is, relu replaces softplus.
         """
         visible = visible.astype(self.dtype, copy=False)
         return self._log_weight_of(visible, self._hidden_inputs(visible), hidden)
@@ -311,7 +312,7 @@ class RBMEnergy(PairwiseEnergy):
         return weight
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy (N, K) of K visible states (K, V)."""
+        """Return the negative free energy (N, K) of K visible states (K, V) in each of N models."""
         sets = visible_sets.astype(self.dtype, copy=False)
         coupling = sets @ self.weights
         result = (self.visible_bias @ sets.T).astype(np.float64)
@@ -391,7 +392,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return log_odds, influence
 
     def class_log_weights(self, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-weights (N, K), float64, of the classes."""
+        """Return the log-weights (N, K) of the K classes, in float64."""
         return self.log_weight_of_sets(np.eye(self.n_visible), hidden)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
@@ -416,7 +417,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return np.where(one, super()._log_weight_of(visible, inputs, hidden), -np.inf)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy (N, S) of S states, -inf unless exactly one unit is 1."""
+        """Return the negative free energy (N, S) of S states; -inf unless exactly one unit is 1."""
         weights = unchecked(super().log_weight_of_sets)(visible_sets, hidden)
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
@@ -511,7 +512,7 @@ class ConditionalRBM(NamedTuple):
 
 
 def _left_product(moments, X):
-    """Return ``moments' X`` (n_units, D) for a dense or sparse X."""
+    """Return the product ``moments' X``, shape (n_units, D), for a dense or sparse X."""
     if issparse(X):
         return np.ascontiguousarray((X.T @ moments).T)
     return moments.T @ X

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-# Methods of energies whose first argument holds 0/1 states, which are validated.
+# Methods of energies that validate their first argument, which must hold 0/1 states.
 _TAKE_STATES = (
     "score", "log_weight", "log_weight_of_sets", "conditional_log_odds", "hidden_given_visible",
     "hidden_and_log_weight", "visible_log_odds", "statistics",
@@ -106,15 +106,15 @@ def binary_states(k: int) -> np.ndarray:
 
 
 def infinite_where_held(log_odds: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Return log-odds with inf for variables clamped to 1, and -inf for variables clamped to 0.
+    """Return the log-odds with inf for variables clamped to 1, and -inf for variables clamped to 0.
 
-    `held` holds the values of clamped variables, and NaN for free variables.
+    `held` has the values of clamped variables, and NaN for free variables.
     """
     return np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))
 
 
 def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Return the log-odds (..., K) of states with the log-weights `logs` (..., K).
+    """Return the log-odds (..., K) of the K states of variables with log-weights (..., K).
 
     If all weights are 0, the states for which `allowed` (..., K) is True are equally probable.
     """
@@ -180,7 +180,7 @@ def best_states(
 
 
 def means_of_states(energy: Any, states: np.ndarray) -> np.ndarray:
-    """Return states as means of variables, in the dtype of the energy.
+    """Convert states to the means that variables in these states have, in the dtype of the energy.
 
     0/1 states do not change. Categorical states are one-hot encoded (..., K).
     """

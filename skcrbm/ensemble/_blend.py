@@ -1,4 +1,4 @@
-"""Define BlendedLabelSets, which mixes the distributions of a stack and of its label-set trees."""
+"""Define BlendedLabelSets, which mixes the distributions of a stack and of trees on label sets."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         part = _label_set_part(stack)
         own = (visible[:, None] == part.label_sets_[None]).all(axis=2).argmax(axis=1)
         proba = part.estimator_.out_of_bag_values(X)[np.arange(len(own)), own]
-        used = ~np.isnan(proba)  # rows that at least one tree has not seen
+        used = ~np.isnan(proba)  # rows that at least one tree was fitted without
         self.weight_ = _best_weight(seen[used], proba[used])
         with np.errstate(divide="ignore"):
             trees = np.log(proba[used])
@@ -262,7 +262,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.decode(labels)
 
     def _decoded(self, parts, sets, value):
-        """Return the labels (n, L) with the best expected metric over the given label sets."""
+        """Return the labels (n, L) with the best expected metric of each row."""
         proba = np.exp(self._log_proba_of_sets(parts, sets))
         if self.decode == "expected_f1":
             return decode_label_sets(sets, proba, "f1_samples", allow_empty=self.allow_empty_)
@@ -270,7 +270,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self.label_sets_[expected.argmax(axis=1)]
 
     def _log_proba_of_sets(self, parts, sets):
-        """Return log p(y | x) (n, k) of label sets (k, L)."""
+        """Return log p(y | x), an array (n, k), of k label sets (k, L) in each of n rows."""
         stack = np.asarray(self._final.score_label_sets(parts.inputs, sets))
         agree = _agreement(sets, self.label_sets_)
         return self._blended(stack, parts.trees @ agree.T)
@@ -356,7 +356,10 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _label_set_part(stack) -> Any:
-    """Return the `OutOfBagLogOdds` of label-set trees in a stack; raise a ValueError if missing."""
+    """Return the `OutOfBagLogOdds` in a stack whose forest is fitted on label sets.
+
+    A ValueError is raised if the stack has no such forest.
+    """
     steps = getattr(stack, "steps", [("", None)])
     parts = [part for _, part in getattr(steps[0][1], "transformer_list", [])]
     for part in parts if len(steps) == 2 else []:

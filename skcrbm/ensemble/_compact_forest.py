@@ -52,7 +52,7 @@ class CompactTree:
         self._importances = sp.csr_array(tree.compute_feature_importances()[None])
 
     @property
-    def n_leaves(self) -> int:  # scikit-learn's `get_n_leaves` reads it
+    def n_leaves(self) -> int:  # scikit-learn's `get_n_leaves` reads this attribute
         return self.node_count - len(self._inner)
 
     def _leaves(self) -> np.ndarray:
@@ -61,7 +61,7 @@ class CompactTree:
         return np.flatnonzero(leaf)
 
     def apply(self, X: Any) -> np.ndarray:
-        """Return the index of the node that is the leaf of each row; X is float32, dense or CSR."""
+        """Return the index of each row's leaf among the nodes; X is float32, dense or CSR."""
         nodes = np.zeros(self.node_count, self._node_type)
         nodes["left_child"] = nodes["right_child"] = -1
         for name in _SPLIT:
@@ -80,7 +80,7 @@ class CompactTree:
         return tree.apply(X)
 
     def sparse_values(self, X: Any) -> sp.csr_array:
-        """Return a CSR array with the values of the leaf of each row of X."""
+        """Return a CSR array with the class frequencies in the leaf of each row of X."""
         return self.leaf_values[np.searchsorted(self._leaves(), self.apply(X))]
 
     def predict(self, X: Any) -> np.ndarray:
@@ -144,7 +144,7 @@ class CompactForest:
         try:
             with (
                 warnings.catch_warnings()
-            ):  # many classes are normal here: each label set is a class
+            ):  # many classes are normal, because each label set is a class
                 warnings.filterwarnings("ignore", "The number of unique classes is greater")
                 return super().fit(X, y)  # type: ignore[misc]
         finally:

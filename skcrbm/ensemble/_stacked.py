@@ -201,7 +201,8 @@ def make_stacked(
 
 
 def _part(estimator, cv, n_jobs, seed):
-    # A CRBMClassifier has a method `transform`, too; treat such an estimator as a classifier.
+    # A CRBMClassifier has the methods `predict_proba` and `transform`. Treat an estimator with both
+    # methods as a classifier.
     is_classifier = hasattr(estimator, "predict_proba")
     if not hasattr(estimator, "fit") or not (is_classifier or hasattr(estimator, "transform")):
         raise ValueError(

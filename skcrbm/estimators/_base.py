@@ -79,7 +79,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     _prediction_parameters: tuple[str, ...] = ("decode", "n_jobs")
     #: True if `fit` takes weights of single labels, `sample_weight` of shape (N, L).
     _takes_label_weights = True
-    #: Factor that turns the `decision_function` of a binary 1-D y into log-odds.
+    # : Factor that converts the `decision_function` of a binary 1-D y to log-odds.
     _log_odds_scale = 1.0
 
     @abstractmethod
@@ -207,7 +207,7 @@ class JointClassifier(StructuredClassifier):
         return posterior.log_odds()
 
     def _joint(self, X, y_known) -> Any:
-        """Return p(y | x) for the rows of X, as `LabelVectors` or, for a 1-D y, as `Classes`."""
+        """Return p(y | x) for the rows of X, as `LabelVectors` or (for a 1-D y) as `Classes`."""
         posterior = self._posterior(X, y_known)
         if self._targets.multilabel:
             kind = LabelVectors if self._targets.indicator else OutputVectors

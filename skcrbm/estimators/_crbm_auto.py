@@ -334,11 +334,11 @@ def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
 
 
 class _Effort(NamedTuple):
-    """Limits of a stage of the search: there is a stage without and a stage with hidden units."""
+    """Limits of a stage of the search. The first stage is without, the second with hidden units."""
 
     first: int  # maximum number of iterations of the first fit on a fold
     later: int  # maximum number of iterations of later fits, which start from the previous fit
-    share: float  # a fit stops if ten iterations lower the objective by less than share * value
+    share: float  # a fit stops if ten iterations lower the objective by less than this share
     n_down: int  # maximum number of steps to smaller penalties
     n_up: int  # maximum number of steps to larger penalties
 
@@ -470,7 +470,7 @@ class _Search:
         at = 0
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
             # If a larger penalty was better than the first penalty, there is no need to try smaller
-            # ones.
+            # penalties.
             if direction < 0 and at > 0:
                 break
             for _ in range(n_steps):

@@ -332,7 +332,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             rule that was set after `fit`.
         """
         check_outer_fitted(self)
-        self._validate_params()  # set_params may have changed parameters after fit
+        self._validate_params()  # `set_params` may have changed parameters after the fit
         rule = self._checked_rule(self.estimator_)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)

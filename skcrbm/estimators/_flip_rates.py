@@ -123,7 +123,10 @@ class _RateSearch:
         return answers[:, :-1], float(rows.weight @ answers[:, -1])
 
     def _labels(self, visible):
-        """Return y for the copies: labels (N, V) of a 2-D y, or a vector (N,) for two classes."""
+        """Return the y to which copies of the estimator are fitted.
+
+        This is a matrix (N, V) of labels, or a vector (N,) for a 1-D y of two classes.
+        """
         return visible if self.multilabel else visible[:, 0]
 
     def best_common_rate(self):

@@ -321,7 +321,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         return images if used.all() else images.take(np.flatnonzero(used))
 
     def _plan(self, images: ImageBatch, rng, resume: bool, partial: bool = False) -> Plan:
-        """Return the `Plan` of a fit, and set `alpha_`."""
+        """Return the `Plan` (model, objective, solver and stopping rule) of a fit; set `alpha_`."""
         structure = ImageStructure(
             len(self.classes_), self._rows.n_channels, self.window, self.pair_window, self.n_hidden
         )
@@ -552,6 +552,6 @@ def _like(X, images):
     if isinstance(X, np.ndarray) and X.ndim > 1:
         return np.stack(images)
     found = np.empty(len(images), object)
-    for i, image in enumerate(images):  # because `found[:] = images` stacks images of equal size
+    for i, image in enumerate(images):  # `found[:] = images` would stack images of equal size
         found[i] = image
     return found

@@ -335,7 +335,7 @@ class ImageCRBM(RBMClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Return the plan of a fit; the arguments are the same as in `CRBMClassifier`."""
+        """Return the `CRBMPlan` of a fit, given the same arguments as in `CRBMClassifier`."""
         n_rows, n_visible = rows.visible.shape
         answers = Likelihood.conditional_answers
         method = marginal_method(self.inference, n_visible, self.n_hidden, needs=answers)

@@ -116,7 +116,7 @@ class LabelVectors(NamedTuple):
         for rows, sets, log_weight in weighted_label_sets(posterior, "marginal"):
             top = min(k, len(sets))
             best = np.argpartition(-log_weight, top - 1, axis=1)[:, :top]
-            best.sort(axis=1)  # candidates with equal probabilities keep their order
+            best.sort(axis=1)  # keep the order of candidates with equal probabilities
             value = np.take_along_axis(log_weight, best, axis=1)
             order = np.argsort(-value, axis=1, kind="stable")
             value = np.take_along_axis(value, order, axis=1)
@@ -275,7 +275,7 @@ class Classes(NamedTuple):
     """
 
     targets: Targets  # kind and encoding of the 1-D y
-    log_proba: np.ndarray  # (N, K), float64
+    log_proba: np.ndarray  # (N, K) float64: log-probabilities of the K classes
 
     @property
     def n_rows(self):
@@ -334,7 +334,7 @@ def _check_enough(k, n, candidates):
 
 
 def _require_finite(k, log_weight, advice=""):
-    """Raise a ValueError if a row has fewer than k candidates with a log-weight above -inf."""
+    """Raise a ValueError if a row has fewer than k candidates with a finite log-weight."""
     few = np.flatnonzero(np.isneginf(log_weight[:, -1]))
     if len(few):
         raise ValueError(

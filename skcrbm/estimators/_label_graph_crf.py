@@ -347,7 +347,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         except ValueError:
             if not is_matrix(y):
                 raise
-            return MultioutputTargets(y)  # raises clear errors about columns of classes
+            # raises an error that explains which columns of classes are valid
+            return MultioutputTargets(y)
 
     def _codes(self, visible):
         """Return the class codes (N, L) of L outputs, and their numbers of classes (L,)."""

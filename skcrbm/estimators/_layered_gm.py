@@ -378,7 +378,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
             model = self._model._replace(code=self._model.code.with_rows(rows.X))
         else:
             structure, code = self._new_structure(rows.X, rows.visible)
-            # Overflow needs no warning here, because training detects it and raises an error.
+            # Overflow needs no warning, because training detects infinite values and raises an
+            # error.
             with np.errstate(over="ignore", invalid="ignore"):
                 mean = code.mean(rows.X, rows.weight)
                 params = layered_params(structure, mean, rng, rows.visible.dtype)

@@ -120,7 +120,7 @@ class LMBMClassifier(PairwiseClassifier):
           several label vectors have the same loss, the score decides;
         - "marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", or a configured
           object such as ``Threshold("f1_macro")``: rules on the probabilities of the Boltzmann
-          machine, as in `CRBMClassifier`. These rules do not search.
+          machine, as in `CRBMClassifier`. These rules need no search for the best labels.
 
         If every training row had a label, all rules except "hinge" predict at least one label.
     class_weight : "balanced", dict, list of dict or array-like, default=None
@@ -237,7 +237,7 @@ class LMBMClassifier(PairwiseClassifier):
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "pairwise_penalty": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"})],
-        "cliques": "no_validation",  # `label_cliques` validates this parameter
+        "cliques": "no_validation",  # the function `label_cliques` validates this parameter
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches, several=True),
@@ -322,7 +322,8 @@ class LMBMClassifier(PairwiseClassifier):
         dual = getattr(self, "_dual", None) if warm else None
         if not warm:
             forget(self, self._state)
-        method = self._search_method()  # raise an error before training, not after it
+        # call this function to raise errors before training, not after training
+        method = self._search_method()
         rows = training_rows(self, X, y, sample_weight, reset=not warm)
         inputs, visible, weight, origin = rows
         require_observed(~np.isnan(visible))

@@ -232,7 +232,7 @@ class PenaltySearch:
     variables of the previous fit on the same fold.
     """
 
-    X: np.ndarray | sparse.csr_matrix  # (N, D)
+    X: np.ndarray | sparse.csr_matrix  # (N, D): features of the rows
     signs: np.ndarray  # (N, L) int8: labels -1 and 1, and 0 for missing labels
     weight: np.ndarray  # (N,): weights of the rows
     factors: np.ndarray  # (N, L) or (N, 1): weights of the loss and of the errors of each label

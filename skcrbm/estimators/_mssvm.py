@@ -74,12 +74,11 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 # Options of message passing if `inference` is a name. Damping prevents oscillating messages.
 # Messages with damping need more iterations to converge, so `max_iter` is set, too.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
-# For alpha="auto" and solvers other than "asgd", the penalty is this number times the total
-# variance of the columns.
+# If alpha="auto" and the solver is not "asgd", the penalty is this number times the total variance
+# of the columns.
 _RELATIVE_ALPHA = 2e-3
-# For alpha="auto" and the solver "asgd", the penalty is this multiple of the best penalty of
-# logistic regressions. If the multiple is 1, a model of images of digits overfits after a few
-# epochs.
+# If alpha="auto" and the solver is "asgd", the penalty is this number times the best penalty of
+# logistic regressions. With the number 1, a model of images of digits overfits after a few epochs.
 _HIDDEN_FACTOR = 3.0
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",
@@ -546,7 +545,7 @@ class MSSVMCRBM(RBMClassifier):
         return scores
 
     def _binary_scores(self, posterior):
-        """Return the log-odds (N, 1) of the single output unit."""
+        """Return the log-odds (N, 1) of the second class, the only visible unit."""
         energy = posterior.energy
         return energy.visible_log_odds(np.zeros((energy.n_models, 1)), self.hidden_)
 

@@ -11,7 +11,7 @@ from skcrbm.targets.new_labels import names_with_new
 
 
 def add_labels_to_targets(estimator, classes) -> None:
-    """Add the labels in `classes` that the estimator does not know to its description of y."""
+    """Add new labels in `classes` to the targets (the description of y) of an estimator."""
     targets = estimator._targets
     if not targets.indicator:
         return

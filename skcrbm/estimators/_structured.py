@@ -146,7 +146,7 @@ def structured_solver(estimator: Any) -> Any:
 def has_probabilities(estimator: Any) -> bool:
     """Return True, or raise an AttributeError if the model gives no probabilities.
 
-    A model gives no probabilities if it is, or will be, trained for a large margin. scikit-learn's
+    A model that is (or will be) trained for a large margin gives no probabilities. scikit-learn's
     `available_if` calls this function.
     """
     if getattr(estimator, "_hinge", option_name(estimator.learning) == "max_margin"):
@@ -169,10 +169,10 @@ def decodes_marginals(estimator: Any) -> bool:
 
 
 def check_hinge(estimator: Any) -> bool:
-    """Return True if an estimator is to be trained for a large margin.
+    """Return True if an estimator is to be trained for a large margin (hinge loss).
 
-    A ValueError is raised if an option of the estimator does not apply to this training. Attributes
-    of an earlier dual solution are deleted, because they do not describe the new fit.
+    A ValueError is raised if an option of the estimator is not valid in max-margin training.
+    Attributes that describe the dual solution of an earlier fit are deleted.
     """
     for name in ("objective_", "duality_gap_", "certified_"):
         vars(estimator).pop(name, None)
@@ -253,7 +253,7 @@ def structured_plan(
 
 
 def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False) -> Any:
-    """Return the penalty of a fit, and warn if the columns of X have different scales."""
+    """Return the penalty alpha of a fit; warn if the columns of X have different scales."""
     if not (resume or issparse(batch.X)):
         weight = np.repeat(batch.weight, np.diff(batch.start))
         warn_of_scales(batch.X, weight, type(estimator).__name__, partial, _SCALE)

@@ -89,7 +89,7 @@ def cross_validated_thresholds(
     # The constructor is used instead of `clone`, so that the copy has no callbacks.
     given = estimator.get_params(deep=False)
     fresh = kind(**{**given, **{name: v for name, v in changes.items() if name in given}})
-    # Do not repeat warnings that the fit on all rows has already given.
+    # Do not show warnings again that the fit on all rows has already shown.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", SCALES)

@@ -1,4 +1,4 @@
-"""`infer`: the entry point of every inference method."""
+"""Define `infer`, the function that runs every inference method."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def infer(
 
 
 def _largest_field(energy):
-    """Return the largest magnitude of a field.
+    """Return the largest absolute value of a field.
 
     Raise a MagnitudeError if a field or coupling is too large or NaN.
     """
@@ -224,7 +224,7 @@ def _largest_field(energy):
     for kind, arrays in (("field", energy.fields), ("coupling", energy.couplings)):
         for array in arrays:
             high, low = array.max(initial=0), array.min(initial=0)
-            if low == -np.inf and kind == "coupling":  # log-potentials of -inf (weight 0) are valid
+            if low == -np.inf and kind == "coupling":  # -inf is valid (weight 0)
                 low = array.min(initial=0, where=array > -np.inf)
             if not (high <= limit and low >= -limit):
                 worst = low if high <= limit else high
@@ -261,7 +261,7 @@ def _check_accepted(method, argument, energy, returns):
 
 
 def _check_init(init, energy, method, returns):
-    """Check `init`, and return it with its log-odds clipped to finite values."""
+    """Validate `init`, and return a result whose log-odds are clipped to finite values."""
     if init is None:
         return None
     _check_accepted(method, "init", energy, returns)
@@ -414,7 +414,7 @@ def _warn_of_impossible_log_partition(method, energy, query, fields):
     found = fields["log_partition"]
     low, high = log_partition_range(energy)
     margin = _RANGE_SLACK * (1.0 + np.maximum(np.abs(low), np.abs(high)))
-    # -inf is the answer for a model in which all states have weight 0.
+    # The value -inf is correct for a model in which all states have weight 0.
     wrong = (found > -np.inf) & ((found < low - margin) | (found > high + margin))
     if wrong.any():
         n = int(wrong.argmax())

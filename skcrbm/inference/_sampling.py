@@ -1,4 +1,4 @@
-"""`sample` and `estimate_log_partition`: shortcuts to `infer` for samplers and estimators."""
+"""Define `sample` and `estimate_log_partition`, shortcuts to `infer` for random methods."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return solver_for(self.name, type(energy))(self, energy, query)
 
     def at_epoch(self, epoch: int) -> InferenceMethod:
-        """Return the method to use in a training epoch; the first epoch is 0."""
+        """Return the method that training uses in an epoch; the first epoch is 0."""
         return self
 
     def with_options(self, **options) -> InferenceMethod:
@@ -341,7 +341,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return method
 
     def with_defaults(self, **defaults) -> InferenceMethod:
-        """Return a copy in which each option that is None has the given default."""
+        """Return a copy in which each option that is None is set to the given default."""
         options = vars(self)
         unset = {k: v for k, v in defaults.items() if k in options and options[k] is None}
         return type(self)(**{**options, **unset}) if unset else self

@@ -54,7 +54,7 @@ def _factors(log_weights):
 
 
 def _with_maxima(log_z, energies, most_pairs, most_first, most_last):
-    """Add to log Z the maxima that `_factors` subtracted from the log-weights."""
+    """Add the maxima that `_factors` subtracted from the log-weights to log Z."""
     lengths = np.diff(energies.start)
     if len(most_pairs) == 1:
         return log_z + most_first + most_last + most_pairs[0] * (lengths - 1)
@@ -67,9 +67,9 @@ def chain_marginals(energies: AnyChains, weight: np.ndarray) -> ChainMarginals:
     """Return the marginals of chains by the forward-backward algorithm.
 
     In a second-order chain, the states are pairs of classes, so that marginals have the shape
-    (T, K * K) for K classes. The marginals are multiplied by the `weight` (n,) of each chain. The array
-    `energies.scores` may be overwritten. An ImpossiblePathError is raised if every path of a chain
-    has weight 0.
+    (T, K * K) for K classes. The marginals are multiplied by the `weight` (n,) of each chain. The
+    array `energies.scores` may be overwritten. An ImpossiblePathError is raised if every path of a
+    chain has weight 0.
     """
     if isinstance(energies, SecondOrderEnergies):
         return _second_order_marginals(energies, weight)
@@ -160,10 +160,10 @@ def best_paths(energies: AnyChains) -> tuple[np.ndarray, np.ndarray]:
 
 
 def k_best_paths(energies: AnyChains, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the k best paths of each chain and their log-weights, as a list of pairs of arrays.
+    """Return the k best paths of each chain, and their log-weights, as a list of pairs.
 
-    The arrays of a chain are (k', length) and (k',), where k' is smaller than k if the chain has
-    fewer than k possible paths.
+    The pair of a chain is an array of paths (k', length) and an array of log-weights (k',). If the
+    chain has fewer than k possible paths, k' is their number, otherwise k' is k.
     """
     if isinstance(energies, SecondOrderEnergies):
         n_classes = len(energies.triples)

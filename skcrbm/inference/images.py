@@ -34,8 +34,8 @@ class Sheet(NamedTuple):
     the images, which hold zeros.
     """
 
-    place: np.ndarray  # (T,) index of each pixel of the images in a flat plane
-    inside: np.ndarray  # (n,) 1 at the pixels and 0 in the margins
+    place: np.ndarray  # (T,): index of each pixel in a plane
+    inside: np.ndarray  # (n,): 1 at the pixels and 0 in the margins
     stride: int  # distance in a plane from a pixel to the pixel below
     begin: int  # first place that inference computes
     end: int  # place after the last place that inference computes
@@ -66,7 +66,7 @@ class Sheet(NamedTuple):
 class Trace(NamedTuple):
     """Log-odds after the last iteration, and the beliefs before each iteration."""
 
-    log_odds: np.ndarray  # (P, n): a plane for each class but the first, and hidden variable
+    log_odds: np.ndarray  # (P, n): planes of the classes (without the first), then hidden variables
     beliefs: list[np.ndarray]  # centred beliefs (P, n) of each iteration, 0 in the margins
 
 
@@ -142,8 +142,9 @@ class Network:
             total += slope
             add_link_products(self.couplings, slope, belief, *self._range, links)
             below = np.zeros_like(slope)
-            # The matrix of the couplings is symmetric, because every pixel is a neighbour of its
-            # neighbours with the same coupling. So the gradient uses the same function as `run`.
+            # The matrix of the couplings between pixels is symmetric: if pixel a has a coupling to
+            # pixel b, b has the same coupling to a. So the gradient uses the same function as
+            # `run`.
             add_linked(self.couplings, slope, *self._range, below)
             beliefs_gradient(belief, structure.n_visible, self.sheet.inside, *self._range, below)
             slope = below

@@ -16,7 +16,7 @@ from skcrbm.energies import BaseEnergy
 
 
 def random_key(random_state: int | np.random.RandomState | None) -> np.uint64:
-    """Draw a key from `random_state`. The key determines all random numbers of a call or fit."""
+    """Draw a key (uint64) from `random_state`, which determines all random numbers of a call."""
     return np.uint64(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
 
 

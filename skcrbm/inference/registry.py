@@ -234,7 +234,7 @@ def solver_location(method: str, energy_type: type[BaseEnergy]) -> str:
 
 
 def sweep_for(energy_type: type[BaseEnergy]) -> Callable:
-    """Return the Gibbs sweep for a class of energies."""
+    """Return the function that runs Gibbs sweeps for a class of energies."""
     return _imported(SWEEPS[_sweep_class(energy_type)])
 
 
@@ -354,4 +354,4 @@ def register_solver(
     if answers is not None:
         ANSWERS[key] = frozenset(answers)
     _solver_class.cache_clear()
-    _imported.cache_clear()  # in a notebook, the function at this location may have been redefined
+    _imported.cache_clear()  # a user may have redefined the function at this location in a notebook

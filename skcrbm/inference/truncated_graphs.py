@@ -26,7 +26,7 @@ _SPAN = 600.0
 class Trace(NamedTuple):
     """Final beliefs as log-weights, and the messages or beliefs before each iteration."""
 
-    logs: np.ndarray  # (T, K), not normalised
+    logs: np.ndarray  # (T, K): unnormalised log-weights
     steps: list[np.ndarray]  # messages (2 M, K) or beliefs (T, K) before each iteration
 
 

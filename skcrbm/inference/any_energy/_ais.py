@@ -48,7 +48,10 @@ def _log_weights(energy, n_chains, n_betas, key):
 
 
 def _uncoupled(energy, uncoupled, u):
-    """Return log Z (N,) of the models without couplings, and states (N, C, n) drawn from them."""
+    """Return log Z (N,) of N models whose couplings are set to 0, and states drawn from them.
+
+    The states have the shape (N, C, n), for C chains and n variables.
+    """
     if is_categorical(energy):
         logs = uncoupled.log_fields()
         log_z = logsumexp(logs, axis=2)

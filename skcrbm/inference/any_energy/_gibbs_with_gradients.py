@@ -111,7 +111,7 @@ def ising_gradient_sweep(energy, states, key, streams, step, n_sweeps=1):
 
 
 def _is_strong(energy):
-    """Return a mask (N,) of the models in which a proposal weight may exceed the range of floats.
+    """Return a mask (N,) of the models in which a proposal weight may overflow in a float.
 
     The logarithm of a weight of a variable is at most the absolute value of its field plus the sum
     of the absolute values of its couplings.
@@ -137,8 +137,8 @@ def _tree_sweep(energy, states, key, streams, step, n_sweeps):
     width = drawn.shape[1]
     start, neighbours, coupling = _neighbours(energy)
     rest = _tree_over(width), field, states.shape[1], kernel_array(held)
-    # Summing a list of neighbours takes as long as summing a matrix row with about 16 times as many
-    # entries. So use a matrix if the variables have many neighbours.
+    # A sum over a list of neighbours takes as long as a sum over a row of a matrix that has about
+    # 16 times as many entries. So use a matrix if the variables have many neighbours.
     by_rows = 16 * len(neighbours) >= width**2
     if by_rows:
         matrix = np.zeros((width, width))

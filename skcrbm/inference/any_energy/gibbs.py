@@ -62,14 +62,14 @@ def gibbs_sweep(
     random numbers in each stream; the next sweep has index ``step + 1``.
 
     Return the new states, in the dtype of `chain_dtype`, and the log-odds from which each variable
-    was drawn in the last sweep. The log-odds have the shape of the states, or (N, C, n_variables,
-    K) if the variables have up to K states.
+    was drawn in the last sweep. The log-odds have the shape of the states, or
+    (N, C, n_variables, K) if the variables have up to K states.
     """
     return sweep_for(type(energy))(energy, states, key, streams, step, n_sweeps)
 
 
 def repeatable(sweep: Callable) -> Callable:
-    """Add the argument `n_sweeps` to a function that runs a single sweep; a decorator."""
+    """Decorate a function that runs a single sweep, to add the argument `n_sweeps`."""
 
     @wraps(sweep)
     def sweeps(energy, states, key, streams, step, n_sweeps=1):
@@ -307,7 +307,7 @@ class _Moments:
         return log_odds if log_odds.ndim == 2 else np.where(on > 0, log_odds, -np.inf)
 
     def converged(self, max_rhat):
-        if self.half < 2:  # the halves of the chains are too short to show convergence
+        if self.half < 2:  # too few sweeps to compute variances
             return np.zeros(self.on.shape[1], bool)
         lengths = np.array([self.half, self.n_sweeps - self.half])
         lengths = lengths.reshape(2, *(1,) * (self.on.ndim - 1))
@@ -401,7 +401,7 @@ def lane_couplings(energy):
 
 
 def by_place(lanes, *arrays):
-    """Sort the columns of arrays (N, L) by `lanes.order`, that is, colour by colour."""
+    """Sort the columns of arrays (N, L) by the colours of the variables, `lanes.order`."""
     return tuple(np.ascontiguousarray(array[:, lanes.order]) for array in arrays)
 
 

@@ -50,7 +50,7 @@ class Perturbations(NamedTuple):
 def perturbed_states(
     energy: BaseEnergy, key: Any, streams: np.ndarray, step: int, max_iter: int
 ) -> np.ndarray:
-    """Draw a state of each model with random numbers that the caller chooses.
+    """Draw a state of each model, with random numbers from the given streams.
 
     `streams` (N,) has the index of the random stream of each model. `step` is the index of the draw
     in a stream, and `max_iter` is the number of sweeps of `PerturbAndMaxProduct`. The result is
@@ -95,7 +95,7 @@ class Noise:
 
 
 class StateNoise(Noise):
-    """Gumbel noise of mean zero on each state of variables with any number of states."""
+    """Gumbel noise of mean 0 on the score of each state of categorical variables."""
 
     def __init__(self, n_states: np.ndarray):
         self.has_state = np.arange(n_states.max(initial=1)) < n_states[:, None]
@@ -121,7 +121,7 @@ class StateNoise(Noise):
         return -np.log(-log_u) - np.euler_gamma
 
     def gain(self, noise, states):
-        """Return the total noise (K,) added to the scores of states (K, n), minus its mean."""
+        """Return the sum of the noise that is added to the scores of K states; see `Noise.gain`."""
         chosen = np.take_along_axis(noise, states[..., None].astype(np.int64), axis=2)[..., 0]
         mean = (noise * self.has_state).sum(axis=2) / self.has_state.sum(axis=1)
         return (chosen - mean).sum(axis=1)

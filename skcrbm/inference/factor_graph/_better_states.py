@@ -24,8 +24,8 @@ from skcrbm.inference.base import Query
 from skcrbm.inference.factor_graph._state_graph import forest_order
 from skcrbm.inference.registry import solver_for
 
-# The two values of a variable are tied if its |log-odds| is at most this number times (1 + the
-# largest |log-odds| of the model).
+# The two values of a variable are tied if the absolute value of its log-odds is at most this number
+# times (1 + the largest absolute value of log-odds in the model).
 _ROUNDING = 1e-9
 
 

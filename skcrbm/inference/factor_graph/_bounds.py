@@ -29,11 +29,11 @@ class PairModel(NamedTuple):
     clamped.
     """
 
-    edges: np.ndarray  # int64 (E, 2)
-    coupling: np.ndarray  # w (E,)
-    field: np.ndarray  # f (N, n), 0 for clamped variables
-    offset: np.ndarray  # (N,)
-    free: np.ndarray  # bool (N, n)
+    edges: np.ndarray  # int64 (E, 2): variables i and k
+    coupling: np.ndarray  # (E,): w
+    field: np.ndarray  # (N, n): f, which is 0 for clamped variables
+    offset: np.ndarray  # (N,): offsets
+    free: np.ndarray  # bool (N, n): False for clamped variables
     rounding: float  # the rounding error of a bound is less than `rounding` times `magnitude`
     # (N,): sum of the absolute values of the terms of a bound, or a larger number
     magnitude: np.ndarray

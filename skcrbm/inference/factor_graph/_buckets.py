@@ -21,8 +21,8 @@ class Order(NamedTuple):
     """An order in which to eliminate the variables of a component, and the cost of elimination."""
 
     variables: list[int]
-    largest: float  # number of entries of the largest table that the elimination makes
-    kept: float  # number of entries of all tables that the elimination makes
+    largest: float  # number of entries of the largest table of the elimination
+    kept: float  # number of entries of all tables of the elimination
     # number of sums: for each variable, entries of the new table times states of the variable
     work: float
 
@@ -56,10 +56,11 @@ def neighbours(part: Component) -> list[set[int]]:
 
 
 def degree_order(part: Component, near: list[set[int]]) -> list[int]:
-    """Return a greedy order: always eliminate the variable that makes the smallest table.
+    """Return a greedy order: always eliminate the variable that leads to the smallest table.
 
     If even the smallest table is too large (see `_HOPELESS_LOG`), the search stops: the remaining
-    variables follow, sorted by the sizes of the tables that they would make at this point.
+    variables come last, sorted by the sizes of the tables to which their elimination would lead at
+    this point.
     """
     near = [s - {v} for v, s in enumerate(near)]
     logs = [math.log2(k) for k in part.n_states]

@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     # that contains the variable.
     places: list[list[tuple[int, int]]]
     counts: list[int]  # number of states of each variable, see `n_variables`
-    entries: int  # number of entries of the largest table of a model
+    entries: int  # number of entries of the largest table
 
     @property
     def n_variables(self) -> int:
@@ -122,7 +122,7 @@ def _find_order(graph, held, max_entries, last):
         counts[v] * math.prod([counts[u] for u in near])
         for v, near in zip(found.order, found.neighbours)
     ]
-    if len(found.neighbours) > len(sizes):  # the search for an order stopped at this variable
+    if len(found.neighbours) > len(sizes):  # the search for an order stopped before this variable
         sizes.append(math.prod([counts[u] for u in found.neighbours[-1]]))
     largest, in_all = max(sizes, default=1), sum(sizes)
     if not found.complete or largest > max_entries:
@@ -275,7 +275,7 @@ class Arithmetic(NamedTuple):
     multiply: Any
     divide: Any
     reduce: Any  # sum or maximum over the states of a variable
-    zero: float  # representation of a weight of 0
+    zero: float  # entry that represents the weight 0
 
 
 #: For tables of logarithms, LOG_SUM computes sums of weights, and LOG_MAX maxima of weights. For
@@ -334,7 +334,7 @@ def reduce_to(table, axes, keep, reduce):
     `axes` are the variables of the table. `reduce` is np.add, np.logaddexp or np.maximum.
     """
     left, sizes = list(axes), list(table.shape[:-1])
-    for v in axes:  # begin with the first axis, because its slices are the longest
+    for v in axes:  # sum over the first axis first, because its slices are the longest
         if v not in keep:
             place = left.index(v)
             left.remove(v)

@@ -74,7 +74,8 @@ def solve(method, energy, query):
 def solve_sparse_ising(method, energy, query):
     """Answer any query about a sparse Ising model, by a factor graph with a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
-    # The last of the four table entries of an edge is the state in which both variables are on.
+    # The last of the four entries of an edge's table belongs to the state in which both variables
+    # are 1.
     if "statistics" in query.returns:
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
@@ -88,7 +89,7 @@ class _Chunk(NamedTuple):
     """
 
     plan: Plan | FlatPlan
-    rows: np.ndarray  # (R,) indices of the models in the batch
+    rows: np.ndarray  # (R,): indices of the models in the batch
 
 
 def solved_together(energy, max_entries):
@@ -145,7 +146,8 @@ class _Model:
         evidence = None
         if energy.evidence is not None:
             evidence = energy.evidence[self.rows].T
-            # The plan also leaves out variables with the single state 0; their evidence may be NaN.
+            # The plan also leaves out variables that have the single state 0. The evidence of these
+            # variables may be NaN.
             self.values[:n][out] = np.nan_to_num(evidence[out])
         own = energy.log_fields()[self.rows].transpose(1, 2, 0)
         self.sides[:n, : own.shape[1]] = own
@@ -324,9 +326,9 @@ class _LargeModel(_Model):
         return number
 
     def go_up(self, arithmetic, maximised=frozenset()):
-        """Return log Z or the best score (1,), and a flat array of the conditional tables.
+        """Return log Z or the best score, and the conditional tables as a flat array.
 
-        The tables always hold logarithms.
+        The first result has the shape (1,), and the tables always hold logarithms.
         """
         from skcrbm.kernels.elimination import eliminate
 
