@@ -42,8 +42,8 @@ class OutputGraph:
     def __init__(self, n_classes: np.ndarray, edges: np.ndarray):
         self.n_classes = np.asarray(n_classes, np.int64)
         self.edges = np.asarray(edges, np.int64).reshape(-1, 2)
-        # `first` (L + 1,) has the first state of each output, and then C. `output` (C,) has the output
-        # of each state.
+        # `first` (L + 1,) has the first state of each output, and then C. `output` (C,) has the
+        # output of each state.
         self.first = np.concatenate([[0], np.cumsum(self.n_classes)])
         self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)
         # `scored` (U,) are the states that have parameters. An output of two classes has parameters

@@ -159,7 +159,7 @@ def test_partial_fit_declares_the_sizes_of_later_cliques():
     assert (model.clique_coef_[4] == 0).all()
     model.partial_fit(X, y)
     assert (model.clique_coef_[4] != 0).all()
-    with pytest.raises(ValueError, match=r"clique_sizes=\[5\] has sizes that differ"):
+    with pytest.raises(ValueError, match=r"clique_sizes=\[5\] must not contain new sizes"):
         model.partial_fit(X, y, clique_sizes=[5])
     with pytest.raises(ValueError, match="4 nodes, but the model was fitted with cliques of"):
         GraphCRF(**options).partial_fit(*few, classes=[0, 1]).partial_fit(X, y)

@@ -357,7 +357,7 @@ def test_streams_keep_their_structure():
         dense.partial_fit(X, y)
     with pytest.raises(ValueError, match="structure='local' differs from the earlier fit"):
         dense.set_params(structure="local").partial_fit(small_X, small_y)
-    with pytest.raises(ValueError, match="which led to dense weights"):
+    with pytest.raises(ValueError, match="which trained dense weights"):
         dense.set_params(warm_start=True).fit(small_X, small_y)
     assert dense.set_params(warm_start=False).fit(small_X, small_y).local_ is not None
 
