@@ -17,25 +17,29 @@ from skcrbm.energies.states import strides_of
 
 
 class Merging(NamedTuple):
-    """The tables of a factor graph that are added to other tables; the arrays are int64."""
+    """Positions (int64) of the entries of tables that are added to entries of other tables."""
 
-    kept: tuple[np.ndarray, ...]  # bool (F,) for each group of tables: False for added tables
-    # (M,): position of an entry of a kept table in the array of all log-potentials
+    kept: tuple[np.ndarray, ...]  # a bool (F,) per group: False for added tables
+    # (M,): positions of entries of kept tables in the array of the log-potentials of all tables
     source: np.ndarray
-    # (M,): position of an entry of an added table. This entry is added to the entry at `source`,
-    # which belongs to the same states. Statistics are copied in the opposite direction, from source
-    # to target.
+    # (M,): positions of the entries of added tables. The log-potential at `target[i]` is added to
+    # the log-potential at `source[i]`; both belong to the same states of the variables of the added
+    # table. Probabilities are copied in the opposite direction, from `source` to `target`.
     target: np.ndarray
 
     def add(self, flat: np.ndarray) -> np.ndarray:
-        """Return log-potentials (n_entries,) in which kept tables include the added tables."""
+        """Return the log-potentials (n_entries,) of all tables, after adding tables to others."""
         if len(self.source):
             flat = flat.copy()
             np.add.at(flat, self.source, flat[self.target])
         return flat
 
     def spread(self, statistics: np.ndarray) -> None:
-        """Compute the statistics (..., n_entries) of added tables from kept tables, in place."""
+        """Sum the probabilities of kept tables to obtain the probabilities of the added tables.
+
+        `statistics` (..., n_entries) holds the probabilities of the entries of all tables. It is
+        changed in place.
+        """
         if len(self.source):
             found = statistics.swapaxes(0, -1)
             found[np.unique(self.target)] = 0
@@ -48,19 +52,21 @@ def find_merging(
     """Find the tables over two or more variables that can be added to other tables.
 
     A table is added to a kept table with more variables, or to the first table over the same
-    variables. Tables over a single variable are kept, because they cannot be part of a loop. For
-    each group of tables, the lists hold the scopes (F, m), the positions (F,) of the first entries,
-    and the shape of the tables.
+    variables. Tables over a single variable are kept, because they cannot be part of a loop. The F
+    tables of a group have the same number m of variables and the same shape. The lists hold for
+    each group the variables (F, m) of the tables, the position (F,) of the first entry of each
+    table, and the shape.
     """
     kept = tuple(np.ones(len(group), bool) for group in scopes)
     arities = {group.shape[1] for group in scopes if group.shape[1] > 1 and len(group)}
     groups = sorted(range(len(scopes)), key=lambda g: -scopes[g].shape[1])
     ordered = [np.sort(group, axis=1) for group in scopes]
     rows = [np.arange(len(group)) for group in scopes]
-    if len(arities) == 1:  # a scope can then contain only an equal scope
+    if len(arities) == 1:  # sets of equal size contain each other only if they are equal
         rows = _repeated(ordered, arities.pop())
-    hosts: dict[Any, tuple[int, int]] = {}  # scope -> kept table (group, row) that contains it
-    # (group of kept tables, group of added tables, axes) -> pairs of rows (kept, added)
+    # set of variables -> kept table (group, row) that contains these variables
+    hosts: dict[Any, tuple[int, int]] = {}
+    # dict from (group of kept tables, group of added tables, axes) to pairs of rows (kept, added)
     found: dict[Any, list[tuple[int, int]]] = {}
     for g in groups:
         m = scopes[g].shape[1]
@@ -90,7 +96,7 @@ def find_merging(
 
 
 def _repeated(ordered, m):
-    """Find the scopes of m variables that occur repeatedly; return their indices per group."""
+    """Find sets of m variables that have several tables; return the tables' indices per group."""
     width = 1 + max(group.max(initial=0) for group in ordered)
     if width**m < 2**62:
         keys = [group @ width ** np.arange(group.shape[1]) for group in ordered]

@@ -15,14 +15,15 @@ from skcrbm.energies._ising import IsingEnergy
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED
 
-# If there are at most _FEW outputs, each of two classes, all states are enumerated, which costs
-# less than elimination. A graph is called narrow if exact inference is cheap: if the largest table
-# of elimination has at most 2^_NARROW entries, or is no larger than the largest table of an edge,
-# as in a forest (approximate messages would visit the tables of the edges, too).
+# If there are at most _FEW outputs with two classes each, all states are enumerated, because this
+# costs less than variable elimination. A graph is called narrow if exact inference is cheap. This
+# is the case if the largest table that variable elimination creates has at most 2^_NARROW entries.
+# It is also the case if this table is no larger than the largest table of an edge, as in a forest:
+# approximate message passing would read the tables of the edges, too.
 _FEW, _NARROW = 10, 12
-# Training by the exact likelihood counts as cheap for larger tables, too, if the number of rows
-# times the number of entries of all tables is at most this number; 200 iterations then take
-# minutes.
+# If an edge has a larger table, training by the exact likelihood still counts as cheap if the
+# number of rows times the number of entries of all tables is at most this number. 200 iterations of
+# training then take minutes.
 _MOST_ENTRIES = 2**26
 
 
@@ -41,20 +42,24 @@ class OutputGraph:
     def __init__(self, n_classes: np.ndarray, edges: np.ndarray):
         self.n_classes = np.asarray(n_classes, np.int64)
         self.edges = np.asarray(edges, np.int64).reshape(-1, 2)
-        self.first = np.concatenate([[0], np.cumsum(self.n_classes)])  # (L + 1,)
-        self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)  # (C,)
-        # `scored` are the states with parameters. An output of two classes has parameters only for
-        # its second class, as in logistic regression.
+        # `first` (L + 1,) has the first state of each output, and then C. `output` (C,) has the
+        # output of each state.
+        self.first = np.concatenate([[0], np.cumsum(self.n_classes)])
+        self.output = np.repeat(np.arange(len(self.n_classes)), self.n_classes)
+        # `scored` (U,) are the states that have parameters. An output of two classes has parameters
+        # only for its second class, as in logistic regression.
         place = np.arange(self.first[-1]) - self.first[:-1][self.output]
         size = self.n_classes[self.output]
-        self.scored = np.flatnonzero((size > 2) | ((size == 2) & (place == 1)))  # (U,)
+        self.scored = np.flatnonzero((size > 2) | ((size == 2) & (place == 1)))
         sizes = [self.n_classes[a] * self.n_classes[b] for a, b in self.edges]
-        self.start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])  # (E + 1,)
+        # `start` (E + 1,) has the first entry of each edge's table, and then P.
+        self.start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         grids = [
             np.meshgrid(self._states_of(a), self._states_of(b), indexing="ij")
             for a, b in self.edges
         ]
-        # `rows` and `columns` (P,) are the states of the first and second output of each entry.
+        # For each of the P entries of the tables, `rows` (P,) has the state of the first output of
+        # the edge, and `columns` (P,) the state of the second output.
         self.rows, self.columns = (
             np.concatenate([np.empty(0, np.int64), *(grid[side].ravel() for grid in grids)])
             for side in (0, 1)
@@ -80,14 +85,17 @@ class OutputGraph:
 
     @cached_property
     def padded(self) -> np.ndarray:
-        """Index (C,) of each state in a flattened array (L, K), for outputs of up to K classes."""
+        """Index (C,) of each state in a flattened array (L, K).
+
+        K is the largest number of classes of an output.
+        """
         most = int(self.n_classes.max(initial=1))
         place = np.arange(self.n_states) - self.first[:-1][self.output]
         return self.output * most + place
 
     @cached_property
     def _log_size(self) -> float:
-        """Logarithm, to base 2, of the number of entries of the largest table of elimination."""
+        """Log2 of the number of entries of the largest table that variable elimination creates."""
         counts = self.n_classes.tolist()
         found = min_fill(self.edges.tolist(), range(len(counts)), counts)
         if not found.complete:
@@ -104,19 +112,20 @@ class OutputGraph:
 
     @property
     def _largest(self) -> int:
-        """Number of entries of the largest table; 1 if there are no edges."""
+        """Number of entries of the largest table of an edge, or 1 if there are no edges."""
         return int(np.diff(self.start).max(initial=1))
 
     def cheap_for(self, n_rows: int) -> bool:
-        """Return True if training by the exact likelihood of this number of rows is cheap."""
+        """Return True if training by the exact likelihood is cheap for `n_rows` rows."""
         small = self._largest <= 2**_NARROW or self.n_entries * n_rows <= _MOST_ENTRIES
         return self.narrow and small
 
     @cached_property
     def enumerated(self) -> bool:
-        """True if a batch becomes an `IsingEnergy`, whose exact inference enumerates all states.
+        """True if `energy` returns an `IsingEnergy`, whose exact inference enumerates all states.
 
-        Otherwise exact inference eliminates one output after the other.
+        Otherwise `energy` returns a factor graph, and exact inference eliminates one output after
+        the other.
         """
         if not self.binary:
             return False
@@ -133,7 +142,7 @@ class OutputGraph:
     # ---------------------------------------------------------------- energies and their answers
 
     def scores(self, fields: np.ndarray) -> np.ndarray:
-        """Return log-weights (N, C) of all states, given the scores (N, U) of `scored` states."""
+        """Return log-weights (N, C) of all states, given scores (N, U) of the states `scored`."""
         scores = np.zeros((len(fields), self.n_states))
         scores[:, self.scored] = fields
         return scores
@@ -174,10 +183,10 @@ class OutputGraph:
         return marginals.reshape(len(marginals), -1)[:, self.padded]
 
     def pair_chances(self, found: Any, weight: np.ndarray) -> np.ndarray:
-        """Return the weighted sums (P,) of the probabilities of all entries of the tables.
+        """Return the probability of each of the P entries of the tables, summed over the N rows.
 
-        `found` is the result of `infer` with "marginals", and with "statistics" that are summed
-        with the weights (N,) of the rows.
+        The sum over the rows is weighted with `weight` (N,). `found` is the result of `infer` with
+        the queries "marginals" (per row) and "statistics" (already summed with these weights).
         """
         (statistics,) = found.statistics
         if not self.enumerated:

@@ -1,4 +1,4 @@
-"""Pairwise models of variables that have the same classes."""
+"""Pairwise models of variables that all have the same set of classes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def pairwise_classes(
     tables: np.ndarray,
     cliques: Iterable[tuple[np.ndarray, np.ndarray]] = (),
 ) -> CategoricalGraphEnergy:
-    """Return a model of T variables with K classes, whose beliefs have an axis of classes.
+    """Return a pairwise model of T variables with K classes each.
 
-    The model is always a `CategoricalGraphEnergy`: the beliefs of a `FactorGraphEnergy` with K = 2
-    would have no axis of classes.
+    The model is a `CategoricalGraphEnergy`, so that the marginals of inference have an axis for the
+    classes even if K = 2. The marginals of a `FactorGraphEnergy` would lack this axis.
 
     `scores` (T, K) are the log-weights of the classes of each variable. `tables` (M, K, K) are the
     log-weights of the classes of the first variable (rows) and the second variable (columns) of the
-    pairs in `edges` (M, 2). `cliques` holds sets of m variables, as arrays (C, m), and the
-    log-weights (K, ..., K) of the classes of each set.
+    pairs in `edges` (M, 2). Each item of `cliques` describes C sets of m variables: an array (C, m)
+    of variables, and the log-weights (K, ..., K) of the joint classes of the m variables.
     """
     factors = [TableFactors(edges, tables)] if len(edges) else []
     factors += [TableFactors(scopes, np.repeat(table[None], len(scopes), axis=0))
@@ -38,7 +38,8 @@ def pairwise_classes(
 def two_classes(scores: np.ndarray, edges: np.ndarray, tables: np.ndarray) -> FactorGraphEnergy:
     """Return the model of `pairwise_classes` for K = 2, whose variables are 0/1.
 
-    Its scores differ from the scores of `pairwise_classes` by a constant.
+    The score of a state in this model differs from the score in the model of `pairwise_classes` by
+    a constant.
     """
     factors = [TableFactors(edges, tables)] if len(edges) else []
     return FactorGraphEnergy(factors, scores[:, 1] - scores[:, 0], n_variables=len(scores))

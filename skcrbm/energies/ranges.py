@@ -1,4 +1,4 @@
-"""Pairwise models whose nodes are restricted to ranges of their states."""
+"""Pairwise models in which each node may be restricted to a range of states."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from skcrbm.energies._factors import TableFactors
 class RangeModel:
     """Pairwise model of T nodes, each of which may be restricted to a range of the S states.
 
-    The variable of a restricted node has fewer states, so that the states outside its range need no
-    weight of 0.
+    The energy has a variable with fewer states for a restricted node, instead of a variable with
+    all S states, some of which would have the weight 0.
 
-    `scores` (T, S) are the log-weights of the states of each node, and `tables` (M, S, S) the
-    log-weights of the states of the first and the second node of the `edges` (M, 2). Node i has the
-    states ``begin[i]`` to ``begin[i] + size[i] - 1``.
+    `scores` (T, S) are the log-weights of the states of each node. `tables` (M, S, S) are the
+    log-weights of the pairs of states of the two nodes of each edge, and `edges` (M, 2) holds these
+    nodes. Node i has the states ``begin[i]`` to ``begin[i] + size[i] - 1``.
     """
 
     def __init__(
@@ -31,8 +31,9 @@ class RangeModel:
         self.begin = begin
         places = np.arange(int(size.max()))
         inside = places < size[:, None]
-        # `_index` holds the state of each column of the field. Columns beyond the size of a node's
-        # range are not used.
+        # `_index` (T, k) holds the states in the range of each node, where k is the size of the
+        # largest range. If the range of a node is shorter, the last columns of its row are not
+        # used.
         self._index = np.where(inside, begin[:, None] + places, 0)
         self._inside = inside
         field = np.where(inside, np.take_along_axis(scores, self._index, axis=1), 0.0)
@@ -48,7 +49,7 @@ class RangeModel:
         self.energy = CategoricalGraphEnergy(factors, field, n_states=size)
 
     def states(self, assignment: np.ndarray) -> np.ndarray:
-        """Convert states (..., T) of the energy to states from 0 to S - 1."""
+        """Add `begin` to states (..., T) of the energy, to obtain states from 0 to S - 1."""
         return self.begin + assignment.astype(np.int64)
 
     def marginals(self, found: np.ndarray) -> np.ndarray:
@@ -62,7 +63,7 @@ class RangeModel:
         return full
 
     def pair_marginals(self, entries: np.ndarray) -> np.ndarray:
-        """Convert the statistics of the energy to marginals (M, S, S) of the edges."""
+        """Convert the "statistics" of inference to marginals (M, S, S) of the M edges."""
         full = np.zeros((self._n_edges, self.shape[1], self.shape[1]))
         first = 0
         for index in self._groups:

@@ -18,8 +18,9 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
-# A hidden unit with input c adds _GAIN[hidden](0, c) to the log-weight of a visible state. The key
-# `hidden` is "marginal" if hidden units are summed out, and "max" if they are maximised.
+# A hidden unit with the input c (bias plus weighted visible units) adds _GAIN["marginal"](0, c) =
+# softplus(c) to the log-weight of a visible state if the hidden units are summed out. If they are
+# maximised instead, it adds _GAIN["max"](0, c) = max(0, c).
 _GAIN = {"marginal": np.logaddexp, "max": np.maximum}
 
 
@@ -120,14 +121,16 @@ class RBMEnergy(PairwiseEnergy):
     def exclusive(self) -> np.ndarray:
         """Bool array (V,), True for the units of outputs with three or more classes.
 
-        Exactly one unit of such an output is on. A plain RBM has no such outputs.
+        An output with K classes has K units, of which exactly one is 1. In a plain RBM all values
+        are False.
         """
         return np.zeros(self.n_visible, bool)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds and influence of each unit, as in `BaseEnergy.own_log_odds`.
+        """Return the log-odds and the influence of each unit, as in `BaseEnergy.own_log_odds`.
 
-        The log-odds are the biases, and the influence is the sum of the absolute weights of a unit.
+        The log-odds of a unit are its bias. The influence, a bound on the change of the log-odds by
+        the other units, is the sum of the absolute weights of the unit.
         """
         size = np.abs(self.weights).astype(np.float64)
         influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
@@ -149,9 +152,10 @@ class RBMEnergy(PairwiseEnergy):
         return self.n_visible + self.n_hidden
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of units of the layer that "exact" enumerates.
+        """Return the number of units in the layer whose states exact inference enumerates.
 
-        The other layer is summed out analytically. "marginal_map" must enumerate the visible units.
+        This is the smaller layer, and the larger layer is summed out analytically. For the query
+        "marginal_map", inference must enumerate the visible layer.
         """
         return self.n_visible if query == "marginal_map" else min(self.n_visible, self.n_hidden)
 
@@ -168,15 +172,15 @@ class RBMEnergy(PairwiseEnergy):
     # -------------------------------------------------------------- evidence
 
     def _held(self):
-        """Return the evidence of the visible units (N, V) and of the hidden units (N, H)."""
+        """Return the values of clamped visible (N, V) and hidden units (N, H), else NaN."""
         assert self.evidence is not None
         return self.evidence[:, : self.n_visible], self.evidence[:, self.n_visible :]
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Add the effect of clamped units to the biases of free units, and to an offset.
+        """Add the effect of clamped units to the biases of free units.
 
-        The results are a tuple with the new biases, which are 0 for clamped units, and the offset
-        (N,): the sum of the terms of the score that depend only on clamped units.
+        Return a tuple of the new biases, which are 0 for clamped units, and an offset (N,) for each
+        model. The offset is the sum of the terms of the score that depend only on clamped units.
         """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
@@ -185,8 +189,9 @@ class RBMEnergy(PairwiseEnergy):
         pull = h @ self.weights.T
         b = self.visible_bias + pull
         c = self.hidden_bias + v @ self.weights
-        # The terms are summed separately, because adding a bias and a coupling may lose digits in
-        # float32. The term v' W h of clamped units is added only for `v`, so that it counts once.
+        # The sums of biases and of couplings are computed separately, because adding a bias and a
+        # coupling may lose digits in float32. The term v' W h of clamped units is added to the sum
+        # of the visible units only, so that it counts once.
         parts = (v, self.visible_bias), (v, pull), (h, self.hidden_bias)
         offset = np.zeros(self.n_models)
         for x, field in parts:
@@ -198,18 +203,18 @@ class RBMEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return P(visible unit on, hidden unit on) of pairs, as products of arrays.
+        """Return P(v_i = 1, h_j = 1) of pairs that include a clamped unit, as products of arrays.
 
-        Only pairs with a clamped unit are included. See `PairwiseEnergy.held_pairs`.
+        See `PairwiseEnergy.held_pairs`.
         """
         v, h = values[:, : self.n_visible], values[:, self.n_visible :]
         free_v, free_h = free[:, : self.n_visible], free[:, self.n_visible :]
         return ((v, h + free_h), (free_v, h))
 
     def _hidden_gain(self, inputs, hidden):
-        """Return the log-weight that each hidden unit adds, given its entry of `inputs`.
+        """Return the term that each hidden unit adds to the log-weight of a visible state.
 
-        `inputs` and the result have the shape (N, ..., H).
+        `inputs` (N, ..., H) holds the input of each hidden unit, and the result has the same shape.
         """
         gain = _GAIN[hidden](0, inputs)
         if self.evidence is None:
@@ -236,7 +241,8 @@ class RBMEnergy(PairwiseEnergy):
         else:
             others, bias, coupling = states[..., : self.n_visible], self.hidden_bias, self.weights
         flat = others.reshape(n * n_chains, others.shape[2]).astype(self.dtype, copy=False)
-        # BLAS may read memory beyond the end of `flat`, and arbitrary values there cause warnings.
+        # BLAS may read memory beyond the end of `flat`, and the arbitrary numbers in that memory
+        # would cause warnings.
         with np.errstate(invalid="ignore"):
             inputs = flat @ coupling
         return bias[:, None, :] + inputs.reshape(n, n_chains, bias.shape[1])
@@ -249,7 +255,7 @@ class RBMEnergy(PairwiseEnergy):
         return self.hidden_bias + visible @ self.weights
 
     def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return P(h_j = 1 | v) (N, H), or the most probable h given v if `hidden` is "max"."""
+        """Return P(h_j = 1 | v), or the most probable h given v if `hidden` is "max": (N, H)."""
         return self._hidden_of(self._hidden_inputs(visible.astype(self.dtype, copy=False)), hidden)
 
     def _hidden_of(self, inputs, hidden):
@@ -262,7 +268,7 @@ class RBMEnergy(PairwiseEnergy):
     def hidden_and_log_weight(
         self, visible: np.ndarray, hidden: str = "marginal"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the results of `hidden_given_visible` and `log_weight` from one matrix product."""
+        """Return the results of `hidden_given_visible` and `log_weight` by one matrix product."""
         visible = visible.astype(self.dtype, copy=False)
         inputs = self._hidden_inputs(visible)
         return self._hidden_of(inputs, hidden), self._log_weight_of(visible, inputs, hidden)
@@ -291,9 +297,9 @@ class RBMEnergy(PairwiseEnergy):
         return linear + ((v @ self.weights.astype(np.float64)) * h).sum(1)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy ``-F(v) = v' b + sum_j softplus(v' W_j + c_j)`` (N,).
+        """Return the negative free energy (N,), ``v' b + sum_j softplus(v' W_j + c_j)``.
 
-        With ``hidden="max"`` the result is ``max_h -E(v, h)``, with relu in place of softplus.
+        If `hidden` is "max", the result is ``max_h -E(v, h)``, that is, relu replaces softplus.
         """
         visible = visible.astype(self.dtype, copy=False)
         return self._log_weight_of(visible, self._hidden_inputs(visible), hidden)
@@ -306,7 +312,7 @@ class RBMEnergy(PairwiseEnergy):
         return weight
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy (N, K) of K visible states (K, V)."""
+        """Return the negative free energy (N, K) of K visible states (K, V) in each of N models."""
         sets = visible_sets.astype(self.dtype, copy=False)
         coupling = sets @ self.weights
         result = (self.visible_bias @ sets.T).astype(np.float64)
@@ -330,7 +336,7 @@ class RBMEnergy(PairwiseEnergy):
         return ((weight * v).T @ h.astype(self.dtype, copy=False),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states with the given moments."""
+        """Return the mean score of states, given the means and pair statistics of the states."""
         fields = np.concatenate([self.visible_bias[0], self.hidden_bias[0]]).astype(np.float64)
         return float(fields @ means + np.vdot(self.weights, statistics[0]))
 
@@ -343,7 +349,7 @@ class RBMEnergy(PairwiseEnergy):
 
 
 class OneHotRBMEnergy(RBMEnergy):
-    """An RBM restricted to visible vectors with exactly one unit on.
+    """An RBM restricted to visible vectors in which exactly one unit is 1.
 
     With V = K visible units, unit k represents class k, and
     ``p(k) ∝ exp(b_k + sum_j softplus(W_kj + c_j))``. This is the classification RBM [1]_. All
@@ -376,17 +382,17 @@ class OneHotRBMEnergy(RBMEnergy):
         return 0
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the results of `RBMEnergy`, but an infinite influence for visible units.
+        """Return the log-odds and the influence of each unit, which is infinite for visible units.
 
-        The reason is that the other units always determine a visible unit, however large its bias
-        is.
+        The other visible units always determine a visible unit, even if its bias is large. Hidden
+        units have the same log-odds and influence as in `RBMEnergy`.
         """
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible] = np.inf
         return log_odds, influence
 
     def class_log_weights(self, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-weights (N, K), float64, of the classes."""
+        """Return the log-weights (N, K) of the K classes, in float64."""
         return self.log_weight_of_sets(np.eye(self.n_visible), hidden)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
@@ -411,12 +417,12 @@ class OneHotRBMEnergy(RBMEnergy):
         return np.where(one, super()._log_weight_of(visible, inputs, hidden), -np.inf)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy (N, S) of S states, -inf unless exactly one unit is 1."""
+        """Return the negative free energy (N, S) of S states; -inf unless exactly one unit is 1."""
         weights = unchecked(super().log_weight_of_sets)(visible_sets, hidden)
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return log-odds (N, K) of ±inf: the other visible units determine each unit."""
+        """Return log-odds (N, K) that are ±inf, because the other units determine each unit."""
         others = visible.sum(axis=1, keepdims=True) - visible
         return np.where(others == 0, np.inf, -np.inf).astype(self.dtype)
 
@@ -439,7 +445,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return self.class_log_odds(scores)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the variables of a block; the class is drawn by the first number of `u`."""
+        """Draw the variables of a block. A class needs a single random number, the first in `u`."""
         if not self._is_visible(block):
             return super().draw(log_odds, u, block)
         mass = expit(log_odds).cumsum(axis=2)
@@ -465,13 +471,13 @@ class ConditionalRBM(NamedTuple):
     """A conditional RBM, ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)``."""
 
     params: CRBMParams
-    energy_type: type[RBMEnergy] = RBMEnergy  # `OneHotRBMEnergy` if y has classes
+    energy_type: type[RBMEnergy] = RBMEnergy  # or `OneHotRBMEnergy`, if y has classes
     units: Any = None  # `OutputUnits` of the visible units, if the energies are `GroupedRBMEnergy`
 
     def energy(self, X: Any) -> RBMEnergy:
         """Return the energies of (v, h) given the rows of X (N, D), an ndarray or CSR matrix.
 
-        A ValueError is raised if the product of X and the coefficients overflows.
+        A ValueError is raised if a product of X with a matrix of coefficients overflows.
         """
         p = self.params
         with np.errstate(over="ignore", invalid="ignore"):
@@ -506,7 +512,7 @@ class ConditionalRBM(NamedTuple):
 
 
 def _left_product(moments, X):
-    """Return ``moments' X`` (n_units, D) for a dense or sparse X."""
+    """Return the product ``moments' X``, shape (n_units, D), for a dense or sparse X."""
     if issparse(X):
         return np.ascontiguousarray((X.T @ moments).T)
     return moments.T @ X

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-# Methods of energies whose first argument holds 0/1 states, which are validated.
+# Methods of energies that validate their first argument, which must hold 0/1 states.
 _TAKE_STATES = (
     "score", "log_weight", "log_weight_of_sets", "conditional_log_odds", "hidden_given_visible",
     "hidden_and_log_weight", "visible_log_odds", "statistics",
 )  # fmt: skip
 # Methods of energies whose first argument holds 0/1 states or means of variables.
 _TAKE_MEANS = ("sum_statistics",)
-# Because of rounding in float32, means may be outside of [0, 1] by up to this number. Otherwise a
-# ValueError is raised.
+# Means may be outside of [0, 1] by up to this number, because of rounding in float32. Means further
+# outside raise a ValueError.
 _ROUNDING = 1e-6
 
 
@@ -40,8 +40,8 @@ def check_methods_that_take_states(cls: type) -> None:
 def _checking(method, check, own_check):
     """Wrap a method, so that it validates its first argument.
 
-    The function `check` validates the argument, unless the energy has a method with the name
-    `own_check`, which then validates the argument.
+    If the energy has a method whose name is the string `own_check`, this method validates the
+    argument. Otherwise the function `check` validates the argument.
     """
     argument = list(signature(method).parameters)[1]
 
@@ -58,7 +58,7 @@ def _checking(method, check, own_check):
 
 
 def unchecked(method: Callable) -> Callable:
-    """Return a method of an energy that does not validate its states, which must be valid."""
+    """Return the version of an energy's method that does not validate the states passed to it."""
     function: Any = getattr(method, "__func__", None)
     inner = getattr(function, "__wrapped__", None)
     return method if inner is None else inner.__get__(method.__self__)  # type: ignore
@@ -88,7 +88,8 @@ def checked_means(means: Any, name: str) -> np.ndarray:
 def _refuse(array, name, values, is_wrong):
     """Raise a ValueError that shows the first wrong value of an array.
 
-    `values` describes valid values, and `is_wrong` returns True for a wrong value.
+    `name` is the name of the array, the string `values` describes valid values, and
+    ``is_wrong(value)`` returns True for a wrong value.
     """
     wrong = repr(array.dtype)
     if array.dtype.kind in "iuf":
@@ -105,15 +106,15 @@ def binary_states(k: int) -> np.ndarray:
 
 
 def infinite_where_held(log_odds: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Return log-odds with inf for variables clamped to 1, and -inf for variables clamped to 0.
+    """Return the log-odds with inf for variables clamped to 1, and -inf for variables clamped to 0.
 
-    `held` holds the values of clamped variables, and NaN for free variables.
+    `held` has the values of clamped variables, and NaN for free variables.
     """
     return np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))
 
 
 def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Return the log-odds (..., K) of states with the log-weights `logs` (..., K).
+    """Return the log-odds (..., K) of the K states of variables with log-weights (..., K).
 
     If all weights are 0, the states for which `allowed` (..., K) is True are equally probable.
     """
@@ -123,8 +124,8 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     weight = np.exp(logs - top)
     order = np.arange(logs.shape[-1])
     first = logs.argmax(axis=-1)[..., None] == order
-    # `others` is the sum of all weights except the largest. Subtracting the largest weight from the
-    # total would lose digits, so the weights are added up.
+    # `others` is the sum of all weights except the largest weight. Subtracting the largest weight
+    # from the sum of all weights would lose digits, so the smaller weights are added up.
     others = np.where(first, 0.0, weight).sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = np.where(first, np.log(others), np.log(1.0 + (others - weight)))
@@ -149,11 +150,12 @@ def chain_dtype(energy: Any) -> np.dtype:
 def independent_states(
     energy: Any, u: np.ndarray, beliefs: np.ndarray | None = None, first: int = 0
 ) -> np.ndarray:
-    """Draw independent states (N or 1, C, n - first) of the variables from index `first` on.
+    """Draw states of the variables ``first`` to ``n - 1``, independently of each other.
 
-    `u` (N or 1, C, n - first) holds uniform random numbers. `beliefs` holds the marginals in the
-    `belief_shape` of the energy; None means that all states of a variable are equally probable.
-    For categorical variables `first` must be 0.
+    The N models have n variables, and C states are drawn per model. The result has the shape of `u`
+    (N or 1, C, n - first), which holds uniform random numbers. `beliefs` holds the marginals in the
+    `belief_shape` of the energy; None means that all states of a variable are equally probable. For
+    categorical variables `first` must be 0.
     """
     if is_categorical(energy):
         return energy.draw_independent(u, beliefs)
@@ -166,9 +168,10 @@ def best_states(
     ties: np.ndarray | None = None,
     block: Any = slice(None),
 ) -> np.ndarray:
-    """Return the most probable states (..., size of the block) of variables with given log-odds.
+    """Return the most probable state of each variable in a block, given the log-odds.
 
-    If `ties` is given, it holds a state for each variable, which is preferred in case of a tie.
+    If `ties` is given, it holds a state for each variable, which is chosen if it is as probable as
+    the most probable state.
     """
     if is_categorical(energy):
         return energy.best_states(log_odds, ties, block)
@@ -177,7 +180,7 @@ def best_states(
 
 
 def means_of_states(energy: Any, states: np.ndarray) -> np.ndarray:
-    """Return states as means of variables, in the dtype of the energy.
+    """Convert states to the means that variables in these states have, in the dtype of the energy.
 
     0/1 states do not change. Categorical states are one-hot encoded (..., K).
     """

@@ -10,10 +10,10 @@ from skcrbm.energies._factors import TableFactors
 
 
 def two_states(energy: FactorGraphEnergy) -> CategoricalGraphEnergy:
-    """Convert a factor graph over 0/1 variables to a categorical graph that has only tables.
+    """Convert a factor graph over 0/1 variables to a categorical graph whose factors are tables.
 
     An OR or AND factor with many inputs becomes a chain of tables. Auxiliary variables connect the
-    tables; their numbers follow the numbers of the given variables.
+    tables. Their indices come after the indices of the given variables.
     """
     same = CategoricalGraphEnergy.from_binary(energy)
     if not len(energy.ors.outputs) + len(energy.ands.outputs):

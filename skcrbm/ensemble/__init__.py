@@ -1,4 +1,4 @@
-"""Stacking: train a model on the predictions of other classifiers, or blend it with trees."""
+"""Stacking: train a model on the predictions of forests, and blend its distribution with trees."""
 
 from skcrbm.ensemble._blend import BlendedLabelSets
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds

@@ -1,4 +1,4 @@
-"""Define BlendedLabelSets, which mixes the distributions of a stack and of its label-set trees."""
+"""Define BlendedLabelSets, which mixes the distributions of a stack and of trees on label sets."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from skcrbm.utils.options import Integer, check_parameters, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import check_count, check_same_length, note_features
 
-# Number of EM steps for the weight of the mixture. The likelihood is concave in the weight.
+# Number of EM steps that optimise the weight of the mixture. The log-likelihood is a concave
+# function of the weight, so EM finds the global maximum.
 _EM_STEPS = 500
 # Probability below which a label vector counts as impossible, so that logarithms are finite.
 _TINY = np.finfo(np.float64).tiny
 
 
 class _Parts(NamedTuple):
-    """Results of the forests for some rows, from which both distributions are computed."""
+    """Predictions of the forests for n rows, from which both mixed distributions are computed."""
 
-    inputs: Any  # log-odds of the forests, the inputs of the last step of the stack
-    trees: np.ndarray  # (n, K): probabilities of the label sets by the trees
+    inputs: Any  # log-odds of the labels by the forests: the inputs of the last step of the stack
+    trees: np.ndarray  # (n, K): P of the K label sets seen in fit, by the trees
 
 
 class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
@@ -181,7 +182,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         part = _label_set_part(stack)
         own = (visible[:, None] == part.label_sets_[None]).all(axis=2).argmax(axis=1)
         proba = part.estimator_.out_of_bag_values(X)[np.arange(len(own)), own]
-        used = ~np.isnan(proba)  # rows that at least one tree has not seen
+        used = ~np.isnan(proba)  # rows that at least one tree was fitted without
         self.weight_ = _best_weight(seen[used], proba[used])
         with np.errstate(divide="ignore"):
             trees = np.log(proba[used])
@@ -261,7 +262,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.decode(labels)
 
     def _decoded(self, parts, sets, value):
-        """Return the labels (n, L) with the best expected metric over the given label sets."""
+        """Return the labels (n, L) with the best expected metric of each row."""
         proba = np.exp(self._log_proba_of_sets(parts, sets))
         if self.decode == "expected_f1":
             return decode_label_sets(sets, proba, "f1_samples", allow_empty=self.allow_empty_)
@@ -269,7 +270,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self.label_sets_[expected.argmax(axis=1)]
 
     def _log_proba_of_sets(self, parts, sets):
-        """Return log p(y | x) (n, k) of label sets (k, L)."""
+        """Return log p(y | x), an array (n, k), of k label sets (k, L) in each of n rows."""
         stack = np.asarray(self._final.score_label_sets(parts.inputs, sets))
         agree = _agreement(sets, self.label_sets_)
         return self._blended(stack, parts.trees @ agree.T)
@@ -355,7 +356,10 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _label_set_part(stack) -> Any:
-    """Return the `OutOfBagLogOdds` of label-set trees in a stack; raise a ValueError if missing."""
+    """Return the `OutOfBagLogOdds` in a stack whose forest is fitted on label sets.
+
+    A ValueError is raised if the stack has no such forest.
+    """
     steps = getattr(stack, "steps", [("", None)])
     parts = [part for _, part in getattr(steps[0][1], "transformer_list", [])]
     for part in parts if len(steps) == 2 else []:
@@ -370,18 +374,26 @@ def _label_set_part(stack) -> Any:
 
 
 def _log_likelihoods(model, X, visible):
-    """Return log p(y | x) (n,) of held-out rows."""
+    """Return log p(y | x) of each held-out row, as an array (n,)."""
     return np.asarray(model.score_samples(X, visible))
 
 
 def _agreement(labels, sets):
-    """Return 1 (n, K) if a vector (n, L) and a set (K, L) agree; NaN agrees with any value."""
+    """Return an array (n, K) that is 1 if row i of `labels` agrees with row k of `sets`, else 0.
+
+    `labels` (n, L) and `sets` (K, L) hold label vectors. A missing label (NaN) agrees with 0 and
+    with 1.
+    """
     wrong = (labels == 1) @ (1.0 - sets.T) + (labels == 0) @ sets.T.astype(float)
     return (wrong == 0).astype(float)
 
 
 def _best_weight(log_stack, trees):
-    """Return the weight of the stack that maximises the likelihood of rows, by EM."""
+    """Find the weight of the stack in the mixture that maximises the likelihood, by EM.
+
+    `log_stack` holds the log-probability of the labels of each row by the stack, and `trees` the
+    probability of the same labels by the trees.
+    """
     weight = 0.5
     stack = np.exp(np.maximum(log_stack, np.log(_TINY)))
     for _ in range(_EM_STEPS):

@@ -20,7 +20,8 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from skcrbm.utils.limits import BLOCK_ENTRIES, TREE_BYTES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
-# Fields of an inner node, with which `CompactTree` finds the leaf of a row.
+# Fields that scikit-learn stores for an inner node. `CompactTree` needs them to find the leaf of a
+# row.
 _SPLIT: dict[str, type] = {
     "left_child": np.int32,
     "right_child": np.int32,
@@ -51,7 +52,7 @@ class CompactTree:
         self._importances = sp.csr_array(tree.compute_feature_importances()[None])
 
     @property
-    def n_leaves(self) -> int:  # scikit-learn's `get_n_leaves` reads it
+    def n_leaves(self) -> int:  # scikit-learn's `get_n_leaves` reads this attribute
         return self.node_count - len(self._inner)
 
     def _leaves(self) -> np.ndarray:
@@ -60,7 +61,7 @@ class CompactTree:
         return np.flatnonzero(leaf)
 
     def apply(self, X: Any) -> np.ndarray:
-        """Return the index of the node that is the leaf of each row; X is float32, dense or CSR."""
+        """Return the index of each row's leaf among the nodes; X is float32, dense or CSR."""
         nodes = np.zeros(self.node_count, self._node_type)
         nodes["left_child"] = nodes["right_child"] = -1
         for name in _SPLIT:
@@ -79,17 +80,19 @@ class CompactTree:
         return tree.apply(X)
 
     def sparse_values(self, X: Any) -> sp.csr_array:
-        """Return a CSR array with the values of the leaf of each row of X."""
+        """Return a CSR array with the class frequencies in the leaf of each row of X."""
         return self.leaf_values[np.searchsorted(self._leaves(), self.apply(X))]
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return class frequencies (n, n_classes) or (n, n_outputs, 2), as scikit-learn's trees."""
+        """Return class frequencies (n, n_classes) or (n, n_outputs, 2), as in scikit-learn."""
         values = self.sparse_values(X).toarray()
         return np.stack([1 - values, values], axis=2) if self._several else values
 
     def compute_feature_importances(self, normalize: bool = True) -> np.ndarray:
         if not normalize:
-            raise ValueError("a compact tree has normalized feature importances only")
+            raise ValueError(
+                "normalize must be True, because a compact tree stores only normalized importances"
+            )
         return self._importances.toarray()[0]
 
 
@@ -121,9 +124,10 @@ class CompactExtraTree(_CompactTreeMixin, ExtraTreeClassifier):
 
 
 class CompactForest:
-    """Base class of forests of compact trees.
+    """Base class of forests whose trees are stored as `CompactTree`, which needs little memory.
 
-    Sums over trees are in the order of the trees, so that rounding errors do not depend on threads.
+    The predictions of the trees are added up in the order of the trees, so that rounding errors do
+    not depend on the threads.
     """
 
     _tree: Callable
@@ -140,17 +144,18 @@ class CompactForest:
         try:
             with (
                 warnings.catch_warnings()
-            ):  # many classes are normal here: each label set is a class
+            ):  # many classes are normal, because each label set is a class
                 warnings.filterwarnings("ignore", "The number of unique classes is greater")
                 return super().fit(X, y)  # type: ignore[misc]
         finally:
             self.n_jobs = n_jobs
 
     def mean_values(self, X: Any, table: np.ndarray | None = None) -> np.ndarray:
-        """Return the mean over trees of ``values @ table``, shape (n, n_columns).
+        """Return the mean over all trees of ``values @ table``, an array (n, n_columns).
 
-        `values` are the class frequencies in the leaf of a row, or the frequencies of the labels
-        if the trees have several outputs. The default of `table` is the identity matrix.
+        `values` (n, n_classes) of a tree holds, for each of the n rows of X, the class frequencies
+        in the leaf that the row falls into. If the trees have several outputs, it holds the
+        frequencies of the labels. The default of `table` is the identity matrix.
         """
         X = self._validate_X_predict(X)
         every = slice(None)
@@ -160,9 +165,10 @@ class CompactForest:
         return total / len(self.estimators_)
 
     def out_of_bag_values(self, X: Any, table: np.ndarray | None = None) -> np.ndarray:
-        """Return `mean_values` of the training rows over the trees that did not see each row.
+        """Return the out-of-bag version of `mean_values` for the training rows X.
 
-        A row that all trees have seen is NaN.
+        The mean of a row is over the trees that were fitted without this row. If all trees were
+        fitted with the row, the result is NaN.
         """
         X = self._validate_X_predict(X)
         unseen = [_complement(seen, X.shape[0]) for seen in self.estimators_samples_]
@@ -175,7 +181,10 @@ class CompactForest:
             return total / count
 
     def _values_of_trees(self, X, rows_of_trees, table) -> Iterator[tuple[Any, np.ndarray]]:
-        """Yield the rows of each tree and the values of these rows, in the order of the trees."""
+        """Yield the rows of each tree, and the tree's values (see `mean_values`) of these rows.
+
+        The pairs come in the order of the trees.
+        """
 
         def values_of(pair):
             tree, rows = pair
@@ -209,13 +218,16 @@ _COMPACT = {
 
 
 def compact(estimator: Any) -> Any:
-    """Return a copy of a forest that grows compact trees; return other estimators unchanged."""
+    """Return a forest with the same parameters that stores its trees as `CompactTree`.
+
+    Estimators that are not forests are returned unchanged.
+    """
     make = _COMPACT.get(type(estimator))
     return estimator if make is None else make(**estimator.get_params(deep=False))
 
 
 def _largest_tree(y):
-    """Return an upper bound of the bytes of a tree's class frequencies during the fit."""
+    """Return an upper bound of the bytes that the class frequencies of a tree need in the fit."""
     n_classes = int(y.max()) + 1 if y.ndim == 1 else 2 * y.shape[1]
     # A bootstrap sample contains 0.63 n different rows, so a tree has at most 1.27 n nodes.
     # scikit-learn doubles the storage when it is full, so it stores at most about 2.6 n nodes.

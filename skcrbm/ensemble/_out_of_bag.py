@@ -1,4 +1,4 @@
-"""Define OutOfBagLogOdds, which turns predictions of a classifier into features of a model."""
+"""Define OutOfBagLogOdds, which turns a classifier's predictions into features of another model."""
 
 from numbers import Real
 
@@ -160,7 +160,8 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         names : ndarray of str objects (n_features_out,)
             Names such as "extratreesclassifier__Beach", or "extratreesclassifier__0" if labels have
             no names. If the classifier is a pipeline, the name is the class of its last step. For a
-            1-D y, names contain the classes; of two classes only the second has a column.
+            1-D y, the names contain the classes; if there are two classes, the only column has the
+            name of the second class.
         """
         check_is_fitted(self, "estimator_")
         is_compact = isinstance(self.estimator_, CompactForest)
@@ -259,7 +260,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
     # ------------------------------------------------------------------ inside
 
     def _prepare(self, X, y):
-        """Validate X and y; return a clone of the estimator, X, and the y on which to fit it."""
+        """Validate X and y; return a clone of the estimator, and the X and y on which to fit."""
         targets = make_wrapped_targets(y, type(self).__name__, self)
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
@@ -279,7 +280,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             estimator = compact(estimator)
         else:
             if self.label_powerset:
-                raise ValueError("label_powerset=True is for a 2-D y with more than one column")
+                raise ValueError("label_powerset=True needs a 2-D y with more than one column")
             require_two_classes(targets.classes)
             y = targets.for_classifier(y)
         self._targets = targets
@@ -328,13 +329,17 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         return self._with_constant(self._targets.marginals(proba, model.classes_))
 
     def _table(self, forest):
-        """Return the labels (n_classes, n_columns) of the classes of a compact forest, or None."""
+        """Return an array (n_classes, n_columns) with the labels that each class stands for.
+
+        If the forest was fitted on label sets, a class stands for a label set. None means that the
+        forest predicts the labels directly.
+        """
         if hasattr(self, "label_sets_"):
             return self.label_sets_[forest.classes_].astype(float)
         return np.array([[0.0], [1.0]]) if self._varying.sum() == 1 else None
 
     def _from_values(self, values):
-        """Return probabilities of all labels from the values of a compact forest."""
+        """Convert the mean values that a compact forest predicts to probabilities of all labels."""
         values = np.clip(values, 0, 1)
         return values if hasattr(self, "label_sets_") else self._with_constant(values)
 
@@ -365,13 +370,13 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             if unseen.any():
                 warn_user(
                     f"{unseen.sum()} of {len(unseen)} rows were seen by every tree, so that "
-                    "their probabilities are the shares of the labels; increase n_estimators"
+                    "their probabilities are the label frequencies in y; increase n_estimators"
                 )
                 truth = targets.reshape(len(targets), -1) if table is None else table[targets]
                 values[unseen] = truth.mean(axis=0)
             return self._from_values(values)
         proba = self.estimator_.oob_decision_function_
-        if proba.ndim == 3:  # shape (n, 2, number of labels that vary)
+        if proba.ndim == 3:  # (n rows, 2 values, labels that are not constant)
             seen = np.nan_to_num(proba).sum(axis=1) > 0
             return self._with_constant(np.where(seen, proba[:, 1], targets.mean(axis=0)))
         unseen = ~(np.nan_to_num(proba).sum(axis=1) > 0)

@@ -15,9 +15,9 @@ from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
 
 # `fit` warns if the held-out log-likelihood of the plain model is better than the log-likelihood of
-# the stack by more than this share. The share was chosen between two data sets: on birds the plain
-# model is better by 0.5% on held-out rows, but worse on test rows; on enron it is better by 1.4%,
-# and also better on test rows.
+# the stack by more than this share (1%). The share lies between the results on two data sets: on
+# birds the plain model is better by 0.5% on held-out rows, but worse on test rows; on enron the
+# plain model is better by 1.4% on held-out rows, and also better on test rows.
 _MARGIN = 0.01
 
 
@@ -57,7 +57,10 @@ def _has_nan(X):
 
 
 def _held_out(model):
-    """Return the best log-likelihood in `alpha_path_` for the model's number of hidden units."""
+    """Return the best held-out log-likelihood in the search for alpha.
+
+    Only entries of `alpha_path_` with the number of hidden units of the final model count.
+    """
     path = model.alpha_path_
     chosen = path["n_hidden"] == model.n_hidden_
     return float(path["log_likelihood"][chosen if chosen.any() else slice(None)].max())
@@ -198,7 +201,8 @@ def make_stacked(
 
 
 def _part(estimator, cv, n_jobs, seed):
-    # A CRBMClassifier has a method `transform`, too; treat such an estimator as a classifier.
+    # A CRBMClassifier has the methods `predict_proba` and `transform`. Treat an estimator with both
+    # methods as a classifier.
     is_classifier = hasattr(estimator, "predict_proba")
     if not hasattr(estimator, "fit") or not (is_classifier or hasattr(estimator, "transform")):
         raise ValueError(

@@ -37,17 +37,17 @@ from skcrbm.utils.validation import (
 
 
 class Rows(NamedTuple):
-    """Validated training rows, without the rows of weight 0."""
+    """The N validated training rows of positive weight."""
 
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
     visible: np.ndarray  # (N, V): encoded y in the dtype of X, with NaN for missing labels
     weight: np.ndarray  # (N,): positive weights of the rows
-    # (N,): number of the original row of each copy, if labels have weights; see `label_layers`
+    # (N,): index of the row from which each row was copied by `label_layers`; None: no copies
     origin: np.ndarray | None = None
 
     @property
     def first(self) -> Rows:
-        """The first copy of each row, in which all labels of positive weight are observed."""
+        """Only the first copy of each row, in which all labels of positive weight are observed."""
         if self.origin is None:
             return self
         first = first_copies(self.origin)
@@ -57,10 +57,10 @@ class Rows(NamedTuple):
 class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of the classifiers, for a 2-D indicator y with NaN and a 1-D y of classes.
 
-    To predict, a subclass computes an object such as a `Posterior` from X, and passes it as `rows`
-    to the abstract methods below. Each abstract method returns scores or labels for one kind of y.
-    `_predict`, `_decision` and `predict_proba` call the method for the kind of y in the fit, and
-    convert its result to the shape that users expect.
+    To predict, a subclass computes an object such as a `Posterior` from X, and passes this object
+    as `rows` to the abstract methods below. Each abstract method returns scores or labels for one
+    kind of y, either a 2-D indicator or classes. `_predict`, `_decision` and `predict_proba` call
+    the method for the kind of y in the fit, and convert its result to the shape that users expect.
     """
 
     _targets: Any  # kind and encoding of y (a `Targets` object), set by `fit`
@@ -71,7 +71,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     #: True if X may hold NaN.
     _allow_nan = False
-    #: Class of the targets of a y whose columns hold classes; None if such a y is refused.
+    #: `Targets` subclass for a y whose columns hold classes; None: such a y raises an error.
     _columns_of_classes: Any = None
     #: Names of the private attributes that a fit sets; a new fit deletes them first.
     _state: tuple[str, ...] = ("_targets",)
@@ -79,7 +79,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     _prediction_parameters: tuple[str, ...] = ("decode", "n_jobs")
     #: True if `fit` takes weights of single labels, `sample_weight` of shape (N, L).
     _takes_label_weights = True
-    #: Factor that turns the `decision_function` of a binary 1-D y into log-odds.
+    # : Factor that converts the `decision_function` of a binary 1-D y to log-odds.
     _log_odds_scale = 1.0
 
     @abstractmethod
@@ -96,7 +96,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _binary_scores(self, rows):
-        """Return scores (N, 1), positive if the second of two classes is preferred."""
+        """Return scores (N, 1) for a y of two classes; a positive score means the second class."""
 
     @abstractmethod
     def _class_scores(self, rows):
@@ -114,7 +114,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _marginal_log_odds(self, X):
-        """Return the scores (N, V) whose sigmoid (or softmax, for classes) is the probability."""
+        """Return scores (N, V); their sigmoid (or softmax, for classes) is the probability."""
 
     @label_output
     def predict_proba(self, X):
@@ -207,7 +207,7 @@ class JointClassifier(StructuredClassifier):
         return posterior.log_odds()
 
     def _joint(self, X, y_known) -> Any:
-        """Return p(y | x) for the rows of X, as `LabelVectors` or, for a 1-D y, as `Classes`."""
+        """Return p(y | x) for the rows of X, as `LabelVectors` or (for a 1-D y) as `Classes`."""
         posterior = self._posterior(X, y_known)
         if self._targets.multilabel:
             kind = LabelVectors if self._targets.indicator else OutputVectors
@@ -239,9 +239,10 @@ class JointClassifier(StructuredClassifier):
 
     @label_output
     def decision_function(self, X, y_known=None):
-        """Return a score for each output, positive if the label is predicted, or for each class.
+        """Return a score for each output, or for each class of a 1-D y.
 
-        The scores differ between models; see the documentation of the class.
+        The score of a label is positive if the label is predicted to be 1. The formula of the
+        scores depends on the model; see the documentation of the class.
 
         Parameters
         ----------
@@ -392,8 +393,8 @@ class JointClassifier(StructuredClassifier):
         label_sets : array-like of shape (n_sets, n_outputs)
             Label vectors of 0 and 1, the same for all rows. Data frames are matched by name.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels that are known beforehand, and NaN for the other labels. A vector that
-            contradicts the known labels of a row has the value -inf there.
+            Labels that are known beforehand, and NaN for the other labels. If a vector contradicts
+            the known labels of a row, its log-probability in this row is -inf.
         method : str or object, default="exact"
             Method that computes log Z, as in `score_samples`.
         random_state : int, RandomState or None, default=None
@@ -450,10 +451,10 @@ class JointClassifier(StructuredClassifier):
             Probabilities p(y | x) among all label vectors, not only among the candidates; 0 for
             vectors filled with -1.
 
-            After ``set_label_output("pandas")`` both are pandas objects with a row for each row of
-            X and each rank from 0 to k - 1, and ``labels.assign(proba=proba)`` joins them. After
-            ``set_label_output("polars")`` both have k rows for each row of X, and
-            ``labels.with_columns(proba)`` joins them.
+            After ``set_label_output("pandas")`` `labels` and `proba` are pandas objects with a row
+            for each row of X and each rank from 0 to k - 1; ``labels.assign(proba=proba)`` joins
+            them. After ``set_label_output("polars")`` `labels` and `proba` have k rows for each row
+            of X, and ``labels.with_columns(proba)`` joins them.
 
         Raises
         ------
@@ -480,10 +481,10 @@ class JointClassifier(StructuredClassifier):
     def predict_pairwise_proba(self, X, y_known=None):
         """Return P(y_i = 1, y_k = 1 | x) of all pairs of labels.
 
-        The inference method is the method of `predict_proba`, and the diagonal contains the
-        marginals. A conditional RBM computes ``P(y_k = 1) P(y_i = 1 | y_k = 1)``, for which
-        inference runs once for each label. With approximate inference this product depends on the
-        order of i and k, and the result is the mean of both products.
+        Inference uses the same method as `predict_proba`. The diagonal contains the marginals. A
+        conditional RBM computes ``P(y_k = 1) P(y_i = 1 | y_k = 1)``, for which inference runs once
+        for each label. With approximate inference this product depends on the order of i and k, and
+        the result is the mean of both products.
 
         Parameters
         ----------
@@ -523,7 +524,7 @@ def training_rows(
     `allow_empty_` and `unseen_share_`. If `reset` is False, training continues: the columns of X
     and the kind of y must be the same as in earlier calls, and the attributes describe the rows of
     all calls. If `partial` is True, there is no warning about labels with a single value, because
-    other calls of `partial_fit` may contain the other value.
+    later calls of `partial_fit` may contain the missing value.
     """
     if not reset:
         model._targets.check_classes(classes)
@@ -567,11 +568,11 @@ def training_rows(
 
 
 def _label_weight(model, targets, sample_weight, y, n_rows, classes):
-    """Return validated weights (N, L) of labels; raise a ValueError if they are not supported."""
+    """Validate weights of single labels, and return the weights as an array (N, L)."""
     if not targets.multilabel:
         raise ValueError(
-            "sample_weight must have shape (n_samples,) if y is 1-D; weights of single labels need "
-            f"a 2-D y, got {np.shape(sample_weight)}"
+            "sample_weight must have shape (n_samples,) if y is 1-D, because weights of single "
+            f"labels need a 2-D y; got the shape {np.shape(sample_weight)}"
         )
     if not model._takes_label_weights:
         refuse_label_weights(sample_weight)

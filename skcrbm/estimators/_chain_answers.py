@@ -43,17 +43,20 @@ from skcrbm.utils.validation import check_count
 
 
 class TopPaths(NamedTuple):
-    """The k most probable labels of a sequence or graph, in decreasing order of probability."""
+    """The k most probable label sequences of a sequence (or label vectors of a graph).
 
-    labels: np.ndarray  # (k, n) classes
-    log_proba: np.ndarray  # (k,) log-probabilities of the label sequences or label vectors
+    They are in decreasing order of probability.
+    """
+
+    labels: np.ndarray  # (k, n): classes of the n positions or nodes
+    log_proba: np.ndarray  # (k,): log-probabilities of the rows of `labels`
 
 
 class ChainAnswers(SavedModel, BaseEstimator):
     """Base class of `ChainCRF` with all methods of a fitted model.
 
-    A subclass sets `classes_`, `_model` and `_rows` in `fit`, and has the parameters `decode` and
-    `n_jobs`.
+    A subclass has the parameters `decode` and `n_jobs`. Its method `fit` sets `classes_`, `_model`
+    and `_rows`.
     """
 
     classes_: np.ndarray
@@ -141,7 +144,7 @@ class ChainAnswers(SavedModel, BaseEstimator):
         y_known: Iterable | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> np.ndarray:
-        """Draw independent label sequences from the distribution of each sequence.
+        """Draw independent label sequences from p(y | x) of each sequence.
 
         Parameters
         ----------
@@ -160,8 +163,8 @@ class ChainAnswers(SavedModel, BaseEstimator):
         n_samples = check_count("n_samples", n_samples)
         rng = check_random_state(random_state)
         batch = self._given(X, y_known)
-        # Draw the random numbers sequence by sequence, so that the result for a sequence does not
-        # depend on the sequences after it.
+        # Draw the random numbers for one sequence after the other, so that the result for a
+        # sequence does not depend on later sequences.
         uniform = np.concatenate(
             [rng.random_sample((n, n_samples)) for n in np.diff(batch.start)]
         ).T.copy()
@@ -205,9 +208,10 @@ class ChainAnswers(SavedModel, BaseEstimator):
         return share_of_right_labels(self, batch, X, sample_weight)
 
     def factor_graph(self, sequence: Any) -> FactorGraphEnergy:
-        """Return the distribution of the labels of one sequence as a factor graph.
+        """Return p(y | x) of a single sequence as a factor graph.
 
-        All queries of `skcrbm.inference.infer` work on this graph, for example marginals of pairs.
+        All queries of `skcrbm.inference.infer` work on this graph, for example the marginals of
+        pairs of positions.
 
         Parameters
         ----------
@@ -237,9 +241,10 @@ class ChainAnswers(SavedModel, BaseEstimator):
         return FactorGraphEnergy(factors, n_variables=length, n_states=n_states)
 
     def _given(self, X, y_known, name="y_known") -> SequenceBatch:
-        """Validate X and `y_known`, and return them as a batch.
+        """Validate X and `y_known`, and return the sequences and known labels as a batch.
 
-        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
+        Labels that are not known get the code `MISSING`. Error messages call the known labels
+        `name`.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, self._prediction_parameters)
@@ -258,7 +263,10 @@ class ChainAnswers(SavedModel, BaseEstimator):
         return clamped(energies, piece.path) if (piece.path != MISSING).any() else energies
 
     def _answers(self, batch, answer):
-        """Split the batch into parts, and return ``answer(energies)`` of each part (in threads)."""
+        """Split the batch into parts, and return the list of ``answer(energies)`` of all parts.
+
+        `energies` are the models of the sequences in a part. Threads compute the parts in parallel.
+        """
         with one_blas_thread():
             pieces = self._pieces(batch)
             try:

@@ -117,9 +117,9 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         If True, learn the weights `intercept_` of the classes at all positions, and their
         additional weights `first_` and `last_` at the first and the last position.
     forbidden : list of pairs, default=None
-        Transitions ``(from, to)`` that have probability 0. If one entry of a pair is None, the pair
-        refers to the beginning or the end of a sequence: ``(None, "I")`` forbids "I" at the first
-        position, and ``("B", None)`` forbids "B" at the last position.
+        Pairs of classes ``(from, to)`` that must not follow each other. If one entry of a pair is
+        None, the pair refers to the beginning or the end of a sequence: ``(None, "I")`` forbids "I"
+        at the first position, and ``("B", None)`` forbids "B" at the last position.
     decode : {"map", "marginal"}, default="map"
         "map" predicts the most probable label sequence. "marginal" predicts the most probable class
         of each position, which maximises the expected number of correct labels.
@@ -155,8 +155,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     loss_curve_ : list of float
         Objective of each iteration of L-BFGS, or training loss of each epoch or pass.
     objective_, duality_gap_ : float
-        Objective of the model after "frank_wolfe" or "cutting_planes", and its distance to a lower
-        bound of the objective of all models.
+        Value of the objective after "frank_wolfe" or "cutting_planes", and the difference between
+        this value and a lower bound of the smallest possible value.
     n_iter_ : int
         Number of iterations, passes or epochs.
     n_features_in_ : int
@@ -322,7 +322,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return self
 
     def _training_sequences(self, X, y, sample_weight, resume, classes=None) -> SequenceBatch:
-        """Validate the data of a fit; set `classes_` and the attributes of the features."""
+        """Validate X, y and the weights; set the attributes that describe classes and features."""
         if resume:
             rows, start = self._rows.transform(X)
         else:
@@ -345,20 +345,20 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return sequences
 
     def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
-        """Return the `Plan` of a fit, and alpha."""
+        """Return the `Plan` (model, objective, solver and stopping rule) of a fit, and alpha."""
         model, objective = self._problem(sequences, resume, partial)
         return structured_plan(self, model, sequences, objective, rng, resume, partial)
 
     def _problem(self, sequences, resume, partial=False) -> tuple[ChainModel, Any]:
-        """Return the model from which a fit starts, and its objective."""
+        """Return the model from which a fit starts, and the objective that the fit minimises."""
         rule = resolve_rule(self.learning, "chain")
         self._hinge = check_hinge(self)
         require_labels_of(self, rule, sequences.path)
         model = self._model if resume else self._first_model(sequences, partial)
         if model.order != self.order:
             raise ValueError(
-                f"order={self.order} differs from the fitted model, which was fitted with "
-                f"order={model.order}; set warm_start=False to start again"
+                f"order={self.order}, but the model was fitted with order={model.order}; "
+                "set warm_start=False to start again"
             )
         if self.order == 2 and rule.name not in ("mle", "max_margin"):
             raise ValueError(
@@ -369,7 +369,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return model, rule.chain(self._trained(), self.n_jobs)
 
     def _trained(self) -> tuple[bool, ...]:
-        """Return True for each array of `ChainParams` that is learned, and False for the others."""
+        """Return, for each array of `ChainParams`, True if the array is learned."""
         own = self.fit_intercept
         return True, own, True, own, own, self.transition_features, self.order == 2
 
@@ -383,8 +383,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         if self.transition_features:
             previous = np.concatenate([[MISSING], path[:-1]])
             pair = np.where((previous < 0) | (path < 0), MISSING, previous * n_states + path)
-            # The first position of a sequence has no pair. Its entry has no effect, but must be
-            # valid.
+            # The first position of a sequence has no previous class, so its entry of `pair` has no
+            # effect. But the entry must be a valid code.
             pair[sequences.start[:-1]] = np.maximum(path[sequences.start[:-1]], 0)
             pair_columns = columns_for(X, pair, n_states**2, features)
             pair_shape = pair_columns.shape
@@ -400,10 +400,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return ChainModel(params, columns, pair_columns, self._forbidden_log_weights())
 
     def _forbidden_log_weights(self):
-        """Return log-weights that are -inf for forbidden classes and pairs, and 0 for all others.
+        """Return log-weights that are -inf for forbidden transitions, and 0 for all others.
 
-        The three arrays are for pairs of neighbours, for the first class and for the last class of
-        a sequence.
+        The result has three arrays: for pairs of neighbouring classes (K, K), for the class of the
+        first position (K,), and for the class of the last position (K,).
         """
         k = len(self.classes_)
         pairs, first, last = np.zeros((k, k)), np.zeros(k), np.zeros(k)
@@ -414,7 +414,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 )
             i, j = codes_of(list(item), self.classes_, "forbidden")
             if i == MISSING and j == MISSING:
-                raise ValueError("forbidden holds the pair (None, None), which has no class")
+                raise ValueError("forbidden holds (None, None), but a pair needs a class")
             if i == MISSING:
                 first[j] = -np.inf
             elif j == MISSING:
@@ -424,7 +424,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return pairs, first, last
 
     def _check_possible(self, model, sequences):
-        """Raise a ValueError if a label sequence is forbidden."""
+        """Raise a ValueError if a label sequence in y contains a forbidden transition."""
         if not any(np.isinf(part).any() for part in model.forbidden):
             return
         n_states = model.n_classes

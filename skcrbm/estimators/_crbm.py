@@ -89,14 +89,14 @@ class CRBMClassifier(RBMClassifier):
 
     y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, a 2-D array or data frame
     whose columns hold classes ("multiclass-multioutput"), or a 1-D array with two or more classes.
-    An output of more than two classes has a visible unit for each class, of which exactly one is
-    on. `fit` interprets the columns of y as classes if they hold strings or numbers of at least 0,
-    and at least one column has three or more different values. If the only classes are 0, 1 and a
+    An output of more than two classes has a visible unit for each class; exactly one of them is 1.
+    `fit` interprets the columns of y as classes if they hold strings or numbers of at least 0, and
+    at least one column has three or more different values. If the only classes are 0, 1 and a
     larger number, convert them to strings, because the number could also be a code of missing
     labels.
 
     `decision_function` returns the log-odds of the marginal of each output. For a 1-D y it returns
-    the log-odds of the second of two classes, or unnormalised log-probabilities of more classes.
+    the log-odds of the second class if there are two classes, else unnormalised log-probabilities.
 
     For binary images use `ImageCRBM`, which is the same model with defaults that suit images, and
     takes X and y as arrays of shape (n_samples, height, width).
@@ -261,7 +261,7 @@ class CRBMClassifier(RBMClassifier):
         "log_loss" of the marginals (summed over outputs, mean over validation rows). The arrays are
         empty if there was no search.
     flip_rates_ : ndarray (n_outputs, 2)
-        Flip rates of labels that are off and on, with ``learning="noisy_mle"``.
+        Flip rates of labels that are truly 0 and truly 1, with ``learning="noisy_mle"``.
     n_hidden_ : int
         Number of hidden units of the fitted model: `n_hidden`, or 0 if they did not help.
     thresholds_ : ndarray (n_outputs,)
@@ -269,8 +269,8 @@ class CRBMClassifier(RBMClassifier):
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
-        Maximum number of iterations of inference in prediction, as in the epoch whose parameters
-        were kept. Epoch e, counted from 0, has 7 + min(e, 50) by default. None for "exact".
+        Maximum number of iterations of inference in predictions: the number in the training epoch
+        whose parameters were kept (by default 7 + min(e, 50) in epoch e). None for "exact".
     loss_curve_, convergence_curve_ : list of float
         Training loss (approximate if inference is approximate) and share of rows for which
         inference converged, for each epoch of the final run.
@@ -474,8 +474,8 @@ class CRBMClassifier(RBMClassifier):
 
         Notes
         -----
-        A call does nothing if no row of positive weight has an observed label. The probability of a
-        new label is at first its share of the rows, whatever x is. Labels without a column count as
+        A call does nothing if no row of positive weight has an observed label. The first prediction
+        for a new label is its frequency in the rows, whatever x is. Labels without a column are
         missing. Automatic learning rates depend on the rows of the first call.
         """
         resume = hasattr(self, "visible_coef_")
@@ -500,9 +500,10 @@ class CRBMClassifier(RBMClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Decide everything that a fit needs, such as its objective, solver, start and penalty.
+        """Choose the objective, the solver, the initial model and the penalty of a fit.
 
-        If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
+        If `resume` is True, the initial model is the fitted model. `partial` is True in
+        `partial_fit`.
         """
         rule = resolve_rule(self.learning, "conditional")
         n_classes = len(self.classes_) if self._targets.one_hot else None

@@ -42,15 +42,15 @@ from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_R
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
-# `partial_fit` cannot search for a penalty and does not scale columns. If it is the first call,
-# alpha="auto" is PLAIN_ALPHA for columns with a root mean square of 1. _LEAST_SCALE is the smallest
-# scale of columns that `partial_scale` returns.
+# `partial_fit` cannot search for a penalty and does not scale columns. If the first call of a model
+# is `partial_fit`, alpha="auto" stands for PLAIN_ALPHA, given that the columns have a root mean
+# square of 1. _LEAST_SCALE is the smallest scale of columns that `partial_scale` returns.
 PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.01
 # If there are too few rows for a search, alpha is this number times the total variance of the
 # columns. It is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
-# Factor of the weak L2 penalty on W and the intercepts, in an objective that adds up the losses of
-# all rows.
+# Factor of the weak L2 penalty on W and the intercepts, if the objective is the sum (not the mean)
+# of the losses of all rows.
 _WEAK = 0.1
 # Number of folds into which the rows are split. The search evaluates only as many folds as it
 # needs.
@@ -58,8 +58,8 @@ _N_FOLDS = 5
 # Seed of the split into folds. It does not depend on `random_state`, so that the penalties of
 # different seeds, and of models with more or fewer hidden units, can be compared.
 _FOLD_SEED = 0
-# Smallest and largest number of outputs that `search_convex_penalty` fits. If y has more outputs,
-# it uses a random sample of the outputs, to save time.
+# Smallest and largest number of outputs for which `search_convex_penalty` fits models. If y has
+# more outputs, it uses a random sample of the outputs, to save time.
 _LEAST_OUTPUTS, _MOST_OUTPUTS = 8, 32
 # Number of validation rows that is enough for a reliable choice: _CONVEX_ROWS for models without
 # hidden units, and _HIDDEN_ROWS for models with hidden units. The search evaluates folds until they
@@ -67,16 +67,16 @@ _LEAST_OUTPUTS, _MOST_OUTPUTS = 8, 32
 _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
 # Limits of the search on large data. If y has more than _CONVEX_ENTRIES entries, the penalty is
 # searched on a random sample of the columns of y, with at least _LEAST_SAMPLED columns. If an
-# evaluation with hidden units visits more than HIDDEN_STATES states, hidden units are tried with a
-# single penalty, on a random sample of the training rows of the first fold.
+# evaluation of a model with hidden units enumerates more than HIDDEN_STATES states, such models are
+# fitted with a single penalty only, to a random sample of the training rows of the first fold.
 _CONVEX_ENTRIES, _LEAST_SAMPLED = 2**21, 64
 # Factor by which a step of the search multiplies or divides the penalty.
 _STEP = np.sqrt(10.0)
 # The search starts at the penalty _START times the total variance of the columns, and stays between
 # _LEAST and _MOST times this penalty.
 _START, _LEAST, _MOST = 1e-3, 1e-4, 1e6
-# With hidden units, the search starts at this multiple of the best penalty without hidden units,
-# because the best penalty with hidden units is usually a little larger.
+# The search with hidden units starts at this multiple of the best penalty without hidden units. The
+# best penalty with hidden units is usually a little larger.
 _HIDDEN_FACTOR = 2.0
 # A model with hidden units is rejected if it increases the log loss of the marginals by more than
 # _TOLERATED times the log loss, and also by more than _OF_GAIN times the gain in log-likelihood.
@@ -86,10 +86,10 @@ _TOLERATED, _OF_GAIN = 0.01, 0.1
 def partial_scale(X: Any, weight: np.ndarray) -> float:
     """Return the scale of the columns in the first call of `partial_fit`.
 
-    The scale is the root mean square of the entries of X, without columns of zeros, but at least
-    `_LEAST_SCALE` and at most 1. Sparse columns, such as words, have a small scale and therefore
-    need large coefficients. The penalty and the step size for standardised columns would keep these
-    coefficients near 0.
+    The scale is the root mean square of the entries of X, clipped to [`_LEAST_SCALE`, 1]. Columns
+    that contain only zeros are ignored. Sparse columns, such as words, have a small scale and
+    therefore need large coefficients. A penalty and a step size that suit standardised columns
+    would keep these coefficients near 0.
     """
     scale = np.sqrt(mean_square(X, weight) / max(1, n_used_columns(X)))
     return float(np.clip(scale, _LEAST_SCALE, 1.0)) if scale > 0 else 1.0
@@ -105,9 +105,9 @@ def choose_solver(
     """Return the solver of a fit, and choose one if `solver` is "auto".
 
     "auto" chooses Adam for learning rules other than maximum likelihood, for `partial_fit`, and for
-    exact inference if `early_stopping` asks for a rule that needs epochs. Otherwise it chooses
-    L-BFGS if inference is exact, and averaged gradient descent if inference is approximate. A
-    ValueError is raised if the user chose L-BFGS and it cannot be used.
+    exact inference if `early_stopping` is a rule that needs epochs. Otherwise it chooses L-BFGS if
+    inference is exact, and averaged gradient descent if inference is approximate. A ValueError is
+    raised if the user chose L-BFGS and it cannot be used.
     """
     automatic = is_auto(solver)
     chosen = LBFGS() if automatic else resolve_solver(solver)
@@ -127,7 +127,7 @@ def choose_solver(
     if not automatic:
         raise ValueError(
             "solver='lbfgs' maximises the exact likelihood of all rows at once, so it cannot be "
-            f"used with {found[0]}; use solver='auto', 'asgd', 'adam' or 'sgd'"
+            f"used with {found[0]}. Use solver='auto', 'asgd', 'adam' or 'sgd'"
         )
     by_adam = partial or not isinstance(rule, Likelihood) or method.name == "exact"
     return Adam() if by_adam else AveragedSGD()
@@ -137,10 +137,11 @@ def choose_solver(
 
 
 class PenaltySettings(NamedTuple):
-    """Settings of an estimator that the search for its penalty needs."""
+    """Settings of an estimator that the search for the penalty needs."""
 
     alpha_hidden: float | str
-    # True for visible units that stand for the classes of an output: a bool, or an array (V,)
+    # True for visible units of outputs with three or more classes: array (V,), or a bool for all
+    # units
     exclusive: bool | np.ndarray
     max_iter: int | None  # maximum number of iterations of a fit
     n_jobs: int | None
@@ -161,12 +162,12 @@ def make_penalty(
     The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). If
     `every_intercept` is True, it pulls all intercepts. Otherwise it pulls only the intercepts of
     labels that are 0 in all rows or 1 in all rows, because these would become infinite. If some
-    rows are copies, `origin` (N,) holds the index of the original row of each row.
+    rows are copies, `origin` (N,) holds the index of the row from which each row was copied.
     """
     count = count_rows_of(origin, len(visible))
-    # In a search for alpha, `every_intercept` is True, and only the ratios of the weights may have
-    # an effect, so n_rows does not depend on the weights. In a fit with a given alpha, a row of
-    # weight 2 counts as two rows, so n_rows is the sum of the weights.
+    # In a search for alpha, `every_intercept` is True. Multiplying all weights by a factor must not
+    # change the search, so n_rows does not depend on the weights. In a fit with a given alpha, a
+    # row of weight 2 counts as two rows, so n_rows is the sum of the weights.
     n_rows = count if every_intercept else float(weight.sum())
     weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
@@ -219,8 +220,8 @@ def search_penalty(
         objective=settings.likelihood.conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
-        # `with_hidden` is False for stochastic training, in which `max_iter` is a number of epochs.
-        # So `max_iter` must not limit the L-BFGS iterations of the search.
+        # `with_hidden` is False if the solver is stochastic. `max_iter` is then a number of epochs,
+        # and must not limit the L-BFGS iterations of the search.
         max_iter=settings.max_iter if with_hidden else None,
         n_jobs=settings.n_jobs,
         live=LiveLine(settings.verbose),
@@ -236,8 +237,9 @@ def search_penalty(
 def _search_on_sample(settings, model, batch, variance, n_outputs):
     """Search the penalty of the model without hidden units on a random sample of the outputs.
 
-    The returned log-likelihoods and log losses are multiplied by the ratio of the numbers of
-    outputs, so that they estimate the sums over all outputs.
+    The log-likelihoods and log losses are sums over the sampled outputs. They are multiplied by the
+    number of all outputs and divided by the number of sampled outputs, so that the results estimate
+    the sums over all outputs.
     """
     n_visible = batch.visible.shape[1]
     convex = _without_hidden(model)
@@ -257,7 +259,7 @@ def _search_on_sample(settings, model, batch, variance, n_outputs):
 def _sampled_outputs(settings, model, batch, n_outputs):
     """Return the settings, the model and the batch for a random sample of the outputs.
 
-    Outputs with a constant value are chosen only if there are too few other outputs.
+    Outputs that have the same value in all rows are chosen only if there are too few other outputs.
     """
     varying = (batch.visible == 0).any(axis=0) & (batch.visible == 1).any(axis=0)
     order = np.random.RandomState(_FOLD_SEED).permutation(len(varying))
@@ -282,7 +284,7 @@ def search_convex_penalty(
     Without hidden units the model is a logistic regression per output, with a common penalty. The
     search uses a sample of the outputs to save time, because a sample determines this penalty about
     as well as hundreds of outputs. The result is at least 1 / n_rows, because hidden units need
-    some penalty even if the regressions need none.
+    some penalty even if the logistic regressions need no penalty.
     """
     n_rows, n_visible = batch.visible.shape
     affordable = CONVEX_PATH_ENTRIES // max(1, n_rows * batch.X.shape[1])
@@ -301,7 +303,7 @@ def search_convex_penalty(
 def without_hidden_units(
     settings: PenaltySettings, model: ConditionalRBM, batch: Batch, alpha: float
 ) -> Callable[[Batch], ConditionalRBM]:
-    """Return a function that fits the most probable model without hidden units to a batch.
+    """Return a function ``fit(batch)`` that fits a model without hidden units to the batch.
 
     The fits start from `model`, whose hidden units are left out. The penalty `alpha` pulls the
     intercepts towards the log-odds of the labels in `batch`, which has all training rows.
@@ -323,7 +325,7 @@ def without_hidden_units(
 
 
 def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
-    """Return the tried penalties and their scores as the columns of `alpha_path_`."""
+    """Convert the tried penalties and their scores to a dict of arrays, `alpha_path_`."""
     names = ("n_hidden", "alpha", "log_likelihood", "log_loss")
     return {name: np.array([getattr(point, name) for point in points]) for name in names}
 
@@ -332,11 +334,11 @@ def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
 
 
 class _Effort(NamedTuple):
-    """Limits of a stage of the search: there is a stage without and a stage with hidden units."""
+    """Limits of a stage of the search. The first stage is without, the second with hidden units."""
 
     first: int  # maximum number of iterations of the first fit on a fold
     later: int  # maximum number of iterations of later fits, which start from the previous fit
-    share: float  # a fit stops if ten iterations lower the objective by less than share * value
+    share: float  # a fit stops if ten iterations lower the objective by less than this share
     n_down: int  # maximum number of steps to smaller penalties
     n_up: int  # maximum number of steps to larger penalties
 
@@ -347,11 +349,11 @@ _LARGE_HIDDEN = _Effort(60, 25, 1e-3, 0, 0)
 
 
 class PathPoint(NamedTuple):
-    """A penalty that was tried, with its scores."""
+    """A penalty that the search has tried, and the scores of the models with this penalty."""
 
     n_hidden: int
     alpha: float
-    log_likelihood: float  # mean over the validation rows
+    log_likelihood: float  # mean of log p(y | x) over the validation rows
     log_loss: float  # log loss of the marginals, summed over outputs and averaged over rows
 
 
@@ -360,12 +362,12 @@ class PathResult:
     """Result of a search by `PenaltyPath`."""
 
     alpha: float
-    model: Any  # start of the fit on all rows, without hidden units if they do not help
-    points: list[PathPoint] = field(default_factory=list)  # tried penalties, in order
+    model: Any  # initial model of the fit on all rows
+    points: list[PathPoint] = field(default_factory=list)  # in the order of the fits
 
 
 class _Trial(NamedTuple):
-    """A penalty, the model fitted on each fold, and the losses of the validation rows."""
+    """A tried penalty, the models fitted on the folds, and the losses of the n validation rows."""
 
     alpha: float
     models: list
@@ -382,9 +384,9 @@ class PenaltyPath:
     """Options of a search for the penalty by cross-validation."""
 
     objective: Objective
-    penalty: Callable[[float], L2]  # makes the penalty of a fit from alpha
+    penalty: Callable[[float], L2]  # converts alpha to the penalty of a fit
     inference: InferenceMethod  # exact inference, for the scores of validation rows
-    max_iter: int | None  # maximum number of iterations of any fit
+    max_iter: int | None  # maximum number of iterations of each fit
     n_jobs: int | None = None
     live: LiveLine = field(default_factory=lambda: LiveLine(0))  # prints a line for each penalty
 
@@ -442,7 +444,7 @@ class PenaltyPath:
 
 
 def _sampled_rows(fold: tuple[np.ndarray, np.ndarray], n_train: int):
-    """Return a fold (train, validation) with random samples of its rows."""
+    """Return a fold (train, validation) that is reduced to random samples of its rows."""
     rng = np.random.RandomState(_FOLD_SEED)
     train, held_out = (rng.permutation(rows) for rows in fold)
     return np.sort(train[:n_train]), np.sort(held_out[:_CONVEX_ROWS])
@@ -458,16 +460,17 @@ class _Search:
     def best_penalty(self, models, start, limits):
         """Multiply the penalty by `_STEP` while the score improves; then divide it in the same way.
 
-        Smaller scores are better, and the penalty that was tried first wins a tie. Return the best
-        trial, and a penalty: the minimum of a parabola through the scores of the best trial and of
-        its two neighbours.
+        Return the best trial and a penalty. A smaller score is better; if two scores are equal, the
+        penalty that was tried first is the best. The returned penalty is the minimum of a parabola
+        through the scores of the best penalty, the next smaller penalty and the next larger
+        penalty.
         """
         effort = self.effort
         trials = {0: self._try(models, start, effort.first)}
         at = 0
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
             # If a larger penalty was better than the first penalty, there is no need to try smaller
-            # ones.
+            # penalties.
             if direction < 0 and at > 0:
                 break
             for _ in range(n_steps):
@@ -487,7 +490,7 @@ class _Search:
         return trials[at], float(start * _STEP ** (at + shift))
 
     def single(self, models, alpha):
-        """Return the trial of a single penalty."""
+        """Fit models with a single penalty on all folds, and return the trial."""
         return self._try(models, alpha, self.effort.first)
 
     def _try(self, models, alpha, max_iter):
@@ -496,8 +499,9 @@ class _Search:
             max_iter = min(max_iter, path.max_iter)
         fitted, losses = [], []
         for (train, held_out), model in zip(self.folds, models):
-            # The objective is the mean loss of a row plus the penalty, so a fit on fewer rows needs
-            # a proportionally larger penalty for the same effect.
+            # The objective is the mean loss over the rows plus the penalty. A fit on a part of the
+            # rows therefore needs a proportionally larger penalty for the same effect as in a fit
+            # on all rows.
             penalty = path.penalty(alpha * self.total / train.weight.sum())
             fitted.append(
                 fit_rows(model, train, path.objective, penalty, max_iter, self.effort.share)
@@ -533,10 +537,10 @@ class _Search:
 def _hidden_units_help(convex, deep):
     """Return True if hidden units improve the validation likelihood without harm to marginals.
 
-    `convex` and `deep` are the best trials without and with hidden units. The likelihood must
-    improve by more than its standard error. The log loss of the marginals may increase by
-    the largest of three numbers: its standard error, `_TOLERATED` times the log loss, and
-    `_OF_GAIN` times the gain in likelihood.
+    `convex` is the best trial without hidden units, and `deep` the best trial with hidden units.
+    The likelihood must improve by more than its standard error. The log loss of the marginals may
+    increase by the largest of three numbers: its standard error, `_TOLERATED` times the log loss,
+    and `_OF_GAIN` times the gain in likelihood.
     """
     n = len(deep.losses)
     weight = deep.weight / deep.weight.sum()
@@ -561,10 +565,10 @@ def _without_hidden(model):
 
 
 def _with_hidden(convex, model):
-    """Return the model `convex` with the hidden units of `model` added.
+    """Add the hidden units of `model` to `convex`, a fitted model without hidden units.
 
-    At first each hidden unit is on with probability 1/2. To compensate for the mean effect of these
-    units, half of their weights is subtracted from the visible intercepts.
+    At first each hidden unit is 1 with probability 1/2, and adds on average half of its weights to
+    the inputs of the visible units. This half is subtracted from the visible intercepts.
     """
     p = model.params
     return model._replace(

@@ -51,7 +51,7 @@ from skcrbm.utils.validation import check_sample_weight, count_rows
 
 
 class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
-    """Multi-label classifier with predictions that optimise a given metric.
+    """Multi-label classifier whose predictions optimise a given metric.
 
     `fit` fits the given classifier as it is. `predict` chooses labels from its probabilities by the
     rule `decode`, for example the label set with the largest expected F1, instead of all labels
@@ -263,7 +263,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         for name in ("n_features_in_", "feature_names_in_", "thresholds_", "label_sets_"):
-            vars(self).pop(name, None)  # an earlier fit may have set the attribute
+            vars(self).pop(name, None)  # an earlier fit may have set this attribute
         vars(self).update(found)
         callbacks.end()
         return self
@@ -274,9 +274,8 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         model = final_model(estimator)[0]
         if hasattr(model, "satisfies"):
             raise ValueError(
-                f"{type(model).__name__} chooses labels by its own parameter decode, because "
-                "other decoding rules may violate its rules between labels: use it without "
-                f"{type(self).__name__}"
+                f"{type(model).__name__} must be used without {type(self).__name__}. It chooses "
+                "labels by its own parameter decode, so that they satisfy the rules between labels"
             )
         if isinstance(rule, ExpectedMetric) and rule.n_samples and not hasattr(model, "sample"):
             raise ValueError(
@@ -333,7 +332,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             rule that was set after `fit`.
         """
         check_outer_fitted(self)
-        self._validate_params()  # set_params may have changed parameters after fit
+        self._validate_params()  # `set_params` may have changed parameters after the fit
         rule = self._checked_rule(self.estimator_)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
@@ -348,7 +347,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         return self._targets.decode(labels)
 
     def _posterior(self, rule, X, known):
-        """Return the `ClassifierPosterior` of the rows, with probabilities or with a sampler."""
+        """Return the `ClassifierPosterior` of the rows, which holds probabilities or a sampler."""
 
         def sampler(n_samples):
             options = {"n_samples": n_samples, "random_state": self._seed}
@@ -425,14 +424,14 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             return np.log(self._proba(X, known))
 
     def _proba(self, X, known):
-        """Return the probabilities P(y_i = 1 | x, known) of the labels of a 2-D y, (N, L)."""
+        """Return the probabilities (N, L) of the labels of a 2-D y, P(y_i = 1 | x, known)."""
         proba = call_given(self.estimator_, "predict_proba", X, known)
         proba = self._targets.marginals(proba, getattr(self.estimator_, "classes_", None))
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 
 def _weighted_labels(targets, y, sample_weight):
-    """Return the labels (n, L) of the rows of positive weight; labels of weight 0 are NaN."""
+    """Return the labels (n, L) of the n rows of positive weight; labels of weight 0 become NaN."""
     visible = targets.encode(y)
     if sample_weight is None:
         return visible
@@ -451,5 +450,5 @@ def _decodes_by(model, rule: DecodingRule) -> bool:
 
 
 def _marginals(model, X):
-    """Predict the probabilities P(y_i = 1 | x), (N, L), by a fitted classifier."""
+    """Predict the probabilities (N, L) of the labels, P(y_i = 1 | x), by a fitted classifier."""
     return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))

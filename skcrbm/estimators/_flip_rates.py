@@ -19,7 +19,8 @@ from skcrbm.utils.label_weights import label_weights
 from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 
-# The search for a common flip rate starts at _RATES[_FIRST], and moves while the score improves.
+# The search for a flip rate of all labels starts at _RATES[_FIRST]. It tries the next larger and
+# the next smaller rates in _RATES as long as the score improves.
 _RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4]
 _FIRST = 3
 # Number of folds of the rows for the estimation of flip rates.
@@ -29,9 +30,10 @@ _N_FOLDS = 4
 def with_flip_rates(
     estimator: Any, rule: NoisyLikelihood, rows: Rows, rng, partial: bool
 ) -> NoisyLikelihood:
-    """Return the rule with flip rates (V, 2), after estimating the rates if necessary.
+    """Return the learning rule with flip rates (V, 2), after estimating the rates if necessary.
 
-    `partial` is True in `partial_fit`, which cannot estimate rates and raises a ValueError.
+    `partial` is True in `partial_fit`, which cannot estimate rates and raises a ValueError if an
+    estimate is necessary.
     """
     if not rule.is_estimated:
         noise = rule.noise(rows.visible.shape[1])
@@ -62,7 +64,8 @@ def _estimated_noise(estimator, rule, rows, rng):
     for _ in range(rule.max_iter):
         on, _ = search.held_out(noise)
         rates = _mean_flips(on, rule.flip_rates, rows)
-        # Twice the step of EM leads to the same fixed point in fewer iterations.
+        # A step that is twice as long as the step of EM leads to the same rates in fewer
+        # iterations.
         rates = np.clip(2 * rates - noise.rates, LEAST_RATE, MOST_RATE)
         change = np.abs(rates - noise.rates).max()
         noise = LabelNoise(rates)
@@ -72,7 +75,7 @@ def _estimated_noise(estimator, rule, rows, rng):
 
 
 class _RateSearch:
-    """Fit copies of an estimator with given flip rates, on all rows and on folds."""
+    """Fit copies of an estimator with given flip rates, to all rows and to parts of the rows."""
 
     def __init__(self, estimator, rows, rng):
         self.kind, self.rows = type(estimator), rows
@@ -93,7 +96,7 @@ class _RateSearch:
         self.weight = label_weights(rows.visible, rows.weight, rows.origin)
 
     def held_out(self, noise):
-        """Return probabilities (N, V) that true labels are on, and the log-likelihood of all rows.
+        """Return P(true label is 1) as an array (N, V), and the log-likelihood of all rows.
 
         The probabilities of a row are conditional on x and on the observed labels of the row. Both
         results come from a model that was not fitted on the row.
@@ -102,7 +105,7 @@ class _RateSearch:
         params = {**self.params, "learning": NoisyLikelihood(noise.rates)}
         model = self.kind(**params)
         with warnings.catch_warnings():
-            # The fit with the final rates repeats the warnings.
+            # The fit with the final rates shows the same warnings.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.filterwarnings("ignore", SCALES)
             warnings.filterwarnings("ignore", ONE_VALUE)
@@ -120,11 +123,14 @@ class _RateSearch:
         return answers[:, :-1], float(rows.weight @ answers[:, -1])
 
     def _labels(self, visible):
-        """Return y for the copies: labels (N, V) of a 2-D y, or a vector (N,) for two classes."""
+        """Return the y to which copies of the estimator are fitted.
+
+        This is a matrix (N, V) of labels, or a vector (N,) for a 1-D y of two classes.
+        """
         return visible if self.multilabel else visible[:, 0]
 
     def best_common_rate(self):
-        """Return the common rate of all labels with the best log-likelihood of held-out rows."""
+        """Find a flip rate, equal for all labels, that maximises the held-out log-likelihood."""
         n_visible = self.rows.visible.shape[1]
         found: dict[int, float] = {}
 
@@ -140,7 +146,8 @@ class _RateSearch:
                 at += step
         if not 0 < at < len(_RATES) - 1:
             return _RATES[at]
-        # Return the maximum of the parabola through three scores, over the logarithm of the rate.
+        # Fit a parabola to three scores as a function of log(rate), and return the rate at its
+        # maximum.
         x = np.log(_RATES[at - 1 : at + 2])
         bend, slope, _ = np.polyfit(x - x[1], [score(at - 1), score(at), score(at + 1)], 2)
         if bend >= 0:
@@ -149,7 +156,7 @@ class _RateSearch:
 
 
 def _true_labels(model, X, visible):
-    """Return the results of `_RateSearch.held_out` for held-out rows, as an array (n, V + 1)."""
+    """Return P(true label is 1) and the log-likelihood of n held-out rows, as (n, V + 1)."""
     noise = LabelNoise(model.flip_rates_)
     posterior = model._posterior(X)
     energy = noise.observe(posterior.energy, visible)
@@ -161,10 +168,10 @@ def _true_labels(model, X, visible):
 
 
 def _mean_flips(on, kind, rows):
-    """Return mean probabilities of wrong labels as flip rates (V, 2).
+    """Return flip rates (V, 2): the expected shares of wrong labels among true 0 and true 1.
 
-    `on` (N, V) holds the probabilities that the true labels are on, and `kind` is one of the names
-    of `NoisyLikelihood.flip_rates`.
+    `on` (N, V) holds the probabilities that the true labels are 1. `kind` is an option of the
+    parameter `flip_rates` of `NoisyLikelihood`, such as "symmetric".
     """
     weight = rows.weight[:, None] * ~np.isnan(rows.visible)
     true = np.stack([(weight * (1 - on)).sum(axis=0), (weight * on).sum(axis=0)], axis=1)

@@ -32,15 +32,15 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_count
 
-# Largest number of nodes that `predict_with_gap` visits in the search for the labels of a graph.
+# Largest number of nodes of the search tree that `predict_with_gap` visits for a graph.
 _SEARCH_NODES = 1_000_000
 
 
 class GraphAnswers(SavedModel, BaseEstimator):
     """Base class of `GraphCRF` with all methods of a fitted model.
 
-    A subclass sets `classes_`, `_model` and `_rows` in `fit`, and has the parameters `decode`,
-    `inference` and `n_jobs`.
+    A subclass has the parameters `decode`, `inference` and `n_jobs`. Its method `fit` sets
+    `classes_`, `_model` and `_rows`.
     """
 
     classes_: np.ndarray
@@ -81,10 +81,10 @@ class GraphAnswers(SavedModel, BaseEstimator):
         return split_rows(self.classes_[path], batch.start)
 
     def _best(self, piece):
-        """Return the most probable states (T,) of all nodes in a part of a batch.
+        """Return the most probable states (T,) of the T nodes in a part of a batch of graphs.
 
-        The answer is exact for forests (by max-product), and for graphs that are narrow enough for
-        variable elimination.
+        The states are exact for forests (by max-product), and for graphs that are narrow enough for
+        variable elimination. Otherwise they are approximate.
         """
         k = self._model.most_states
         exact = np.full(len(piece), self._method().name == "exact")
@@ -126,7 +126,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
         X, y_known
             As in `predict`.
         k : int
-            Number of label vectors. If a small graph has fewer label vectors, all are returned.
+            Number of label vectors. If a small graph has fewer than k label vectors, all of them
+            are returned.
 
         Returns
         -------
@@ -172,7 +173,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         y_known: Iterable | None = None,
         search: InferenceMethod | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Search for the best labels of each graph, and bound how far they are from the optimum.
+        """Search for the best labels of each graph, and bound the distance to the optimum.
 
         The share of graphs whose labels are proven to be optimal is ``(gap == 0).mean()``. The
         search takes longer than `predict`, and may find better labels for graphs with cycles.
@@ -182,8 +183,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
         X, y_known
             As in `predict`.
         search : MapSearch, default=None
-            Search with its limits, for example ``MapSearch(time_limit=1.0)`` for one second per
-            graph. The default visits at most a million nodes per graph.
+            Search method with limits, for example ``MapSearch(time_limit=1.0)`` for one second per
+            graph. The default visits at most a million nodes of the search tree per graph.
 
         Returns
         -------
@@ -248,10 +249,10 @@ class GraphAnswers(SavedModel, BaseEstimator):
         y_known: Iterable | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> np.ndarray:
-        """Draw independent labels of each graph exactly, by variable elimination.
+        """Draw independent label vectors of each graph exactly, by variable elimination.
 
-        For graphs that are too wide, draw from `factor_graph` by ``sample(graph, "gibbs")`` of
-        `skcrbm.inference`.
+        If a graph is too wide for variable elimination, use
+        ``skcrbm.inference.sample(model.factor_graph(graph), "gibbs")`` instead.
 
         Parameters
         ----------
@@ -330,9 +331,10 @@ class GraphAnswers(SavedModel, BaseEstimator):
         return share_of_right_labels(self, batch, X, sample_weight, codes)
 
     def factor_graph(self, graph: Any) -> FactorGraphEnergy:
-        """Return the distribution of the labels of one graph as a factor graph.
+        """Return p(y | x) of a single graph as a factor graph.
 
-        All queries of `skcrbm.inference.infer` work on it, for example a MAP search with bounds.
+        All queries of `skcrbm.inference.infer` work on the factor graph, for example a MAP search
+        with bounds.
 
         Parameters
         ----------
@@ -344,14 +346,15 @@ class GraphAnswers(SavedModel, BaseEstimator):
         FactorGraphEnergy
             Factor graph whose variable i is the class of node i, as an index of `classes_`. With
             latent states, a variable is ``class * n_latent_states + latent state``. If nodes have
-            types, the index counts the classes of the node's own type.
+            types, the index refers to the classes of the node's own type.
         """
         return Posed.free(self._model, self._given([graph], None)).energy
 
     def _given(self, X, y_known, name="y_known") -> GraphBatch:
-        """Validate X and `y_known`, and return them as a batch.
+        """Validate X and `y_known`, and return the graphs and known labels as a batch.
 
-        Labels that are not known get the code `MISSING`. `name` is the name of `y_known` in errors.
+        Labels that are not known get the code `MISSING`. Error messages call the known labels
+        `name`.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))
@@ -364,7 +367,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         return GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs))
 
     def _marginals(self, batch):
-        """Return the probabilities (T, K) of the classes of all nodes."""
+        """Return the probabilities (T, K) of the K classes of the T nodes in a batch of graphs."""
 
         def answer(piece):
             if self._truncated:
@@ -378,18 +381,18 @@ class GraphAnswers(SavedModel, BaseEstimator):
         return self._by_nodes(batch, answer, (len(self.classes_),))
 
     def _classes(self, posed, assignment):
-        """Convert states of the variables of `posed.energy` to classes (..., T) of the nodes."""
+        """Convert states (..., T) that inference found for T nodes to the classes of the nodes."""
         return self.classes_[posed.states(assignment) // self._model.n_latent]
 
     def _by_graphs(self, batch, answer):
-        """Return a list of ``answer(c)`` for each graph c."""
+        """Return the list of ``answer(c)`` for the indices c of all graphs in the batch."""
         with one_blas_thread():
             return list(ordered_map(answer, range(len(batch)), self.n_jobs))
 
     def _by_nodes(self, batch, answer, shape):
-        """Split the batch into parts, call ``answer(piece)`` for each, and concatenate the results.
+        """Split the batch into parts, call ``answer(part)`` for each part, and join the results.
 
-        The result has the shape (T, *shape), with an entry for each of the T nodes of all graphs.
+        The joined result has the shape (T, *shape), where T is the number of nodes of all graphs.
         """
         with one_blas_thread():
             pieces = batch.pieces(self._model.n_entries)

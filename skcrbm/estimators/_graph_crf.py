@@ -49,9 +49,9 @@ from skcrbm.utils.validation import check_sample_weight
 
 # Standard deviation of the initial coefficients of latent states.
 _SPREAD = 0.1
-# Largest number of entries of the table of a clique.
+# Largest number of entries of the table of weights that cliques of one size share.
 _MOST_CLIQUE_ENTRIES = 2**20
-# If inference did not converge, a warning mentions these consequences.
+# Consequences that the warning mentions if inference did not converge.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 
@@ -114,10 +114,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     n_latent_states : int, default=1
         Number of latent states of each class, which are not observed. The model gives a weight to
         each latent state of a node and to each pair of latent states of neighbours, and sums over
-        the latent states of the labels. So a class may contain several kinds of nodes that look
-        different or have different neighbours, such as the wheels and the windows of a car. Latent
-        states need ``learning="mle"``. Training starts at random weights, and may end at a local
-        optimum.
+        the latent states of the labels. So a class may contain several kinds of nodes that have
+        different features or neighbours: the pixels of the class "car" may belong to wheels or to
+        windows. Latent states need ``learning="mle"``. Training starts at random weights, and may
+        end at a local optimum.
     directed : bool, default=False
         If True, the first and the second node of an edge have different roles, so the matrices of
         pairs may be asymmetric. If False, these matrices are symmetric.
@@ -174,11 +174,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     alpha_ : float
         Penalty of the fit.
     loss_curve_, convergence_curve_ : list of float
-        Objective and share of graphs whose inference converged, for each iteration or epoch. In
-        max-margin training it is the share of graphs whose search has proven its labels.
+        Objective, and share of graphs for which inference converged, of each iteration or epoch. In
+        max-margin training, `convergence_curve_` is the share of graphs for which the search has
+        proven that the labels are optimal.
     objective_, duality_gap_ : float
-        Objective of the model after "frank_wolfe" or "cutting_planes", and its distance to a lower
-        bound of the objective of all models.
+        Value of the objective after "frank_wolfe" or "cutting_planes", and the difference between
+        this value and a lower bound of the smallest possible value.
     certified_ : bool
         True if all searches of "frank_wolfe" are exact, so that `duality_gap_` is a proven bound.
     n_iter_ : int
@@ -340,8 +341,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             All classes; required in the first call if `y` does not contain all of them. If nodes
             have types, a dict with the classes of each type.
         clique_sizes : list of int, default=None
-            Sizes of the cliques of later graphs, such as ``[3, 4]``; required in the first call if
-            the graphs in it do not have cliques of all sizes.
+            Sizes of the cliques in all graphs, such as ``[3, 4]``. This argument is required in the
+            first call if later graphs have cliques of other sizes than the graphs in the first
+            call.
 
         Returns
         -------
@@ -365,13 +367,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         return self
 
     def _training_graphs(self, X, y, sample_weight, resume, classes=None, sizes=()) -> GraphBatch:
-        """Validate the data of a fit; set `classes_` and the attributes of the features."""
+        """Validate X, y and the weights; set the attributes that describe classes and features."""
         if resume:
             arrays = self._rows.transform(X)
             if not set(sizes) <= set(self._rows.sizes):
                 raise ValueError(
-                    f"clique_sizes={list(sizes)} has sizes that differ from the first call of "
-                    f"partial_fit, which had cliques of {list(self._rows.sizes)} nodes"
+                    f"clique_sizes={list(sizes)} must not contain new sizes: the first call of "
+                    f"partial_fit had cliques of {list(self._rows.sizes)} nodes"
                 )
         else:
             self._rows = GraphRows()
@@ -381,7 +383,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         if not resume:
             names = None if self._rows.types is None else self._rows.types.names
             if names is not None and classes is not None and not isinstance(classes, Mapping):
-                raise ValueError("classes must be a dict with the classes of each type of nodes")
+                raise ValueError("classes must be a dict from node types to lists of classes")
             self._node_classes = NodeClasses.of(labels, arrays.types, names, classes)
             self.classes_ = self._node_classes.classes
             if names is not None:
@@ -400,12 +402,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         return graphs
 
     def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
-        """Return the `Plan` of a fit, and alpha."""
+        """Return the `Plan` (model, objective, solver and stopping rule) of a fit, and alpha."""
         model, objective = self._problem(graphs, rng, resume, partial)
         return structured_plan(self, model, graphs, objective, rng, resume, partial)
 
     def _problem(self, graphs, rng, resume, partial=False) -> tuple[GraphModel, Any]:
-        """Return the model from which a fit starts, and its objective."""
+        """Return the model from which a fit starts, and the objective that the fit minimises."""
         rule = resolve_rule(self.learning, "graph")
         self._hinge = check_hinge(self)
         self._truncated = rule.name == "backprop"
@@ -442,8 +444,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     def _first_model(self, graphs, rng, partial) -> GraphModel:
         """Return the model from which a first fit starts.
 
-        All parameters are 0, except for the coefficients of latent states. These are small random
-        numbers, because equal latent states would stay equal in training.
+        All parameters are 0. But if classes have several latent states, `coef` and `intercept` are
+        small random numbers, because latent states with equal weights would stay equal in training.
         """
         latent = self.n_latent_states
         k = len(self.classes_) * latent
@@ -466,10 +468,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         return GraphModel(params, columns, self.directed, latent, first, sizes)
 
     def _n_clique_entries(self, k) -> int:
-        """Return the number of entries of the tables of cliques, or raise a ValueError."""
+        """Return the number of entries of the tables for all sizes of cliques.
+
+        A ValueError is raised if a table would be too large.
+        """
         if self._rows.sizes and k ** max(self._rows.sizes) > _MOST_CLIQUE_ENTRIES:
             raise ValueError(
-                f"cliques of X have up to {max(self._rows.sizes)} nodes, whose table would have "
+                f"X has cliques of {max(self._rows.sizes)} nodes, which need a table with "
                 f"{k}^{max(self._rows.sizes)} entries; the limit is {_MOST_CLIQUE_ENTRIES}"
             )
         return sum(k**m for m in self._rows.sizes)
@@ -488,7 +493,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
 
 def _checked_sizes(clique_sizes):
-    """Return the sizes of cliques as integers, or raise a ValueError."""
+    """Return the sizes of cliques as a list of integers; raise a ValueError for invalid sizes."""
     sizes = [] if clique_sizes is None else clique_sizes
     try:
         found = [operator.index(size) for size in sizes]

@@ -56,10 +56,10 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import NothingToLearnError, check_sample_weight
 
-# Number of images in a mini-batch of a stochastic solver, if its batch size is automatic.
+# Number of images in a mini-batch, if the batch size of a stochastic solver is "auto".
 _BATCH_IMAGES = 4
-# Learning rate of Adam, if it is automatic. The rate is larger than in other models, because all
-# pixels share a few weights.
+# Learning rate of Adam if `learning_rate` is "auto". The rate is larger than in other models,
+# because the model has only a few weights, which all pixels share.
 _ADAM_RATE = 0.03
 
 
@@ -119,9 +119,9 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     intercept_ : ndarray (n_classes - 1 + n_hidden,)
         Intercepts of these log-odds.
     pair_coef_ : ndarray (n_neighbours / 2, n_classes - 1, n_classes - 1)
-        Couplings of the classes of neighbours, for half of the directions: first to the neighbours
-        on the right, then to the rows below. The opposite directions have the same couplings,
-        transposed.
+        Couplings of the class of a pixel and the class of a neighbour, for half of the directions:
+        first the neighbours on the right in the same row, then the neighbours in the rows below.
+        The opposite directions have the same couplings, transposed.
     hidden_coef_ : ndarray (n_hidden, n_classes - 1, window, window)
         Couplings of the hidden variables and the classes in a window.
     alpha_ : float
@@ -299,7 +299,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         return self
 
     def _training_images(self, X, y, sample_weight, resume, classes=None) -> ImageBatch:
-        """Validate the data of a fit; set `classes_`, and the scales of the channels."""
+        """Validate X, y and the weights; set `classes_` and the scales of the channels."""
         for name in ("window", "pair_window"):
             if getattr(self, name) % 2 == 0:
                 raise ValueError(f"{name} must be odd, got {getattr(self, name)}")
@@ -321,7 +321,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         return images if used.all() else images.take(np.flatnonzero(used))
 
     def _plan(self, images: ImageBatch, rng, resume: bool, partial: bool = False) -> Plan:
-        """Return the `Plan` of a fit, and set `alpha_`."""
+        """Return the `Plan` (model, objective, solver and stopping rule) of a fit; set `alpha_`."""
         structure = ImageStructure(
             len(self.classes_), self._rows.n_channels, self.window, self.pair_window, self.n_hidden
         )
@@ -329,7 +329,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             model = self._model._replace(n_iter=self.n_inference_iter)
             if model.structure != structure:
                 raise ValueError(
-                    "window, pair_window or n_hidden differs from the fitted model; set "
+                    "window, pair_window or n_hidden has changed since the model was fitted; set "
                     "warm_start=False to start again"
                 )
         else:
@@ -467,11 +467,11 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         return float(weight @ right / weight.sum())
 
     def factor_graph(self, image: Any) -> FactorGraphEnergy:
-        """Return the distribution of the classes of one image as a factor graph.
+        """Return p(y | x) of a single image as a factor graph.
 
-        All queries of `skcrbm.inference.infer` work on it, for example samples by "gibbs" or a MAP
-        search. The parameters were trained for mean field with `n_inference_iter` iterations, so
-        that exact marginals may be worse predictions than `predict_proba`.
+        All queries of `skcrbm.inference.infer` work on the factor graph, for example samples by
+        "gibbs" or a MAP search. The parameters were trained for mean field with `n_inference_iter`
+        iterations. Therefore exact marginals may be worse predictions than `predict_proba`.
 
         Parameters
         ----------
@@ -515,7 +515,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         )
 
     def _given(self, X, y_known) -> ImageBatch:
-        """Validate X and `y_known`, and return them as a batch with the known labels."""
+        """Validate X and `y_known`, and return the images and known labels as a batch."""
         check_is_fitted(self, "classes_")
         check_parameters(self, ("n_jobs",))
         arrays = self._rows.transform(X)
@@ -526,7 +526,10 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         return ImageBatch(arrays, path, np.ones(len(arrays.shapes)))
 
     def _log_beliefs(self, batch: ImageBatch) -> np.ndarray:
-        """Return the log-beliefs (K, T) of all pixels, given the known labels of the batch."""
+        """Return the log-probabilities (K, T) of the K classes of the T pixels by mean field.
+
+        The probabilities are conditional on the known labels of the batch.
+        """
         found = np.empty((len(self.classes_), len(batch.path)))
         parts = batch.parts()
 
@@ -541,10 +544,14 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
 
 def _like(X, images):
-    """Return one array if X is an array of images of one size, else an object array of images."""
+    """Return the results of all images in the form of X.
+
+    If X is an array of images of equal size, the result is an array with a first axis for the
+    images. If X is a list, it is an object array with an entry for each image.
+    """
     if isinstance(X, np.ndarray) and X.ndim > 1:
         return np.stack(images)
     found = np.empty(len(images), object)
-    for i, image in enumerate(images):  # because `found[:] = images` stacks images of equal size
+    for i, image in enumerate(images):  # `found[:] = images` would stack images of equal size
         found[i] = image
     return found

@@ -68,11 +68,11 @@ from skcrbm.utils.options import Integer, check_parameters, is_auto
 # Value of alpha="auto" if the first call is `partial_fit`. It is a typical result of the search for
 # alpha on a few thousand images.
 _PLAIN_ALPHA = 0.003
-# With at most this number of images, each step reads all images; otherwise it reads a mini-batch.
-# The number is smaller than in `CRBMClassifier`: if each step reads all images, training makes only
-# `max_iter` steps, which is 20 by default.
+# If there are at most this number of images, each step reads all images; otherwise it reads a
+# mini-batch. The number is smaller than in `CRBMClassifier`, because training on all images makes
+# only `max_iter` steps, by default 20.
 _FULL_BATCH_ROWS = 50
-# Advice that the warning about the scale of X gives.
+# Advice in the warning that X has columns of very different or large scales.
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
 _UNCONVERGED = (
     "gradients and probabilities may be off",
@@ -335,7 +335,7 @@ class ImageCRBM(RBMClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Return the plan of a fit; the arguments are the same as in `CRBMClassifier`."""
+        """Return the `CRBMPlan` of a fit, given the same arguments as in `CRBMClassifier`."""
         n_rows, n_visible = rows.visible.shape
         answers = Likelihood.conditional_answers
         method = marginal_method(self.inference, n_visible, self.n_hidden, needs=answers)
@@ -405,9 +405,9 @@ class ImageCRBM(RBMClassifier):
         fitted = getattr(self, "local_", None) is not None
         if self.structure != "auto" and is_local(self.structure, X, y) != fitted:
             raise ValueError(
-                f"structure={self.structure!r} differs from the earlier fit, which led to "
+                f"structure={self.structure!r} differs from the earlier fit, which trained "
                 f"{'the local model' if fitted else 'dense weights'}, so training cannot continue; "
-                "call fit with warm_start=False, or keep structure"
+                "call fit with warm_start=False, or keep the value of structure"
             )
         return fitted
 
@@ -417,7 +417,7 @@ class ImageCRBM(RBMClassifier):
             for image in y:
                 if image is not None:
                     binary_images(image, "y")
-            if classes is None:  # the first images of a stream may contain only 0 or only 1
+            if classes is None:  # the images of the first call may contain only 0 or only 1
                 classes = [0, 1]
         local = local_model(self.structure, self, partial)
         fitted = getattr(self, "local_", None)
@@ -437,7 +437,7 @@ class ImageCRBM(RBMClassifier):
             with callbacks.inner_fit(local, "local model"):
                 local.fit(X, y, sample_weight)
             callbacks.end()
-        if local.classes_.dtype == bool:  # predict 0 and 1, as with dense weights
+        if local.classes_.dtype == bool:  # predict 0 and 1, as the model with dense weights does
             local.classes_ = local.classes_.astype(np.int64)
         self.local_, self.classes_ = local, local.classes_
         return self
@@ -561,7 +561,7 @@ default=None
         return copy.copy(local).set_params(n_jobs=self.n_jobs)
 
     def _of_second_class(self, images):
-        """Return the probability of the second of two classes; return more classes unchanged."""
+        """Return P(second class) if there are two classes, else `images` unchanged."""
         if len(self.classes_) > 2:
             return images
         if images.dtype == object:

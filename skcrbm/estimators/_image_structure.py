@@ -29,9 +29,9 @@ def is_local(structure: Any, X: Any, y: Any) -> bool:
 
 
 def _shape_of(images):
-    """Return the shape that all images have, or None if the images differ in shape.
+    """Return the common shape of all images, or None if the images differ in shape.
 
-    The shape is () if all entries of the list are None.
+    Entries of a list that are None are ignored. If all entries are None, the result is ().
     """
     objects = isinstance(images, np.ndarray) and images.ndim == 1 and images.dtype == object
     if not (objects or isinstance(images, (list, tuple))):
@@ -41,7 +41,10 @@ def _shape_of(images):
 
 
 def local_model(structure: Any, estimator: Any, partial: bool) -> GridCRF:
-    """Return an unfitted `GridCRF` with the settings of an `ImageCRBM`.
+    """Return an unfitted `GridCRF`, for an `ImageCRBM` with the parameter `structure`.
+
+    If `structure` is a `GridCRF`, return a clone. Otherwise the new `GridCRF` gets `n_jobs`,
+    `random_state`, `verbose` and `warm_start` from the `ImageCRBM`.
 
     `partial` is True in `partial_fit`, which needs a stochastic solver.
     """

@@ -59,7 +59,7 @@ class LabelVectors(NamedTuple):
         return self.posterior.energy.n_models
 
     def sample(self, n_samples, method, burn_in, random_state):
-        """Draw label vectors (N, n_samples, L)."""
+        """Draw `n_samples` label vectors for each of the N rows: array (N, n_samples, L)."""
         states = sample(
             self.posterior.energy,
             method,
@@ -72,7 +72,7 @@ class LabelVectors(NamedTuple):
         return self.targets.decode(states[:, :, : self.posterior.energy.n_visible])
 
     def log_proba_of(self, visible, method, random_state):
-        """Return the log-probability (N,) of the labels `visible` (N, L) of each row.
+        """Return log p(y | x), an array (N,), of the labels `visible` (N, L) of N rows.
 
         Labels that are NaN are summed out.
         """
@@ -116,7 +116,7 @@ class LabelVectors(NamedTuple):
         for rows, sets, log_weight in weighted_label_sets(posterior, "marginal"):
             top = min(k, len(sets))
             best = np.argpartition(-log_weight, top - 1, axis=1)[:, :top]
-            best.sort(axis=1)  # candidates with equal probabilities keep their order
+            best.sort(axis=1)  # keep the order of candidates with equal probabilities
             value = np.take_along_axis(log_weight, best, axis=1)
             order = np.argsort(-value, axis=1, kind="stable")
             value = np.take_along_axis(value, order, axis=1)
@@ -126,28 +126,28 @@ class LabelVectors(NamedTuple):
         return self._top(labels, log_p, method, random_state)
 
     def _top(self, labels, log_weight, method, random_state):
-        """Return `TopLabelSets` for vectors (N, k, L) and their log-weights (N, k)."""
+        """Return `TopLabelSets` for label vectors (N, k, L) with log-weights (N, k)."""
         seed = check_random_state(random_state).randint(2**31 - 1)
         log_p = log_weight - _log_partition(self.posterior, method, seed)[:, None]
         return TopLabelSets(self.targets.decode(labels), np.exp(log_p))
 
     @property
     def _n_vectors(self) -> float:
-        """Number of all label vectors, inf if a float cannot hold it."""
+        """Number of all label vectors, or inf if the number is too large for a float."""
         with np.errstate(over="ignore"):
             return float(np.exp2(float(self.posterior.energy.n_visible)))
 
     def _eliminates(self, candidates):
-        """Return True if `top` finds the best of all vectors by elimination of variables."""
+        """Return True if `top` finds the best label vectors by variable elimination."""
         everything = isinstance(candidates, str) and candidates in ("auto", "all")
         exact = isinstance(self.posterior.state_methods.get("map"), Exact)
         narrow = exact and isinstance(self.posterior.energy, FactorGraphEnergy)
         return everything and narrow and self._n_vectors > 2**AUTO_ALL_LABEL_SETS
 
     def _best_of_all(self, k, candidates):
-        """Return the k best of all label vectors (N, k, L), and their log-weights (N, k).
+        """Return the k best label vectors (N, k, L) of each row, and log-weights (N, k).
 
-        If there are fewer than k possible vectors, the other log-weights are -inf.
+        If a row has fewer than k possible vectors, the last vectors have the log-weight -inf.
         """
         _check_enough(k, self._n_vectors, "candidates")
         energy: Any = self.posterior.energy
@@ -166,11 +166,11 @@ class LabelVectors(NamedTuple):
         return np.pad(states, ((0, 0), (0, few), (0, 0))), log_weight
 
     def pairs(self):
-        """Return the probabilities P(y_i = 1, y_k = 1) of pairs of labels, (N, L, L)."""
+        """Return P(y_i = 1, y_k = 1) of all pairs of labels, an array (N, L, L)."""
         posterior = self.posterior
         n_labels = posterior.energy.n_visible
-        # If the statistics of an energy include the pairs of labels, a single run of inference is
-        # enough.
+        # If the energy has a coupling for each pair of labels, a single run of inference gives the
+        # probabilities of all pairs.
         if posterior.energy.statistic_shapes == ((n_labels, n_labels),):
             return posterior.infer(returns="pairwise", pairwise="per_example").pairwise
         marginals = expit(posterior.log_odds())
@@ -210,7 +210,10 @@ class LabelVectors(NamedTuple):
 
 
 class OutputVectors(LabelVectors):
-    """Distribution p(y | x) of a 2-D y whose columns hold classes, as codes or as units."""
+    """Distribution p(y | x) of a 2-D y whose columns hold classes.
+
+    The model represents the class of a column by an integer code, or by one 0/1 unit per class.
+    """
 
     targets: MultioutputTargets
 
@@ -243,7 +246,7 @@ class OutputVectors(LabelVectors):
             return float(np.prod(self.targets.n_classes, dtype=float))
 
     def _candidates(self, candidates):
-        """Return the codes (K, L) or units (K, V) for the argument `candidates`."""
+        """Return the K candidates as integer codes (K, L), or as 0/1 units (K, V)."""
         n_classes = self.targets.n_classes
         n_all = self._n_vectors
         if is_auto(candidates):
@@ -257,8 +260,8 @@ class OutputVectors(LabelVectors):
             return self.posterior.label_sets
         if candidates != "all" or n_all > 2**MAX_ALL_LABEL_SETS:
             raise ValueError(
-                "candidates must be 'auto', 'all' (up to 2^20 vectors of classes), 'label_sets' or "
-                f"an array of vectors of classes, got {candidates!r}"
+                "candidates must be 'auto', 'all' (if there are at most 2^20 vectors of classes), "
+                f"'label_sets' or an array of vectors of classes, got {candidates!r}"
             )
         codes = np.stack([part.ravel() for part in np.indices(n_classes.tolist())], axis=1)
         return self.targets.states_of(codes)
@@ -272,7 +275,7 @@ class Classes(NamedTuple):
     """
 
     targets: Targets  # kind and encoding of the 1-D y
-    log_proba: np.ndarray  # (N, K), float64
+    log_proba: np.ndarray  # (N, K) float64: log-probabilities of the K classes
 
     @property
     def n_rows(self):
@@ -288,7 +291,7 @@ class Classes(NamedTuple):
         return self.targets.classes[index]
 
     def log_proba_of(self, visible, method, random_state):
-        """Return the log-probabilities (N,) of classes that are encoded as `visible` (N, V)."""
+        """Return the log-probability (N,) of the class of each row, encoded in `visible` (N, V)."""
         index = np.searchsorted(self.targets.classes, self.targets.decode(visible))
         return self.log_proba[np.arange(len(index)), index]
 
@@ -301,7 +304,10 @@ class Classes(NamedTuple):
 
 
 def _as_label_vectors(sets, targets, n_labels, name):
-    """Validate an argument that holds K label vectors, and return it as 0/1 floats (K, L)."""
+    """Validate an argument that holds K label vectors; return the vectors as floats (K, L).
+
+    `name` is the name of the argument in error messages.
+    """
     if is_frame(sets):
         sets = indicator_by_name(sets, targets.names, n_labels, name)
     sets = as_float_array(sets, name, f"(n_sets, {n_labels})")
@@ -313,7 +319,7 @@ def _as_label_vectors(sets, targets, n_labels, name):
 
 
 def _log_partition(posterior, method, seed):
-    """Return the log-partition function (N,) of the model of each row given the known labels."""
+    """Return the log-partition functions (N,) of the models of N rows, given known labels."""
     method = resolve_method(
         method, "method", lambda: available_methods(posterior.energy, "log_partition")
     )
@@ -328,7 +334,7 @@ def _check_enough(k, n, candidates):
 
 
 def _require_finite(k, log_weight, advice=""):
-    """Raise a ValueError if a row has fewer than k candidates with a log-weight above -inf."""
+    """Raise a ValueError if a row has fewer than k candidates with a finite log-weight."""
     few = np.flatnonzero(np.isneginf(log_weight[:, -1]))
     if len(few):
         raise ValueError(

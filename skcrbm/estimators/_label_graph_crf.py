@@ -58,15 +58,15 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 
 _N_FOLDS = 5
-# Number of held-out rows after which the search for alpha and for the tree evaluates no more folds.
+# The search for alpha and for the tree stops after about this number of held-out rows in total.
 _SEARCH_ROWS = 3000
-# Penalty of the tables for alpha_pairs="auto", in an objective that adds up the losses of all rows.
+# L2 penalty of the tables if alpha_pairs="auto", relative to the sum of the losses of all rows.
 _WEAK = 0.3
-# Without a search for alpha="auto", alpha is this number times the total variance of the columns.
+# If there are too few rows for a search, alpha is this number times the variance of all columns.
 _FEW_ROWS_ALPHA = 3e-3
-# graph="auto" joins all pairs of outputs if exact inference visits at most this number of joint
-# states in total over all rows; otherwise it is a tree. The first number is for 0/1 labels, which
-# take about a nanosecond per state; the second is for classes, which take ten times as long.
+# graph="auto" has an edge for all pairs of outputs if exact inference visits at most this number of
+# joint states, summed over all rows. Otherwise the graph is a tree. For 0/1 labels (first number) a
+# state takes about a nanosecond, and for classes (second number) ten nanoseconds.
 _BINARY_STATES, _CATEGORICAL_STATES = 2.0**27, 2.0**23
 _RULES = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", "map")
 _RULES_OF_CLASSES = ("marginal", "map")
@@ -190,8 +190,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
     See Also
     --------
-    CRBMClassifier : Joins the labels by hidden units instead of pairs.
-    GraphCRF : Conditional random field for data in which each sample is a graph of nodes.
+    CRBMClassifier : Models the dependence of labels by hidden units instead of pairs. GraphCRF :
+    Conditional random field for data in which each sample is a graph of nodes.
 
     Notes
     -----
@@ -347,10 +347,11 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         except ValueError:
             if not is_matrix(y):
                 raise
-            return MultioutputTargets(y)  # raises clear errors about columns of classes
+            # raises an error that explains which columns of classes are valid
+            return MultioutputTargets(y)
 
     def _codes(self, visible):
-        """Return the codes (N, L) of all outputs, and the number of classes (L,) of each output."""
+        """Return the class codes (N, L) of L outputs, and their numbers of classes (L,)."""
         targets = self._targets
         if targets.one_hot:
             return visible.argmax(axis=1)[:, None], np.array([targets.n_visible])
@@ -360,7 +361,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         return np.where(np.isnan(visible), MISSING, visible).astype(np.int64), n_classes
 
     def _plan(self, rows: Rows) -> _Choices:
-        """Decide everything that a fit needs, such as the graph, the penalty and the objective."""
+        """Choose the graph, the penalties, the objective and the inference method of a fit."""
         codes, n_classes = self._codes(rows.visible)
         X, columns = rows.X, None
         if is_auto(self.alpha):
@@ -409,7 +410,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         return _Choices(plan, graph, float(alpha), float(pairs), learning, method)
 
     def _search(self, batch, n_classes, origin):
-        """Return the search on folds of the rows, or None if there are too few rows."""
+        """Return an object that finds alpha by cross-validation; None if there are too few rows."""
         observed = np.flatnonzero((batch.codes != MISSING).any(axis=1))
         origin = None if origin is None else origin[observed]
         if count_rows_of(origin, len(observed)) < MIN_SEARCH_ROWS:
@@ -428,7 +429,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         return IndependentSearch(batch, n_classes, folds, self.n_jobs)
 
     def _given_edges(self, n_classes, n_rows):
-        """Return the edges (E, 2) of the parameter `graph`, or None for a tree."""
+        """Return the edges (E, 2) that `graph` selects, or None if the graph is to be a tree."""
         n_outputs = len(n_classes)
         if not isinstance(self.graph, str):
             return self._checked_edges(n_outputs)
@@ -460,7 +461,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         edges = set()
         for pair in pairs:
             if len(pair) != 2:
-                raise ValueError(f"{wanted}, got the entry {pair!r}")
+                raise ValueError(f"{wanted}; got the entry {pair!r}")
             found = []
             for item in pair:
                 index = names.get(item, item) if isinstance(item, str) else item
@@ -495,7 +496,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         return method.with_defaults(tol=ESTIMATOR_TOL), learning
 
     def _label_sets(self, rows):
-        """Return the distinct complete label vectors, or vectors of codes, of the rows."""
+        """Return the distinct rows of y without NaN, as label vectors or vectors of class codes."""
         if self._targets.multilabel and not self._targets.indicator:
             complete = rows.visible[~np.isnan(rows.visible).any(axis=1)]
             return np.unique(complete, axis=0).astype(np.int64)
@@ -536,7 +537,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         }
 
     def _fold_settings(self, rows: Rows):
-        """Return X, y and the hyperparameters to change, for fits on folds of the rows."""
+        """Return X, y and a dict of changed hyperparameters, for fits to folds of the rows."""
         changes = {"alpha": self.alpha_, "alpha_pairs": self.alpha_pairs_, "graph": self.edges_}
         X = rows.X
         if self._columns is not None:
@@ -585,9 +586,10 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
 
 def _tree(batch, n_classes, held_out):
-    """Return the edges of the tree with the largest sum of the `dependence` of its pairs.
+    """Return the edges of the tree whose pairs of outputs have the largest sum of `dependence`.
 
-    Dependence is measured beyond predictions from x, if there are held-out rows with predictions.
+    `held_out` holds rows with predictions from x; dependence is then measured given x. None: not
+    given x.
     """
     graph = OutputGraph(n_classes, np.empty((0, 2)))
     if held_out is not None:

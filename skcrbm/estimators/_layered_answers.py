@@ -1,4 +1,4 @@
-"""Methods of layered models that find states of all nodes and fill in missing features."""
+"""Methods of layered models: find the states of all nodes, and fill in missing features."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from skcrbm.inference.layered.truncated import TruncatedInference
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Number of iterations of max-product in `map_states`, many more than messages need to pass through
-# all layers.
+# Number of iterations of max-product in `map_states`. It is much larger than the number of layers,
+# so that messages pass through all layers many times.
 _MAP_ITERATIONS = 50
 
 
@@ -32,8 +32,8 @@ class LayeredAnswers(StructuredClassifier):
     def _runs(self, X, network, read, **options):
         """Run inference on chunks of the rows of X, and return a list of results.
 
-        ``network(model)`` makes the network that runs inference. ``read(trace)`` extracts the
-        result of a chunk from the `Trace` that the run returns.
+        ``network(model)`` makes the object that runs inference, such as a message-passing network.
+        Inference returns a `Trace`, from which ``read(trace)`` extracts the result of a chunk.
         """
         X = self._check_predict_data(X)
         model = self._model._replace(code=self._model.code.for_rows(X))
@@ -100,7 +100,7 @@ class LayeredAnswers(StructuredClassifier):
         check_is_fitted(self)
         if self.n_inference_iter_ < 2:
             raise ValueError(
-                "impute needs TruncatedInference(n_iter=2) or more; this model was fitted with 1"
+                "impute needs a model fitted with TruncatedInference(n_iter=2) or more iterations"
             )
         filled = self._check_predict_data(X)
         filled = filled.toarray() if sparse.issparse(filled) else filled.copy()

@@ -62,8 +62,8 @@ from skcrbm.utils.options import Integer
 _DEFAULT_LAYERS = (Dense(100),)
 _SOLVERS = ("adam", "sgd")
 _PATIENCE, _VALIDATION_FRACTION = 5, 0.2
-# If the batch size is automatic, each step reads all rows if there are at most _FULL_BATCH_ROWS
-# rows, and otherwise a mini-batch of _BATCH_ROWS rows.
+# If the solver has batch_size="auto", each step reads all rows if there are at most
+# _FULL_BATCH_ROWS rows; otherwise it reads a mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
 # early_stopping="auto" holds out validation rows if there are at least this many training rows.
 _EARLY_STOPPING_ROWS = 1000
@@ -92,10 +92,11 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         Shape (height, width) or (height, width, channels) of the images in the rows of X, in C
         order; local and convolutional layers need it. None means that rows are plain vectors.
     clamping : {"soft", "hard"} or HardClamping, default="soft"
-        How features determine the states of the input nodes. "soft": a feature is the mean of a
-        binary node, but it may be any real number if it is never missing. "hard": a node is in
-        state 1 if its feature is at least 0.5, else in state 0. ``HardClamping(thresholds=...)``
-        sets other or several thresholds.
+        How features determine the states of the input nodes. "soft": the value of a feature is the
+        mean of a binary node. The value may be any real number if the feature is never missing.
+        "hard": a node is in state 1 if its feature is at least 0.5, else in state 0.
+        ``HardClamping(thresholds=...)`` replaces the threshold 0.5 by other thresholds, and gives a
+        node one more state than thresholds.
     inference : {"tree_reweighted", "sum_product", "mean_field"} or TruncatedInference, \
             default="tree_reweighted"
         Inference method of training and prediction. A name stands for 5 iterations with the
@@ -103,8 +104,9 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         the number of iterations.
     learning : str or object, default="backprop"
         Learning rule: "backprop", `Backpropagation`, computes gradients by backpropagation through
-        the iterations; "analytic", `AnalyticGradient`, uses a difference of moments and usually
-        gives a worse model. Both rules have an option `label_smoothing`.
+        the iterations; "analytic", `AnalyticGradient`, uses the difference between the moments of
+        the data and of the model, and usually gives a worse model. Both rules have an option
+        `label_smoothing`.
     solver : str or object, default="adam"
         Solver, by name or as an object from `skcrbm.learning`: "adam" or "sgd". If options of the
         solver are "auto", a batch has all rows if there are at most 200, else 20 rows, and iterates
@@ -163,10 +165,11 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     Notes
     -----
     With soft clamping, a feature that is NaN in some training row becomes a binary node with a
-    unary score. Its observed values must lie in [0, 1]. In new rows they may lie outside by up to
-    0.5, because new rows that are scaled by the range of the training rows often do. If the feature
-    is missing in a row, inference computes a belief for its node, see `impute`. A feature may be
-    missing in a later call of `partial_fit` if its values were in [0, 1] in all earlier calls.
+    unary score. The observed values of this feature must lie in [0, 1]. In new rows they may lie in
+    [-0.5, 1.5], because the values of new rows that are scaled by the range of the training rows
+    are often outside of [0, 1]. If the feature is missing in a row, inference computes a belief for
+    its node, see `impute`. A feature may be missing in a later call of `partial_fit` if its values
+    were in [0, 1] in all earlier calls.
 
     References
     ----------
@@ -334,8 +337,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         -----
         A call does nothing if no row of positive weight has an observed label.
 
-        The automatic learning rate depends on the number of rows of the first call. If the calls
-        get few rows each, set it with ``solver=Adam(learning_rate=...)``.
+        The automatic learning rate depends on the number of rows of the first call. If each call
+        gets few rows, set the learning rate, as in ``solver=Adam(learning_rate=0.001)``.
         """
         resume = hasattr(self, "layers_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -365,7 +368,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> Plan:
         """Return the `Plan` of a fit, with its model, objective, penalty and solver.
 
-        If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
+        If `resume` is True, training continues from the fitted model. `partial` is True in
+        `partial_fit`.
         """
         n_rows = len(rows.visible)
         rule = resolve_rule(self.learning, "layered")
@@ -374,7 +378,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
             model = self._model._replace(code=self._model.code.with_rows(rows.X))
         else:
             structure, code = self._new_structure(rows.X, rows.visible)
-            # Overflow needs no warning here, because training detects it and raises an error.
+            # Overflow needs no warning, because training detects infinite values and raises an
+            # error.
             with np.errstate(over="ignore", invalid="ignore"):
                 mean = code.mean(rows.X, rows.weight)
                 params = layered_params(structure, mean, rng, rows.visible.dtype)
@@ -410,7 +415,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         resolve_truncated(self.inference).check_depth(len(layers))
 
     def _new_structure(self, X, visible):
-        """Return the structure and the input encoding of a new model."""
+        """Return the structure (layers and sizes) and the encoding of features of a new model."""
         code = InputCode.from_training(X, clamping_cuts(self.clamping))
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
@@ -471,10 +476,11 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         return self._decision(self._output_scores(X))
 
     def _output_scores(self, X):
-        """Return the log-odds (N, L) of the labels, or the scores (N, K - 1) of the classes.
+        """Return the log-odds (N, L) of L labels, or the scores (N, K - 1) of K classes.
 
-        The score of the first class is always 0 and is left out. If the columns of y hold classes,
-        the scores of the outputs are side by side.
+        The score of the first class is always 0 and is left out. If the L columns of y hold
+        classes, the result has L (K - 1) columns: first the scores of output 0, then of output 1,
+        and so on.
         """
         check_is_fitted(self)
 
@@ -495,7 +501,10 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         return one_against_rest(self._scores_by_output(scores))
 
     def _scores_by_output(self, scores):
-        """Return the scores (N, L, K) of the classes of each output, for columns of classes."""
+        """Return the scores (N, L, K) of the K classes of each of L outputs.
+
+        `scores` (N, L (K - 1)) lacks the score 0 of the first class.
+        """
         scores = scores.reshape(len(scores), self._targets.n_outputs, -1)
         return np.concatenate([np.zeros_like(scores[:, :, :1]), scores], axis=2)
 

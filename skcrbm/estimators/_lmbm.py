@@ -61,9 +61,9 @@ class LMBMClassifier(PairwiseClassifier):
     `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
     2-D indicator matrix of 0/1, with NaN for missing labels. A missing label has no margin, and
     does not contribute to the margins of the other labels. y may also be 1-D. Two classes are
-    encoded as a single label. More classes are encoded as one-hot labels, and `predict` switches
-    exactly one of them on; their pair weights are 0, because the other labels determine each
-    one-hot label.
+    encoded as a single label. More classes are encoded as one-hot labels, and `predict` sets
+    exactly one label to 1; the pair weights are 0, because the other labels determine each one-hot
+    label.
 
     A new value of `inference`, `n_jobs` or `decode` (except "threshold") takes effect at the next
     prediction.
@@ -71,18 +71,19 @@ class LMBMClassifier(PairwiseClassifier):
     Parameters
     ----------
     C : float or "auto", default="auto"
-        Weight of the margin loss of each label of each row, called U in [1]_. A number applies to
-        the given columns of X: scale them first, for example with `StandardScaler`. "auto" scales
-        the columns internally, so that the units of X do not matter: columns with two values to
-        0/1, and other columns to a standard deviation of 1/2. If fewer than a tenth of the entries
-        of X differ from 0, as in texts, the columns keep their zeros and are divided by a common
-        scale, so that the weights of TF-IDF keep their effect. `visible_coef_` still applies to the
-        given columns. "auto" then searches C in steps of sqrt(10) around 3 / v, where v is the sum
-        of the variances of the scaled columns (see Notes), for weights with mean 1, so that the
-        scale of `sample_weight` does not matter either. `C_` is the C for the given weights.
+        Factor of the sum of margin losses over all labels and rows, called U in [1]_. A number
+        applies to the given columns of X: scale them first, for example with `StandardScaler`.
+        "auto" scales the columns internally, so that the units of X do not matter: columns with two
+        values to 0/1, and other columns to a standard deviation of 1/2. If fewer than a tenth of
+        the entries of X differ from 0, as in texts, the columns keep their zeros and are divided by
+        a common scale, so that the weights of TF-IDF keep their effect. `visible_coef_` still
+        applies to the given columns. "auto" then searches C in steps of sqrt(10) around 3 / v,
+        where v is the sum of the variances of the scaled columns (see Notes), for weights with mean
+        1, so that the scale of `sample_weight` does not matter either. `C_` is the C for the given
+        weights.
     margin : float, default=1.0
-        Margin gamma. There is no need to search for the best margin: the margin k with the loss
-        weight C gives k times the weights of the margin 1 with the loss weight C / k.
+        Margin gamma. There is no need to search for the best margin: a fit with the margin k and C
+        gives k times the weights of a fit with the margin 1 and C / k.
     pairwise_penalty : float or "auto", default="auto"
         Penalty eta of the pair weights: 1 gives the LMBM of [1]_, and larger values give its LMBMr.
         If labels depend strongly on each other and eta is too small, the model explains the labels
@@ -119,7 +120,7 @@ class LMBMClassifier(PairwiseClassifier):
           several label vectors have the same loss, the score decides;
         - "marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", or a configured
           object such as ``Threshold("f1_macro")``: rules on the probabilities of the Boltzmann
-          machine, as in `CRBMClassifier`. These rules do not search.
+          machine, as in `CRBMClassifier`. These rules need no search for the best labels.
 
         If every training row had a label, all rules except "hinge" predict at least one label.
     class_weight : "balanced", dict, list of dict or array-like, default=None
@@ -142,8 +143,8 @@ class LMBMClassifier(PairwiseClassifier):
     Attributes
     ----------
     C_, pairwise_penalty_ : float
-        C and eta of the fit. If C is "auto", they apply to the scaled columns. For a multiclass y
-        eta is infinite, because there are no pair weights.
+        Values of C and eta in the fit. If the parameter `C` is "auto", they apply to the scaled
+        columns. For a multiclass y eta is infinite, because there are no pair weights.
     path_ : dict of ndarray
         Record of the search, with an entry for each pair of values tried: "C", "pairwise_penalty",
         and the "hamming" loss and "jaccard" index of the held-out rows. It exists only if there was
@@ -193,10 +194,10 @@ class LMBMClassifier(PairwiseClassifier):
     the highest score or, if `decode` is not "map", with the smallest hinge loss. The rows are split
     into 5 folds, stratified by labels. The search evaluates as many folds as are needed for about
     3000 held-out rows, and at least one fold. It chooses C first, without pairs or with the given
-    `pairwise_penalty`, and then tries decreasing values of eta. So that prediction stays fast, it
-    stops at the first eta for which branch and bound needs more than 1000 nodes for a row to prove
-    that the labels are optimal. If there are fewer than 50 rows, there is no search: C = 3 / v and
-    eta = 3 C N.
+    `pairwise_penalty`, and then tries decreasing values of eta. So that prediction stays fast, the
+    search stops at the first eta for which branch and bound needs more than 1000 nodes for a row to
+    prove that the labels are optimal. If there are fewer than 50 rows, there is no search: C = 3 /
+    v and eta = 3 C N.
 
     `predict` warns (`ConvergenceWarning`) if branch and bound reached its `node_limit` on some
     rows; `predict_with_gap` returns a positive gap for these rows.
@@ -236,7 +237,7 @@ class LMBMClassifier(PairwiseClassifier):
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "pairwise_penalty": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"})],
-        "cliques": "no_validation",  # `label_cliques` validates this parameter
+        "cliques": "no_validation",  # the function `label_cliques` validates this parameter
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches, several=True),
@@ -314,13 +315,15 @@ class LMBMClassifier(PairwiseClassifier):
         -----
         ConvergenceWarning
             If training ended after `max_iter` passes with a `dual_gap_` above 0.01. The message
-            also contains the violation, which is compared with `tol`.
+            also contains the largest violation of the optimality conditions, which training
+            compares with `tol`.
         """
         warm = self.warm_start and hasattr(self, "visible_coef_")
         dual = getattr(self, "_dual", None) if warm else None
         if not warm:
             forget(self, self._state)
-        method = self._search_method()  # raise an error before training, not after it
+        # call this function to raise errors before training, not after training
+        method = self._search_method()
         rows = training_rows(self, X, y, sample_weight, reset=not warm)
         inputs, visible, weight, origin = rows
         require_observed(~np.isnan(visible))
@@ -403,7 +406,7 @@ class LMBMClassifier(PairwiseClassifier):
         return self
 
     def _loss_threshold(self, fitted, cliques):
-        """Return T of Remark 4.2 of Miao and Rao (2009); see the attribute `loss_threshold_`."""
+        """Return the threshold T of Remark 4.2 of Miao and Rao (2009); see `loss_threshold_`."""
         weight = np.abs(fitted.pairwise).sum(axis=1, dtype=np.float64)
         for clique, value in zip(cliques, fitted.clique):
             weight[list(clique)] += abs(value)

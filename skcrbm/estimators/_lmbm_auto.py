@@ -33,16 +33,18 @@ from skcrbm.utils.parallel import linear_fields
 # Maximum number of labels in a clique, which is the maximum number of variables in a table of a
 # factor graph. A larger clique raises a ValueError.
 MAX_ORDER = MAX_TABLE_VARIABLES
-# Least number of labelled rows for a search of C and eta (`pairwise_penalty`).
+# Minimum number of rows with an observed label for a search of C and eta (`pairwise_penalty`).
 _FEW_ROWS = 50
-# Without a search, C is _C divided by the total variance of the columns, and eta is _RATIO times C
-# times the sum of the row weights. A search for C starts one step below this value of C.
+# If there are too few rows for a search, C is _C divided by the total variance of the columns, and
+# eta is _RATIO times C times the sum of the row weights. Otherwise the search for C starts one step
+# below this value of C.
 _C, _RATIO = 3.0, 3.0
 # The rows are split into _N_FOLDS folds. The search evaluates as many folds as are needed for about
 # _FOLD_ROWS held-out rows.
 _N_FOLDS, _FOLD_ROWS = 5, 3000
-# The search tries C = center * _STEP**k for integers k in the range _LIMITS. It starts with
-# k = _START, one step below the centre, because smaller values of C are usually better.
+# The search tries C = center * _STEP**k for integers k in the range _LIMITS, where center is the
+# value of C without a search. It starts with k = _START, because smaller values of C are usually
+# better.
 _STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
 # Values of eta / (C N), where N is the sum of the row weights. The search tries the values in
 # order. It stops when a value gives worse labels, or when a label search reaches its node limit.
@@ -116,9 +118,10 @@ def _label_number(label, names):
 def label_energy(
     coupling: np.ndarray, fields: np.ndarray, cliques=(), weights: np.ndarray | tuple = ()
 ) -> BaseEnergy:
-    """Return the energy of rows with the given fields (N, L), and weights of pairs and cliques.
+    """Return an energy of N models with L labels, which differ only in the fields (N, L).
 
-    `coupling` (L, L) holds the weights of pairs, and `weights` the weights of `cliques`.
+    The weights of pairs, `coupling` (L, L), and the weights `weights` of the `cliques` are the same
+    in all models.
     """
     if not len(cliques):
         return IsingEnergy(coupling, fields)
@@ -134,10 +137,10 @@ def label_energy(
 def weights_of_search(estimator, visible, weight, origin) -> tuple[np.ndarray, float]:
     """Return the row weights, and the mean by which they were divided.
 
-    If C is searched, the weights are divided by their mean and rounded to single precision, so that
-    weights multiplied by a constant give exactly the same fit. If C is given, or there are too few
-    rows for a search, the weights are returned unchanged, together with the number 1, so that a row
-    of weight 2 counts as two copies of the row.
+    If C is searched, the weights are divided by their mean and rounded to single precision.
+    Multiplying all weights by a constant then gives exactly the same fit. If C is given, or there
+    are too few rows for a search, the weights are returned unchanged, together with the number 1,
+    so that a row of weight 2 counts as two copies of the row.
     """
     if not is_auto(estimator.C) or _has_few_rows(visible[first_copies(origin)]):
         return weight, 1.0
@@ -151,26 +154,26 @@ def _has_few_rows(visible):
 
 
 class ChosenPenalties(NamedTuple):
-    """Chosen values of C and eta. Without a search, `tried` and `dual` are None."""
+    """Chosen values of C and eta. `tried` and `dual` are None if there was no search."""
 
     C: float
     penalty: float  # eta
-    tried: dict | None = None  # tried values and their scores, for the attribute `path_`
-    dual: np.ndarray | None = None  # dual variables (N, L) from which to start the fit
+    tried: dict | None = None  # see the attribute `path_`
+    dual: np.ndarray | None = None  # (N, L): initial dual variables of the fit
 
 
 def choose_penalties(estimator, rows: Rows, factors, columns, cliques, rng) -> ChosenPenalties:
     """Return C and eta: the given numbers, or the values that are best in cross-validation.
 
-    If C is "auto", the columns of X must be scaled, and `columns` describes their scales; otherwise
-    `columns` is None. `factors`, of shape (N, L) or (N, 1), holds the weights that `class_weight`
-    gives to the labels.
+    If C is "auto", the columns of X must be scaled, and `columns` describes the scales; otherwise
+    `columns` is None. `factors`, of shape (N, L) or (N, 1), holds the factors by which
+    `class_weight` multiplies the weights of the L labels in the N rows.
     """
     X, visible, weight, origin = rows
     one_hot = estimator._targets.one_hot
     C, penalty = estimator.C, estimator.pairwise_penalty
-    # If y is one-hot, pairs get no weights. The weights would only learn that exactly one label is
-    # on.
+    # If y is one-hot, pairs of labels get no weights. The weights would only learn that exactly one
+    # label is 1.
     if one_hot or (visible.shape[1] == 1 and is_auto(penalty)):
         penalty = np.inf
     find_C, find_penalty = columns is not None, is_auto(penalty)
@@ -224,23 +227,23 @@ class PenaltySearch:
     """Search for C and eta by cross-validation of the predicted labels.
 
     The best values minimise ``log(Hamming loss) - log(Jaccard index)`` of the test rows. A change
-    of C often improves one of the two and harms the other. Because of the logarithms, a change of 1
-    % counts the same in both. Each fit starts from the dual variables of the previous fit on the
-    same fold.
+    of C often improves one of the two metrics and harms the other. Because of the logarithms, a
+    relative change of 1 % in either metric has the same effect. Each fit starts from the dual
+    variables of the previous fit on the same fold.
     """
 
-    X: np.ndarray | sparse.csr_matrix  # (N, D)
-    signs: np.ndarray  # (N, L) int8; 0 for missing labels
-    weight: np.ndarray  # (N,)
+    X: np.ndarray | sparse.csr_matrix  # (N, D): features of the rows
+    signs: np.ndarray  # (N, L) int8: labels -1 and 1, and 0 for missing labels
+    weight: np.ndarray  # (N,): weights of the rows
     factors: np.ndarray  # (N, L) or (N, 1): weights of the loss and of the errors of each label
     margin: float
     rule: str  # "map", "hinge" or "one_hot" (the label with the highest score)
-    allow_empty: bool  # True if a row may be predicted without any label
+    allow_empty: bool  # True if predicted rows may have no label 1
     cliques: list
     folds: list  # pairs (train, test) of row indices
     rng: np.random.RandomState
     n_jobs: int | None = None
-    report: Callable[[dict], None] | None = None  # called with each dict of `tried`
+    report: Callable[[dict], None] | None = None  # called with each new dict in `tried`
     # A dict for each pair of tried values: "C" and "pairwise_penalty" (for a fit on all rows), and
     # the scores "hamming" and "jaccard" of the test rows.
     tried: list = field(default_factory=list)
@@ -250,10 +253,10 @@ class PenaltySearch:
         self._dual: list[Any] = [None] * len(self.folds)
         tests = np.concatenate([test for _, test in self.folds])
         self._share = self.weight[tests] / self.weight[tests].sum()
-        self._errors_without_pairs = {}  # maps C to errors (n, 2) of the test rows
+        self._errors_without_pairs = {}  # dict {C: errors (n, 2) of the n test rows}
 
     def choose_C(self, center: float, penalty: float = np.inf) -> float:
-        """Find the best C for a given eta, in steps of a factor of sqrt(10) around `center`."""
+        """Find the best C for a given eta among `center` times powers of sqrt(10)."""
         values = {}
 
         def value(step):
@@ -275,7 +278,8 @@ class PenaltySearch:
     def choose_penalty(self, C: float) -> float:
         """Return the best eta for a given C.
 
-        The result is infinity unless pairs improve the score by more than its standard error.
+        If weights of pairs do not improve the score by more than its standard error, eta is
+        infinite.
         """
         if C not in self._errors_without_pairs:
             self._errors_of(C, np.inf, proven=False)
@@ -294,7 +298,7 @@ class PenaltySearch:
         return best * C * self.weight.sum()
 
     def mean_dual(self, C: float) -> np.ndarray:
-        """Return the mean of the dual variables (N, L) of all folds, to start the fit on all rows.
+        """Return the mean over folds of the dual variables (N, L), to start the fit on all rows.
 
         No method may be called after this method, because it overwrites the dual variables to save
         memory.
@@ -309,9 +313,10 @@ class PenaltySearch:
         return dual
 
     def _means(self, errors):
-        """Return the Hamming loss and the Jaccard index, plus small constants.
+        """Return the weighted means of the Hamming loss and the Jaccard index, plus constants.
 
-        The constants make both results positive, so that their logarithms are finite.
+        `errors` (n, 2) holds both metrics for each test row. The small constants make both means
+        positive, so that their logarithms are finite.
         """
         hamming, jaccard = self._share @ errors
         return hamming + 1.0 / self.signs.size, jaccard + 1.0 / len(self.signs)
@@ -321,9 +326,13 @@ class PenaltySearch:
         return np.log(hamming) - np.log(jaccard)
 
     def _gain(self, errors, better):
-        """Return the decrease of the score from `errors` to `better`, minus its standard error."""
+        """Return the score of `errors` minus the score of `better`, minus the standard error.
+
+        The score is ``log(Hamming loss) - log(Jaccard index)``, so smaller scores are better.
+        """
         hamming, jaccard = self._means(errors)
-        # To first order, the decrease is a mean over rows, which gives its standard error.
+        # To first order, the difference of the scores is a mean over rows, so that its standard
+        # error follows from the variance over rows.
         rows = (errors - better) @ [1.0 / hamming, -1.0 / jaccard]
         mean = self._share @ rows
         spread = self._share @ (rows - mean) ** 2
@@ -332,13 +341,14 @@ class PenaltySearch:
     def _errors_of(self, C, penalty, proven):
         """Fit all folds; return the Hamming losses and Jaccard indices (n, 2) of the test rows.
 
-        If `proven` is True, None is returned as soon as the labels of a test row cannot be proven
-        to be optimal.
+        If `proven` is True, the result is None if the label search reaches its node limit for a
+        test row, so that the predicted labels are not proven to be optimal.
         """
         errors = []
         for k, (train, test) in enumerate(self.folds):
-            # Set the limits of the dual variables of test rows to 0, so that these rows have no
-            # effect on the fit. This saves a copy of the training rows of X (but not with cliques).
+            # Set the upper limits of the dual variables of test rows to 0, so that these rows have
+            # no effect on the fit. Then X need not be copied without the test rows (except with
+            # cliques).
             limit = C * self.weight[:, None] * self.factors
             limit[test] = 0.0
             problem = LargeMarginProblem(
@@ -374,7 +384,7 @@ class PenaltySearch:
         return errors
 
     def _predict(self, fitted, X):
-        """Return predicted labels (n, L), and True if all labels are proven to be optimal."""
+        """Return the predicted labels (n, L), and True if all are proven to be optimal."""
         fields = linear_fields(X, fitted.coef, fitted.intercept)
         if self.rule == "one_hot":
             return np.arange(fields.shape[1]) == fields.argmax(axis=1)[:, None], True
@@ -393,9 +403,9 @@ class PenaltySearch:
         return labels, certain
 
     def _row_errors(self, labels, test):
-        """Return the Hamming loss and the Jaccard index, (n, 2), of the labels of each test row.
+        """Return the Hamming loss and the Jaccard index of each of n test rows, an array (n, 2).
 
-        Only observed labels count.
+        `labels` holds the predicted labels. Missing labels do not count.
         """
         cost = self.factors[test] * (self.signs[test] != 0)
         present = self.signs[test] > 0

@@ -71,15 +71,14 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
 from skcrbm.utils.options import Integer, is_auto, option_name
 
-# Options of message passing if `inference` is a name. Damping keeps the messages from oscillating.
-# Damped messages need more iterations, so `max_iter` is set, too.
+# Options of message passing if `inference` is a name. Damping prevents oscillating messages.
+# Messages with damping need more iterations to converge, so `max_iter` is set, too.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
-# For alpha="auto" and solvers other than "asgd", the penalty is this number times the total
-# variance of the columns.
+# If alpha="auto" and the solver is not "asgd", the penalty is this number times the total variance
+# of the columns.
 _RELATIVE_ALPHA = 2e-3
-# For alpha="auto" and the solver "asgd", the penalty is this multiple of the best penalty of
-# logistic regressions. If the multiple is 1, a model of images of digits overfits after a few
-# epochs.
+# If alpha="auto" and the solver is "asgd", the penalty is this number times the best penalty of
+# logistic regressions. With the number 1, a model of images of digits overfits after a few epochs.
 _HIDDEN_FACTOR = 3.0
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",
@@ -118,8 +117,8 @@ class MSSVMCRBM(RBMClassifier):
         ``MixedProduct(max_iter=30)``. The papers use mixed-product for the MSSVM and max-product
         for the LSSVM. If these two methods are given by name, they use a damping of 0.5 and up to
         50 iterations, because undamped messages oscillate when the couplings grow; an object keeps
-        its own options. Without damping, an iteration of mixed-product is about 50 times faster,
-        and an iteration of max-product takes the same time.
+        its own options. Without damping, an iteration of mixed-product is about 50 times faster.
+        The time of an iteration of max-product does not depend on the damping.
 
         A list such as ``["mixed_product", "sum_product"]`` also sets the method for probabilities:
         each query goes to the first method in the list that can answer it. By default
@@ -220,8 +219,8 @@ class MSSVMCRBM(RBMClassifier):
 
     Notes
     -----
-    `decision_function` of a 2-D y returns, for each output, the difference between the scores with
-    this output on and off, while the other outputs have their predicted values. The difference is
+    `decision_function` of a 2-D y returns, for each output, the score if this output is 1 minus the
+    score if it is 0, while the other outputs have their predicted values. The difference is
     positive for predicted labels, unless a change of a single label would improve the prediction,
     which can happen if inference is approximate.
 
@@ -387,8 +386,8 @@ class MSSVMCRBM(RBMClassifier):
         -----
         A call does nothing if no row of positive weight has an observed label.
 
-        The automatic learning rate depends on the number of rows of the first call. If the calls
-        get few rows each, set it with ``solver=Adam(learning_rate=...)``.
+        The automatic learning rate depends on the number of rows of the first call. If each call
+        gets few rows, set the learning rate, as in ``solver=Adam(learning_rate=0.001)``.
         """
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -409,9 +408,10 @@ class MSSVMCRBM(RBMClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Decide everything that a fit needs, such as its objective, solver, start and penalty.
+        """Choose the objective, the solver, the initial model and the penalty of a fit.
 
-        If `resume`, training continues from the fitted model. `partial` is True in `partial_fit`.
+        If `resume` is True, the initial model is the fitted model. `partial` is True in
+        `partial_fit`.
         """
         n_rows, n_visible = rows.visible.shape
         method, marginals = self._methods(n_visible)
@@ -436,8 +436,8 @@ class MSSVMCRBM(RBMClassifier):
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
         source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
 
-        # Choose the penalty and, if there are many outputs, fit the logistic regressions that are
-        # kept unless training improves on them.
+        # Choose the penalty. If there are many outputs, also fit logistic regressions without
+        # hidden units; they become the final model unless training gives a better model.
         alpha: Any = self.alpha
         if is_auto(self.alpha):
             alpha = getattr(self, "alpha_", PLAIN_ALPHA)
@@ -500,8 +500,8 @@ class MSSVMCRBM(RBMClassifier):
         if isinstance(chosen, str) and "damping" in vars(method):
             method = method.set_params(**_BY_NAME)
         state_query(method, MARGIN_OBJECTIVES.get(self.hidden).query)
-        # The exact method is used for the classes of a 1-D y and for a single output, because it
-        # is cheap there.
+        # For the classes of a 1-D y and for a single output, the exact method is cheap, and is used
+        # in any case.
         if self._targets.one_hot:
             return resolve_method("exact"), resolve_method("exact")
         return resolve_method("exact") if n_visible == 1 else method, marginals
@@ -534,9 +534,9 @@ class MSSVMCRBM(RBMClassifier):
         return {"hidden": self.hidden_, "state_methods": {query: self._prediction_method}}
 
     def _label_scores(self, posterior):
-        """Return the change of the score if an output is switched on, for each output.
+        """Return, for each output, the score if the output is 1 minus the score if it is 0.
 
-        The other outputs have their predicted values. The change is inf or -inf for known labels.
+        The other outputs have their predicted values. The result is inf or -inf for known labels.
         """
         scores = posterior.energy.visible_log_odds(self._labels(posterior), self.hidden_)
         if posterior.known is not None:
@@ -545,7 +545,7 @@ class MSSVMCRBM(RBMClassifier):
         return scores
 
     def _binary_scores(self, posterior):
-        """Return the log-odds (N, 1) of the single output unit."""
+        """Return the log-odds (N, 1) of the second class, the only visible unit."""
         energy = posterior.energy
         return energy.visible_log_odds(np.zeros((energy.n_models, 1)), self.hidden_)
 

@@ -1,4 +1,4 @@
-"""Add labels to a fitted conditional RBM, for `partial_fit` with labels that appear later."""
+"""Add labels to a fitted conditional RBM, if a later call of `partial_fit` has new labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skcrbm.targets.new_labels import names_with_new
 
 
 def add_labels_to_targets(estimator, classes) -> None:
-    """Add the labels in `classes` that the estimator does not know to its description of y."""
+    """Add new labels in `classes` to the targets (the description of y) of an estimator."""
     targets = estimator._targets
     if not targets.indicator:
         return
@@ -22,10 +22,11 @@ def add_labels_to_targets(estimator, classes) -> None:
 
 
 def add_labels_to_model(estimator, rows: Rows, rng) -> None:
-    """Add parameters for the labels of the rows that the model of the estimator lacks.
+    """Add parameters to the model of an estimator for new labels, the last columns of y.
 
-    The coefficients and couplings of a new label start at 0, and its intercept at the log-odds of
-    its share of the rows. The label sets of earlier calls do not contain the new label.
+    The coefficients and couplings of a new label are 0 at first. Its intercept is the log-odds of
+    the share of `rows` that have the label. The label sets of earlier calls are extended by 0 for
+    the new label.
     """
     n_known = len(estimator.visible_intercept_)
     n_new = rows.visible.shape[1] - n_known
@@ -44,7 +45,7 @@ def add_labels_to_model(estimator, rows: Rows, rng) -> None:
         "visible_coef_": _with_rows(estimator.visible_coef_, n_new),
         "visible_intercept_": np.concatenate([estimator.visible_intercept_, intercept]),
         "label_sets_": np.hstack([sets, np.zeros((len(sets), n_new), sets.dtype)]),
-        # Drop the state of the objective, which describes only the earlier labels.
+        # Delete the state of the objective, such as Gibbs chains, because it lacks the new labels.
         "_progress": progress._replace(optimizer=optimizer, objective_key=(), state=None),
     }
     vars(estimator).update(changes)

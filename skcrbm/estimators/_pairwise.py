@@ -49,9 +49,9 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         *("n_features_in_", "classes_", "_targets", "n_iter_", "dual_gap_"),
         *("visible_coef_", "visible_intercept_", "pairwise_coef_"),
     )
-    #: Names of the methods that can find the best labels.
+    #: Names of the inference methods that can find the best labels.
     _searches: tuple = ()
-    #: Factor from the field of a label to its log-odds: 2, because labels are -1 and +1.
+    #: Log-odds of a label divided by its field ``a_i . x + b_i``: 2, because labels are -1 and +1.
     _log_odds_scale = 2.0
 
     def __sklearn_is_fitted__(self):
@@ -69,9 +69,9 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):
-        """Return `coef_` or `intercept_`, which other libraries expect of a linear model.
+        """Return `coef_` or `intercept_`, attributes that other libraries expect of a linear model.
 
-        An AttributeError is raised if the model is not fitted or has weights of pairs.
+        An AttributeError is raised if the model is not fitted, or has weights of pairs.
         """
         if not self.__sklearn_is_fitted__():
             raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
@@ -108,7 +108,10 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         )
 
     def _energy_of(self, fields):
-        """Return the energy of the rows whose labels have the fields (N, L)."""
+        """Return an energy with a model of the L labels for each of N rows, given `fields` (N, L).
+
+        The field of a label is ``a_i . x + b_i``.
+        """
         return IsingEnergy(self.pairwise_coef_, fields)
 
     def _posterior_options(self):
@@ -119,7 +122,8 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         """Return the first method in `inference` that can find the best labels.
 
         If the list `inference` contains only methods for marginals, the result is branch and bound.
-        A ValueError is raised if a method can find neither labels nor marginals.
+        A ValueError is raised if the list contains a method that can find neither labels nor
+        marginals.
         """
         given = self.inference if isinstance(self.inference, list) else [self.inference]
         methods = [resolve_method(m, valid_names=lambda: [*self._searches]) for m in given]
@@ -135,7 +139,10 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         return searches[0] if searches else resolve_method("branch_and_bound")
 
     def _label_scores(self, posterior):
-        """Return the field (N, L) of each label, given the predicted values of the other labels."""
+        """Return the scores (N, L): half the log-odds of each label given the other labels.
+
+        The other labels have their predicted values.
+        """
         return 0.5 * posterior.energy.visible_log_odds(self._labels(posterior))
 
     def _binary_scores(self, posterior):
@@ -144,12 +151,13 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
     def _class_scores(self, posterior):
         """Return the score (N, K) of each class, up to a constant per row.
 
-        The score of a class is the score of the label vector with only this label on.
+        The score of a class is the score of the label vector in which only the label of this class
+        is 1.
         """
         return 2.0 * (posterior.energy.fields[0] - self.pairwise_coef_.sum(axis=1))
 
     def _labels(self, posterior):
-        """Return 0/1 labels (N, L) of a 2-D y. Warn if the search reached its limit on a row."""
+        """Predict 0/1 labels (N, L) for a 2-D y; warn if the search reached its limit on a row."""
         rule = resolve_decoder(self.decode)
         if not rule.certified:
             return rule.decode(posterior)
@@ -167,7 +175,7 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
 
     @label_output
     def predict_with_gap(self, X: ArrayLike, y_known: ArrayLike | None = None):
-        """Predict labels, and bound how far their objective is from the optimum.
+        """Predict labels, and bound the difference between their objective and the optimum.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Base class of `CRBMClassifier`, `MSSVMCRBM` and `ImageCRBM`, which predict by a conditional RBM.
 
-Each of the three classifiers has its own `fit`. All of these call the same steps, which are the
-last methods of the class and the functions after the class.
+Each of the three classifiers has its own method `fit`. The three methods share steps: the last
+methods of the class `RBMClassifier`, and the functions after the class.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
-# Mean absolute error of a marginal above which `fit` warns that belief propagation is unreliable.
+# `fit` warns that belief propagation is unreliable if the mean absolute error of a marginal is
+# larger than this number.
 _TRUSTED_ERROR = 0.1
-# If the batch size is automatic, each step reads all rows if there are at most _FULL_BATCH_ROWS
-# rows, and otherwise a mini-batch of _BATCH_ROWS rows.
+# If the solver has batch_size="auto", each step reads all rows if there are at most
+# _FULL_BATCH_ROWS rows; otherwise it reads a mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
 # early_stopping="auto" holds out validation rows if there are at least this many training rows. The
 # second number is for solvers that average their iterates. It is smaller, because the validation
@@ -60,13 +61,14 @@ _RULES_OF_CLASSES = ("marginal", "marginal_map", "map")
 
 
 class CRBMPlan(NamedTuple):
-    """Result of all decisions that are made before a conditional RBM is trained."""
+    """Data, methods and settings that are chosen before a conditional RBM is trained."""
 
     training: Plan
     data: Rows  # training rows, with X before any scaling
-    method: InferenceMethod  # method of training (and, for MSSVMCRBM, of the best labels)
+    method: InferenceMethod  # method in training (MSSVMCRBM: also in predictions of labels)
     marginal_method: InferenceMethod  # method of `predict_proba`
-    attributes: dict[str, Any]  # attributes of the estimator known before training, e.g. alpha_
+    # attributes of the estimator that are known before training, e.g. alpha_
+    attributes: dict[str, Any]
 
 
 class RBMClassifier(
@@ -137,7 +139,7 @@ class RBMClassifier(
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):
-        """Return `coef_` or `intercept_`, which other libraries expect of a linear model.
+        """Return `coef_` or `intercept_`, attributes that other libraries expect of a linear model.
 
         Raise an AttributeError if the model has hidden units, so that `hasattr` returns False.
         """
@@ -181,8 +183,8 @@ class RBMClassifier(
         """Return further arguments of the `Posterior`; subclasses override this."""
         if self._targets.units is None:
             return {}
-        # Flips of single units must not follow these searches, because they could leave the
-        # possible states
+        # Do not improve the found states by flips of single units, because an output of several
+        # classes could then have two classes or no class.
         large = self._targets.n_bits > AUTO_EXACT_UNITS and self.n_hidden_ > AUTO_EXACT_UNITS
         options = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
         best = resolve_method("max_product").with_options(**options) if large else Exact()
@@ -236,14 +238,15 @@ class RBMClassifier(
 
         This saves memory and pickled bytes if most coefficients are 0 or small. With
         ``threshold=0`` predictions stay the same up to rounding. Later calls of `partial_fit`, and
-        of `fit` with a warm start, convert the coefficients back.
+        of `fit` with a warm start, convert the coefficients back to dense arrays.
 
         Parameters
         ----------
         threshold : float, default=0.0
             Entries of `visible_coef_` and `hidden_coef_` with an absolute value of at most this
-            number are set to 0. The coefficients apply to the given columns of X, so the threshold
-            has the unit of 1 / X.
+            number are set to 0. The coefficients apply to the given columns of X. If a column is
+            multiplied by 10, its coefficients are divided by 10, so choose the threshold for the
+            scale of X.
 
         Returns
         -------
@@ -293,7 +296,7 @@ class RBMClassifier(
     # ------------------------------------------------------------- steps of a fit
 
     def _fold_settings(self, rows: Rows):
-        """Return X, y and the hyperparameters to change, for fits on folds of the rows."""
+        """Return X, y and a dict of changed hyperparameters, for fits to folds of the rows."""
         changes = {"class_weight": None}  # the row weights already include the class weights
         X = rows.X
         if self._columns is not None:
@@ -304,7 +307,7 @@ class RBMClassifier(
         return X, rows.visible, changes
 
     def _check_same_model(self) -> None:
-        """Raise a ValueError if the fitted model cannot be trained further."""
+        """Raise a ValueError if the number of hidden units has changed since the last fit."""
         self.densify()
         if self.n_hidden != self._n_hidden:
             raise ValueError(
@@ -391,8 +394,8 @@ class RBMClassifier(
     def _set_partially_fitted(self, fitted: Fitted, plan: CRBMPlan, rng, resume: bool) -> None:
         """Set the fitted attributes at the end of a call of `partial_fit`.
 
-        If `resume`, training continued from an earlier call: curves are appended, and label sets
-        are merged.
+        If `resume` is True, training continued from an earlier call. Then the loss curves are
+        extended, and the label sets of both calls are merged.
         """
         new = {
             **self._model_attributes(fitted.model, fitted.epoch, plan),
@@ -412,18 +415,19 @@ def marginal_method(
     n_hidden: int,
     needs: Iterable[str] = ("marginals",),
 ) -> InferenceMethod:
-    """Resolve a method for an `RBMEnergy`; "auto" chooses "exact" if one layer is small.
+    """Return the inference method for an `RBMEnergy` with a given name; return objects unchanged.
 
-    `needs` are the answers that the method must give. A ValueError is raised if the method does not
-    exist, or does not give these answers for an `RBMEnergy`.
+    "auto" chooses "exact" if one of the two layers is small. `needs` are the answers that the
+    method must give, such as "marginals". A ValueError is raised if the method does not exist, or
+    does not give these answers for an `RBMEnergy`.
     """
     if is_auto(inference):
         small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
         inference = "exact" if small else "sum_product"
     valid_names = partial(methods_for, RBMEnergy, needs)
     method = resolve_method(inference, valid_names=valid_names)
-    # Skip this check for a method that overrides `solve`. It is not in the table of solvers, and
-    # its answers are known only for an energy object.
+    # Skip this check for a method that overrides `solve`. Such a method is not in the table of
+    # solvers, and its possible answers are known only when it gets an energy object.
     has_table = type(method).solve is InferenceMethod.solve
     lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
     if has_table and lacking:

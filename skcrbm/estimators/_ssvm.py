@@ -49,13 +49,13 @@ class SSVMClassifier(PairwiseClassifier):
 
     by cutting planes with one slack variable for all rows [2]_: each iteration finds the maximum
     for every row, by the method `inference`, and solves a small quadratic program. If the method is
-    not exact, the maximum is over a subset of the label vectors ("icm"), or over a larger set
-    ("linear_program", in which labels may also have the value 1/2) [1]_.
+    not exact, the maximum is over a part of the label vectors ("icm"), or over a larger set of
+    vectors whose entries may also be 1/2 ("linear_program") [1]_.
 
     `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
     2-D indicator matrix of 0/1, or 1-D. For two classes the model is a linear SVM. For more classes
-    it is the multi-class SVM of Crammer and Singer [3]_: the exact maximum over the vectors with
-    exactly one label on, without pair weights.
+    the model is the multi-class SVM of Crammer and Singer [3]_: there are no pair weights, and the
+    maximum is over the vectors in which exactly one label is 1.
 
     A new value of `inference`, `decode` or `n_jobs` takes effect at the next prediction.
 
@@ -154,8 +154,9 @@ class SSVMClassifier(PairwiseClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches, several=True),
-        # "hinge" is left out, because it assumes training with margins of single labels.
-        # "threshold" is left out, because it would need a fit for each fold.
+        # The rule "hinge" is not supported, because it assumes training with margins of single
+        # labels. The rule "threshold" is not supported, because it would need another fit for each
+        # fold.
         "decode": decoder_constraint(
             name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")
         ),

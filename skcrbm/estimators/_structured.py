@@ -63,7 +63,8 @@ STRUCTURED_CONSTRAINTS: dict[str, Any] = {
 
 #: Names of the learning rules that draw states from the model.
 SAMPLED_RULES = ("cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
-# Value of alpha="auto" in `partial_fit`, or if there are too few sequences or graphs for a search.
+# Value of alpha="auto" in `partial_fit`, or in `fit` if there are too few sequences or graphs for a
+# search.
 _PLAIN_ALPHA = 0.01
 _NO_MARGINALS = (
     "decode='marginal' needs probabilities, which learning='max_margin' does not learn; set "
@@ -73,18 +74,22 @@ _NO_MARGINALS = (
 _SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
 # The search for alpha="auto" holds out the share _HELD_OUT of the sequences or graphs. If there are
 # fewer than _LEAST_ROWS sequences or graphs, there is no search. If there are more than _MOST_ROWS,
-# the search uses a random sample of this size, because the best penalty, for an objective that adds
-# up all losses, hardly depends on their number.
+# the search uses a random sample of _MOST_ROWS sequences or graphs. The sample is enough, because
+# the best penalty relative to the sum of all losses hardly depends on the number of sequences or
+# graphs.
 _HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
 # In the search for alpha="auto", block-coordinate Frank-Wolfe makes at most _PATH_PASSES passes for
 # each penalty, and stops earlier if the relative duality gap is at most _PATH_TOL. If the relative
-# gap is still above _PATH_LIMIT then, the penalty is rejected as too weak, because the final fit
-# would not converge either.
+# gap is above _PATH_LIMIT after the last pass, the penalty is rejected as too weak, because the
+# final fit would not converge either.
 _PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 
 def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> None:
-    """Raise a ValueError if the rule needs complete labels and `path` (T,) has missing labels."""
+    """Raise a ValueError if labels are missing and the learning rule needs complete labels.
+
+    `path` (T,) holds the class codes of all T nodes or positions.
+    """
     if rule.needs_complete and not rule.completes_graphs and (path == MISSING).any():
         raise ValueError(
             f"learning={option_name(estimator.learning)!r} needs complete labels, but y has "
@@ -107,10 +112,12 @@ def require_stochastic(estimator: Any, rows: str) -> None:
 
 
 def structured_solver(estimator: Any) -> Any:
-    """Return the solver of an estimator; raise a ValueError if its rule needs another solver.
+    """Return the solver of an estimator.
 
-    "auto" stands for "frank_wolfe" in max-margin learning, for "adam" if the rule draws states, and
-    else for "lbfgs".
+    A ValueError is raised if the learning rule needs another solver.
+
+    "auto" stands for "frank_wolfe" in max-margin learning, for "adam" if the learning rule draws
+    states, and else for "lbfgs".
     """
     learning = option_name(getattr(estimator, "learning", "mle"))
     margin = learning == "max_margin"
@@ -139,13 +146,13 @@ def structured_solver(estimator: Any) -> Any:
 def has_probabilities(estimator: Any) -> bool:
     """Return True, or raise an AttributeError if the model gives no probabilities.
 
-    A model gives no probabilities if it is, or will be, trained for a large margin. scikit-learn's
+    A model that is (or will be) trained for a large margin gives no probabilities. scikit-learn's
     `available_if` calls this function.
     """
     if getattr(estimator, "_hinge", option_name(estimator.learning) == "max_margin"):
         raise AttributeError(
             f"{type(estimator).__name__} gives no probabilities after learning='max_margin', "
-            "whose scores only serve to find the best labels; use learning='mle'"
+            "because its scores only serve to find the best labels; use learning='mle'"
         )
     return True
 
@@ -162,10 +169,10 @@ def decodes_marginals(estimator: Any) -> bool:
 
 
 def check_hinge(estimator: Any) -> bool:
-    """Return True if an estimator is to be trained for a large margin.
+    """Return True if an estimator is to be trained for a large margin (hinge loss).
 
-    A ValueError is raised if an option of the estimator does not apply to this training. Attributes
-    of an earlier dual solution are deleted, because they do not describe the new fit.
+    A ValueError is raised if an option of the estimator is not valid in max-margin training.
+    Attributes that describe the dual solution of an earlier fit are deleted.
     """
     for name in ("objective_", "duality_gap_", "certified_"):
         vars(estimator).pop(name, None)
@@ -173,7 +180,7 @@ def check_hinge(estimator: Any) -> bool:
         return False
     if estimator.l1_ratio != 0:
         raise ValueError(
-            f"learning='max_margin' needs l1_ratio=0, an L2 penalty; got {estimator.l1_ratio!r}"
+            f"learning='max_margin' needs an L2 penalty, l1_ratio=0; got {estimator.l1_ratio!r}"
         )
     if estimator.decode == "marginal":
         raise ValueError(_NO_MARGINALS)
@@ -183,11 +190,11 @@ def check_hinge(estimator: Any) -> bool:
 def share_of_right_labels(
     estimator: Any, batch: Any, X: Any, sample_weight: Any, codes: Callable | None = None
 ) -> float:
-    """Return the share of right labels in the predictions for X, over all observed labels.
+    """Predict labels for X, and return the share of right predictions among observed labels.
 
     `batch` contains the sequences or graphs of X with their labels. `sample_weight` are the weights
-    of the sequences or graphs. ``codes(labels)`` returns the indices of the classes of labels; None
-    finds them in `classes_`.
+    of the sequences or graphs. ``codes(labels)`` converts labels to indices of classes. None means
+    indices of `classes_`.
     """
     labels = flatten(part.tolist() for part in estimator.predict(X))
     predicted = codes_of(labels, estimator.classes_) if codes is None else codes(list(labels))
@@ -207,10 +214,10 @@ def structured_plan(
     resume: bool,
     partial: bool = False,
 ) -> tuple[Plan, float]:
-    """Return the `Plan` of a fit, and alpha.
+    """Return the `Plan` (model, objective, solver and stopping rule) of a fit, and alpha.
 
     `batch` has all sequences or graphs, and `objective` is a `StructuredObjective`. `resume` is
-    True if training continues from `model`, which an earlier fit returned. `partial` is True in
+    True if training continues from `model`, the result of an earlier fit. `partial` is True in
     `partial_fit`.
     """
     solver = structured_solver(estimator)
@@ -246,7 +253,7 @@ def structured_plan(
 
 
 def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False) -> Any:
-    """Return the penalty of a fit, and warn if the columns of X have different scales."""
+    """Return the penalty alpha of a fit; warn if the columns of X have different scales."""
     if not (resume or issparse(batch.X)):
         weight = np.repeat(batch.weight, np.diff(batch.start))
         warn_of_scales(batch.X, weight, type(estimator).__name__, partial, _SCALE)
@@ -262,13 +269,16 @@ def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False
 
 
 def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
-    """Choose alpha by the loss of held-out sequences or graphs, or return a fixed value."""
+    """Choose alpha by the loss of held-out sequences or graphs.
+
+    If there are too few sequences or graphs, return a fixed value.
+    """
     observed = np.add.reduceat(batch.path != MISSING, batch.start[:-1])
     labelled = np.flatnonzero(observed)  # sequences or graphs without labels have no loss
     if partial or len(labelled) < _LEAST_ROWS:
         return _PLAIN_ALPHA
     some = batch if len(labelled) == len(batch) else batch.take(labelled)
-    # Scale the weights to a mean of 1, for which the penalties of the search were chosen.
+    # Scale the weights to a mean of 1. The penalties that the search tries suit this scale.
     mean = batch.weight.mean()
     if mean != 1:
         some = replace(some, weight=some.weight / mean, _pieces={})
@@ -287,9 +297,10 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
 
 
 def _margin_path(model, rest, objective, rng):
-    """Return the function `train` with which `choose_alpha` searches in max-margin learning.
+    """Return a function that trains a model with a given penalty in max-margin learning.
 
-    The function returns the trained model, or None if the penalty is too weak.
+    The search `choose_alpha` calls this function. It returns the trained model, or None if the
+    penalty is too weak.
     """
     blocks = dual_blocks(model, rest, objective, 1.0)
 
@@ -334,7 +345,7 @@ def fit_next_epoch(
     resume: bool,
     attributes: Callable[[Any], dict],
 ) -> None:
-    """Train an estimator for one epoch in `partial_fit`, and extend its curves."""
+    """Train an estimator for one epoch in `partial_fit`, and extend its loss curve."""
     fitted = fit_one_epoch(plan, rng, estimator._progress if resume else None)
     curves = joined_curves(estimator, fitted.curves)
     vars(estimator).update({**attributes(fitted.model), **fitted.attributes, **curves, "_rng": rng})
@@ -374,7 +385,7 @@ def fit_dual(
             "certified_": fitted.proven == 1.0,
             "loss_curve_": list(fitted.losses),
             "n_iter_": fitted.n_iter,
-            "_progress": None,  # a stochastic solver may continue from the parameters alone
+            "_progress": None,  # a later fit by a stochastic solver can start from these parameters
         }
 
     X, y, sample_weight = data
@@ -405,7 +416,7 @@ def _loss_and_gap(loss, gap):
 
 
 def _warn_of_gap(fitted, max_iter, unit, solver):
-    """Warn if training ended early, or if searches did not prove that their labels are best."""
+    """Warn if training ended early, or if label searches did not prove optimal labels."""
     share = fitted.gap / fitted.objective if fitted.objective > 0 else 0.0
     state = f"a relative duality gap of {share:.1e} (tol={solver.tol:g})"
     advice = f"Raise alpha, tol of {type(solver).__name__}, or max_iter."
@@ -415,14 +426,14 @@ def _warn_of_gap(fitted, max_iter, unit, solver):
         warn_user(
             f"The duality gap is not a proven bound: for {1 - fitted.proven:.0%} of the graphs, "
             "max-product has not proven that its labels violate the margin most. objective_ "
-            "and duality_gap_ use the labels that it found. If the graphs are narrow enough, "
-            "inference='exact' gives a proven bound.",
+            "and duality_gap_ use the labels found by max-product. If the graphs are narrow "
+            "enough, inference='exact' gives a proven bound.",
             ConvergenceWarning,
         )
 
 
 def _mean_square(batch):
-    """Return the sum of squares of all features, divided by the number of sequences or graphs."""
+    """Return the mean, over all sequences or graphs, of the sum of squares of all features."""
     X = batch.X
     squares = X.multiply(X).sum() if hasattr(X, "multiply") else np.square(X, dtype=float).sum()
     return float(squares) / len(batch)

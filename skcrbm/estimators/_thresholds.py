@@ -30,8 +30,8 @@ def update_thresholds(
 
     `fold_settings` returns the arguments X, `visible` and `changes` of
     `cross_validated_thresholds`. `interrupted` is True if the user has interrupted the fit. In this
-    case, or if the user interrupts the cross-validation, all thresholds are 0.5 and a warning is
-    given; no error is raised, because the model is trained and can predict.
+    case, or if the user interrupts the cross-validation, all thresholds are 0.5 and the function
+    warns. It raises no error, because the model is trained and can predict.
     """
     if not estimator._targets.multilabel:
         return
@@ -54,14 +54,14 @@ def update_thresholds(
 def cross_validated_thresholds(
     estimator, rule: Threshold, X, visible, weight, rng, changes: dict, origin=None
 ) -> np.ndarray:
-    """Return the thresholds (V,) on out-of-fold marginals that are best for the metric of `rule`.
+    """Return the thresholds (V,) on out-of-fold marginals with the best metric of `rule`.
 
     For each fold, a copy of the estimator is fitted without the rows of the fold; the estimator
     itself does not change. `visible` (N, V) contains 0, 1 and NaN for missing labels. `changes`
     maps names of parameters to the values for the copies. For example, it replaces
     ``alpha="auto"`` by the penalty that was found, so that the copies do not search again. If some
-    rows are copies, `origin` (N,) holds the index of the original row of each row. All copies
-    of a row are in the same fold.
+    rows are copies, `origin` (N,) holds the index of the row from which each row was copied. All
+    copies of a row are in the same fold.
 
     A ValueError is raised if fewer rows than folds have an observed label. If the user interrupts
     the fit of a copy, a KeyboardInterrupt is raised.
@@ -89,7 +89,7 @@ def cross_validated_thresholds(
     # The constructor is used instead of `clone`, so that the copy has no callbacks.
     given = estimator.get_params(deep=False)
     fresh = kind(**{**given, **{name: v for name, v in changes.items() if name in given}})
-    # Do not repeat warnings that the fit on all rows has already given.
+    # Do not show warnings again that the fit on all rows has already shown.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", SCALES)

@@ -1,8 +1,8 @@
 """Inference: compute answers about a batch of models, such as marginals or log Z, from an energy.
 
-A class in `methods/` holds the options of each method. A method has a solver for each family of
-energies: a function in the folder of that family. The tables in `registry.py` list the classes and
-the solvers.
+For each method, a class in `methods/` holds the options. The solvers of a method, functions that
+compute the answers, are in folders: a folder for each family of energies. The tables in
+`registry.py` list the classes and the solvers.
 """
 
 from skcrbm.inference._infer import infer

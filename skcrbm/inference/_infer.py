@@ -1,4 +1,4 @@
-"""`infer`: the entry point of every inference method."""
+"""Define `infer`, the function that runs every inference method."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ from skcrbm.utils.validation import as_float_array, check_count
 from skcrbm.utils.warnings import warn_user
 
 # Initial log-odds are clipped to ±_MAX_START. The corresponding probabilities round to 0 and 1 in
-# any dtype. Infinite log-odds are avoided because their difference would be NaN.
+# any dtype. Infinite log-odds must be avoided, because inf - inf is NaN.
 _MAX_START = 100.0
 # A large field decides the value of its variable if the field is at least _DOMINANCE times as large
 # as the sum of all couplings of the variable.
 _DOMINANCE = 2.0
-# Rounding errors of log Z are at most this number times the bounds of log Z.
+# A log Z counts as wrong if it is outside of its bounds by more than this number times (1 + the
+# largest absolute value of the bounds). A smaller difference may be a rounding error.
 _RANGE_SLACK = 1e-4
 
 
@@ -69,9 +70,9 @@ def infer(
         configured object such as ``SumProduct(damping=0.5)``. A name stands for the object with
         its default options.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
-        Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are for
-        the model given the clamped values, ``energy.condition(clamp)``. In an Ising model 0 stands
-        for y = -1.
+        Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are
+        conditional on the clamped values, as for ``energy.condition(clamp)``. In an Ising model 0
+        stands for y = -1.
     sample_weight : array-like (N,), default=None
         Weights of the models in sums of statistics over the models. None: all weights are 1.
     returns : str or tuple of str, default=None
@@ -84,18 +85,19 @@ def infer(
         - "map": the most probable joint state.
         - "marginal_map": the most probable visible state, with hidden units summed out; in a
           `FactorGraphEnergy`, the best values of the variables `map_variables` of `Exact`, with all
-          other variables summed out. A query takes only one of "map" and "marginal_map".
+          other variables summed out. A call can request either "map" or "marginal_map", but not
+          both.
         - "map_bound": an upper bound of the score of the best state, and the gap between the bound
-          and the score of the state found. With "marginal_map", both are about log-weights instead
-          of scores.
+          and the score of the state found. With "marginal_map", the bound and the gap refer to
+          log-weights instead of scores.
         - "samples", and "sample_log_prob", the log-probability with which each sample was drawn.
     pairwise : {"sum", "per_example"}, default="sum"
         Whether statistics are summed over the models or returned for each model. Sums have shape
         (V, H) for RBMs, (L, L) for Ising models, (n_entries,) for factor graphs and (E,) for
         sparse Ising models; "per_example" adds a leading axis of length N.
     init : InferenceResult, default=None
-        Result of an earlier call, from which the method continues. It starts from the `state` of
-        the result (such as messages) or, if the result has no state, from the beliefs.
+        Result of an earlier call, from which the method continues. The method starts from the
+        `state` of the result (such as messages) or, if the result has no state, from its beliefs.
     n_samples : int, default=None
         Number of samples of each model. It is used for "samples" and by the methods that estimate
         log Z from samples ("bp_chain", "perturb_and_max_product", "perturb_and_map"). None: 1000 if
@@ -213,7 +215,7 @@ def infer(
 
 
 def _largest_field(energy):
-    """Return the largest magnitude of a field.
+    """Return the largest absolute value of a field.
 
     Raise a MagnitudeError if a field or coupling is too large or NaN.
     """
@@ -222,7 +224,7 @@ def _largest_field(energy):
     for kind, arrays in (("field", energy.fields), ("coupling", energy.couplings)):
         for array in arrays:
             high, low = array.max(initial=0), array.min(initial=0)
-            if low == -np.inf and kind == "coupling":  # log-potentials of -inf (weight 0) are valid
+            if low == -np.inf and kind == "coupling":  # -inf is valid (weight 0)
                 low = array.min(initial=0, where=array > -np.inf)
             if not (high <= limit and low >= -limit):
                 worst = low if high <= limit else high
@@ -245,9 +247,9 @@ def _check_weight(sample_weight, n):
 
 
 def _check_accepted(method, argument, energy, returns):
-    """Raise a ValueError if a method does not take an argument of `infer`.
+    """Raise a ValueError if a method does not support the argument `argument` of `infer`.
 
-    The message lists the methods that take the argument.
+    The message lists the methods that support the argument.
     """
     if argument not in method.accepts:
         names = available_methods(energy, returns)
@@ -259,7 +261,7 @@ def _check_accepted(method, argument, energy, returns):
 
 
 def _check_init(init, energy, method, returns):
-    """Check `init`, and return it with its log-odds clipped to finite values."""
+    """Validate `init`, and return a result whose log-odds are clipped to finite values."""
     if init is None:
         return None
     _check_accepted(method, "init", energy, returns)
@@ -268,7 +270,8 @@ def _check_init(init, energy, method, returns):
     if log_odds is None and isinstance(init, InferenceResult) and init.state is not None:
         if "state" in method.accepts:
             return init
-        log_odds = getattr(init.state, "log_odds", None)  # `Messages` and `Beliefs` have log-odds
+        # the states `Messages` and `Beliefs` contain log-odds
+        log_odds = getattr(init.state, "log_odds", None)
     if log_odds is None or log_odds.shape != shape:
         raise ValueError(
             f"init must be an earlier InferenceResult with log_odds of shape {shape} or with a "
@@ -326,7 +329,7 @@ def _clamp_large_fields(energy, largest):
 
 
 def _solved(method, energy, query):
-    """Solve a query; check the answers of a solver that another package has registered."""
+    """Call the solver of a method, and check the result if the solver is from another package."""
     fields = method.solve(energy, query)
     by_table = type(method).solve is InferenceMethod.solve
     source = solver_location(method.name, type(energy)) if by_table else type(method).__module__
@@ -336,7 +339,7 @@ def _solved(method, energy, query):
 
 
 def _complete(fields, energy, query):
-    """Fill in the values of clamped variables, and compute marginals from log-odds."""
+    """Complete the result of a solver: clamped variables, and marginals from log-odds."""
     if energy.evidence is not None:
         held = ~np.isnan(energy.evidence)
         values = energy.evidence[held]
@@ -357,7 +360,7 @@ def _complete(fields, energy, query):
 def _warn_of_zero_weights(energy, query, fields):
     """Warn if evidence contradicts a factor graph, or if the returned states have weight 0.
 
-    Return True if evidence contradicts the graph, so that no further warning is needed.
+    Return True if evidence contradicts the graph. The caller then gives no further warnings.
 
     Samples of weight 0 give no warning if "sample_log_prob" was requested, because such samples are
     meant for importance sampling, in which a weight of 0 is valid.
@@ -399,8 +402,8 @@ def _warn_of_zero_weights(energy, query, fields):
 def _warn_of_impossible_log_partition(method, energy, query, fields):
     """Warn if message passing on a factor graph returns a log Z that the model cannot have.
 
-    An example are hard constraints on loops: messages that are sent all at once may grow with each
-    iteration, or converge to beliefs that no distribution has.
+    This can happen if hard constraints (weights of 0) form loops: in a parallel schedule the
+    messages may grow with each iteration, or converge to beliefs that no distribution has.
     """
     if (
         "log_partition" not in query.returns
@@ -411,7 +414,7 @@ def _warn_of_impossible_log_partition(method, energy, query, fields):
     found = fields["log_partition"]
     low, high = log_partition_range(energy)
     margin = _RANGE_SLACK * (1.0 + np.maximum(np.abs(low), np.abs(high)))
-    # -inf is the answer for a model in which all states have weight 0.
+    # The value -inf is correct for a model in which all states have weight 0.
     wrong = (found > -np.inf) & ((found < low - margin) | (found > high + margin))
     if wrong.any():
         n = int(wrong.argmax())

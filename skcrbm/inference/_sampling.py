@@ -1,4 +1,4 @@
-"""`sample` and `estimate_log_partition`: shortcuts to `infer` for samplers and estimators."""
+"""Define `sample` and `estimate_log_partition`, shortcuts to `infer` for random methods."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def sample(
           all labels of an Ising model (at most 20 units); eliminates variables in factor graphs and
           sparse Ising models. The best choice if the model is small, or if its graph is a chain, a
           tree or nearly a tree.
-        - "gibbs_with_gradients": chains that prefer to flip the variables whose flip raises the
-          score most. Suitable for models with many variables of which only few tend to change.
+        - "gibbs_with_gradients": chains in which a variable is chosen for a flip more often if the
+          flip raises the score more. Suitable for models with many variables, only a few of which
+          tend to change.
         - "bp_chain": independent samples by belief propagation, one variable after the other. The
           probability with which each sample was drawn is known (`BPChain`). Suitable for sparse
           graphs that are too large for "exact", and for learning. The samples are biased if the
@@ -143,13 +144,13 @@ class LogPartitionEstimate(NamedTuple):
         the mean of perturbed maxima.
     standard_error : ndarray (N,)
         Standard error of log_partition; infinite if all weights are 0. For methods with importance
-        weights it is the standard error by the delta method times ``sqrt(1 + g**2)``, where g is
-        the logarithm of the ratio of the largest weight to the mean weight. The factor corrects the
-        error if a few large weights dominate the mean.
+        weights, the standard error by the delta method is multiplied by ``sqrt(1 + g**2)``, where g
+        is the logarithm of the ratio of the largest weight to the mean weight. The factor makes the
+        standard error larger if a few large weights dominate the mean.
     effective_sample_size : ndarray (N,) or None
         Effective sample size of the importance weights, between 1 and the number S of chains or
-        samples. A warning is given if it is below ``min(20, S / 5)``: a few large weights then
-        dominate the mean, and the estimate is probably too low. None if the method has no weights.
+        samples. If the size is below ``min(20, S / 5)``, a few large weights dominate the mean, the
+        estimate is probably too low, and the function warns. None if the method has no weights.
     """
 
     log_partition: np.ndarray
@@ -254,5 +255,5 @@ def estimate_log_partition(
 
 
 def _given(options):
-    """Return the options that are not None."""
+    """Return a dict of the options whose value is not None."""
     return {name: value for name, value in options.items() if value is not None}

@@ -10,17 +10,19 @@ import numpy as np
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod, InferenceResult, Query
 
-# Fields that a solver may return. "marginals" is missing, because `infer` computes them.
+# Names of the fields that a solver may return. "marginals" is excluded, because `infer` computes
+# the marginals from the field "log_odds".
 _NAMES = sorted({field.name for field in fields_of(InferenceResult)} - {"marginals"})
-# Maps an answer to the field that contains it, if the names of the answer and the field differ.
+# Maps the name of an answer to the name of the field that contains the answer, if the names differ.
 _FIELDS = {"marginals": "log_odds", "map": "assignment", "marginal_map": "assignment"}
 
 
 def check_fields(fields: Any, method: InferenceMethod, energy: BaseEnergy, query: Query) -> None:
-    """Raise an error that names the method and the field if a solver returns an invalid field.
+    """Check the result of a solver, a dict of fields.
 
     A TypeError is raised if the result is not a dict. A ValueError is raised if the dict has an
-    unknown name, lacks an answer, or contains an array of a wrong shape or with NaN.
+    unknown name, lacks an answer, or contains an array of a wrong shape or with NaN. The messages
+    contain the names of the method and of the field.
     """
     source = f"the solver of inference method {method.display_name!r} must return"
     if not isinstance(fields, dict):
@@ -55,7 +57,7 @@ def check_fields(fields: Any, method: InferenceMethod, energy: BaseEnergy, query
 
 
 def _shapes(energy, query):
-    """Map the names of fields that are arrays to the shapes that they must have."""
+    """Return a dict from the names of fields that are arrays to the valid shapes."""
     n = energy.n_models
     per_model = ("map_bound", "gap", "log_partition", "n_iter", "converged")
     names = (*per_model, "standard_error", "effective_sample_size")
@@ -68,7 +70,7 @@ def _shapes(energy, query):
 
 
 def _check_array(source, name, value, shape):
-    """Raise a ValueError unless the value is an array of numbers of this shape without NaN."""
+    """Raise a ValueError unless `value` is an array of numbers without NaN of the given shape."""
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype.kind not in "biuf":
         raise ValueError(
             f"{source} {name} as an array of numbers of shape {shape}; got {_described(value)}"

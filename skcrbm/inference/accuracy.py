@@ -18,8 +18,9 @@ from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 
 # Largest number of rows whose marginals are compared with exact marginals.
 _MAX_ROWS = 32
-# Largest cost of the exact marginals, which takes about 0.2 s. The cost is the number of rows,
-# times the number of states of the smaller layer, times the number of units of the other layer.
+# Largest cost of computing the exact marginals. The cost is the number of rows, times the number of
+# states of the smaller layer, times the number of units of the larger layer. The largest cost takes
+# about 0.2 s.
 _MAX_TERMS = 2**23
 
 
@@ -36,7 +37,10 @@ def checked_rows(weights_shape: tuple[int, int], n_rows: int) -> np.ndarray:
 
 
 def marginal_error(energy: RBMEnergy, method: InferenceMethod) -> float:
-    """Return the largest mean error of an output: the mean of |error of P(v_i = 1)| over models."""
+    """Return the largest mean error of a marginal P(v_i = 1) over all outputs i.
+
+    The mean error of an output is the mean of |approximate - exact marginal| over the models.
+    """
     result: Any = infer(energy, method)
     error = np.abs(result.marginals[:, : energy.n_visible] - exact_visible_marginals(energy))
     return float(error.mean(axis=0).max())

@@ -1,4 +1,4 @@
-"""Base class of methods, queries, results, and functions that solvers share."""
+"""Define the base class of methods, queries, results, and functions that solvers share."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ class MagnitudeError(ValueError):
 
 @dataclass(frozen=True)
 class Query:
-    """The arguments of a call of `infer`, checked and converted for the method.
+    """The arguments of a call of `infer` after validation.
 
     Attributes
     ----------
     returns : frozenset of str
         Answers to compute, from `skcrbm.energies.QUERIES`.
     per_example : bool
-        Whether statistics are returned for each model. False: they are summed over the models.
+        If True, statistics are returned for each model. If False, they are summed over the models.
     sample_weight : ndarray (N,)
         Weights of the models in sums of statistics over the models.
     n_samples : int
-        Number of samples of each model, for samples and for answers that are estimated from them.
+        Number of samples of each model, for samples and for answers that are estimated from
+        samples.
     start : InferenceResult or None
         Earlier result from which the method continues; its log-odds (N, n_variables) are clipped
         to finite values.
@@ -116,8 +117,8 @@ class InferenceResult(Versioned):
         passed as `init`, a later call continues from this state.
     """
 
-    # Types are "| Any" instead of "| None": callers know which answers they requested, and should
-    # not have to test the fields for None.
+    # The types of fields contain "| Any" instead of "| None", because callers know which answers
+    # they requested, and should not have to test the fields for None.
     marginals: np.ndarray | Any = None
     log_odds: np.ndarray | Any = None
     assignment: np.ndarray | Any = None
@@ -215,8 +216,8 @@ class Chains(NamedTuple):
     step: int
 
 
-# The valid options that each method object had at its last check. They are stored here, because the
-# method objects belong to the user.
+# Maps each method object to its options at the last successful check. The options are stored here
+# and not in the method objects, because those belong to the user.
 _VALID_OPTIONS = WeakKeyDictionary()
 
 
@@ -248,8 +249,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         "return_state". Add "state" if the method can also continue from a result that has a state
         but no beliefs.
     restriction : str, default=""
-        Reason why the method refuses some energies of a class for which it has a solver, for error
-        messages. Only methods that override `supports` need it.
+        Reason for error messages, if the method refuses some energies of a class for which it has a
+        solver. Only methods that override `supports` need a reason.
     categorical_alternative : str, default=""
         Method that error messages suggest if variables have more than two states, which this method
         does not support.
@@ -266,12 +267,12 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     answers: ClassVar[frozenset] = frozenset()
     #: Default of the argument `returns` of `infer`.
     default_returns: ClassVar[tuple] = ("marginals",)
-    #: Answers, other than the samples themselves, that are estimated from `n_samples` samples.
+    #: Answers (other than "samples") that the method estimates from `n_samples` samples.
     estimated_from_samples: ClassVar[frozenset] = frozenset()
     #: Optional arguments of `infer` that the method takes: "init", "return_trace", "return_state".
     #: "state" is added if the method can also continue from a result with a state but no beliefs.
     accepts: ClassVar[frozenset] = frozenset()
-    #: Reason why the method refuses some energies of a class that it supports, for error messages.
+    #: Reason for error messages, if the method refuses some energies of a class that it supports.
     restriction: ClassVar[str] = ""
     categorical_alternative: ClassVar[str] = ""
     #: Advice in error messages about answers that the method gives only with an option.
@@ -312,7 +313,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return solver_for(self.name, type(energy))(self, energy, query)
 
     def at_epoch(self, epoch: int) -> InferenceMethod:
-        """Return the method to use in a training epoch; the first epoch is 0."""
+        """Return the method that training uses in an epoch; the first epoch is 0."""
         return self
 
     def with_options(self, **options) -> InferenceMethod:
@@ -340,13 +341,13 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return method
 
     def with_defaults(self, **defaults) -> InferenceMethod:
-        """Return a copy in which each option that is None has the given default."""
+        """Return a copy in which each option that is None is set to the given default."""
         options = vars(self)
         unset = {k: v for k, v in defaults.items() if k in options and options[k] is None}
         return type(self)(**{**options, **unset}) if unset else self
 
     def seeded(self, rng: np.random.RandomState) -> InferenceMethod:
-        """Return a copy for a fitted model that is not affected by later changes of the original.
+        """Return a copy for a fitted model, so that the user can change the original.
 
         A random method gets a fixed seed, drawn from `rng` if `random_state` is None.
         """
@@ -368,7 +369,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
 
     @property
     def display_name(self) -> str:
-        """Name of the method in error messages: its registered name or, without it, its class."""
+        """Name of the method in error messages: its registered name, or else its class name."""
         return self.name or type(self).__name__
 
 
@@ -395,12 +396,12 @@ class IterativeMethod(InferenceMethod):
 
     @property
     def tolerance(self) -> float:
-        """Largest change of a belief, as a probability, in a model that has converged."""
+        """Convergence tolerance: largest change of a probability in the last iteration."""
         return INFER_TOL if self.tol is None else float(self.tol)
 
 
 def _check_number(name, value, constraints):
-    """Reject bools and integers above 2**63, which `Interval` accepts but kernels cannot take."""
+    """Raise a ValueError for bools and integers above 2**63, which kernels cannot take."""
     if not any(isinstance(constraint, Interval) for constraint in constraints):
         return
     if isinstance(value, (bool, np.bool_)):
@@ -450,7 +451,7 @@ def resolve_method(
 
 
 def example_of(names: Sequence[str]) -> str:
-    """Return code such as "ICM(n_restarts=10)" that creates a named method, for error messages."""
+    """Return an example for error messages, such as "ICM(n_restarts=10)", with a valid name."""
     if "sum_product" in names:
         return "SumProduct(max_iter=30)"
     if "icm" in names:
@@ -517,12 +518,13 @@ def sum_statistics(
     statistics: tuple[np.ndarray, ...] | None,
     n_arrays: int = 1,
 ) -> None:
-    """Run ``kernel(rows, out)`` over chunks of rows and add up their statistics in `statistics`.
+    """Run ``kernel(rows, out)`` over chunks of rows, and write the statistics to `statistics`.
 
     The kernel adds the statistics of the rows to the tuple of arrays `out`. Each chunk has separate
-    arrays. They are summed in order and in float64, so that the result does not depend on the
-    number of threads. For statistics per example, each row is a chunk. If statistics are not
-    requested, `statistics` is None, and the kernel gets `n_arrays` empty arrays.
+    arrays, which are added up in the order of the chunks and in float64, so that the result does
+    not depend on the number of threads. If statistics are returned per model, each row is a chunk.
+    If statistics are not requested, `statistics` is None, and the kernel gets `n_arrays` empty
+    arrays.
     """
     if statistics is None:
         empty = (np.empty((0, 0), query.sample_weight.dtype),) * n_arrays
@@ -560,7 +562,7 @@ def sum_statistics(
 
 
 def with_folded_evidence(solve: Callable) -> Callable:
-    """Extend a solver that ignores clamped variables to energies with evidence; a decorator.
+    """Decorate a solver that ignores clamped variables, so that it supports evidence.
 
     The solver gets an energy whose fields include the effect of the clamped variables
     (`PairwiseEnergy.fold_evidence`), and must skip the clamped variables, for which `energy.free`
@@ -586,7 +588,7 @@ def with_folded_evidence(solve: Callable) -> Callable:
 
 
 def _add_held_pairs(energy, query, answer):
-    """Add to `answer` the statistics of pairs with a clamped variable: products of means."""
+    """Add to `answer` the probabilities of pairs with a clamped variable, products of means."""
     held = ~energy.free
     free = np.where(held, 0, expit(answer["log_odds"])).astype(energy.dtype)
     values = np.nan_to_num(energy.evidence).astype(energy.dtype)

@@ -27,23 +27,25 @@ class ImpossiblePathError(ValueError):
 
 
 class ChainMarginals(NamedTuple):
-    """Marginal probabilities of states and of pairs of neighbours, and log Z.
+    """Marginals of states and of pairs of neighbouring states, and log Z, for n chains.
 
-    The probabilities are multiplied by the weights of the chains.
+    T is the number of positions of all chains, and K the number of states. The probabilities are
+    multiplied by the weights of the chains.
     """
 
     states: np.ndarray  # (T, K): probability of each state at each position
     # Probabilities of pairs of neighbouring states: (T, K, K) if the log-weights of pairs differ
-    # between positions, else (1, K, K), the sum over all positions.
-    # In second-order chains (K, K, K): the sums of the probabilities of three neighbouring classes.
+    # between positions; else (1, K, K), the sum over all positions. For second-order chains:
+    # (K, K, K), the probabilities of three neighbouring classes, summed over all positions.
     pairs: np.ndarray
     log_z: np.ndarray  # (n,): log Z of each chain, not multiplied by its weight
 
 
 def _factors(log_weights):
-    """Return weights divided by the largest weight of each matrix or row, and the log-maxima.
+    """Return exp(log_weights) divided by its maximum, and the logarithm of the maximum.
 
-    If all weights are 0, the log-maximum is replaced by 0.
+    There is a maximum for each matrix of a 3-D array, and for each row of a 2-D array. If all
+    weights are 0, the logarithm of the maximum is replaced by 0.
     """
     axes = (-2, -1) if log_weights.ndim == 3 else (-1,)
     most = log_weights.max(axis=axes, keepdims=True)
@@ -52,7 +54,7 @@ def _factors(log_weights):
 
 
 def _with_maxima(log_z, energies, most_pairs, most_first, most_last):
-    """Add to log Z the maxima that `_factors` subtracted from the log-weights."""
+    """Add the maxima that `_factors` subtracted from the log-weights to log Z."""
     lengths = np.diff(energies.start)
     if len(most_pairs) == 1:
         return log_z + most_first + most_last + most_pairs[0] * (lengths - 1)
@@ -64,10 +66,10 @@ def _with_maxima(log_z, energies, most_pairs, most_first, most_last):
 def chain_marginals(energies: AnyChains, weight: np.ndarray) -> ChainMarginals:
     """Return the marginals of chains by the forward-backward algorithm.
 
-    The marginals of second-order chains are marginals of pairs of classes (T, K * K).
-
-    The marginals are multiplied by the `weight` (n,) of each chain. The array `energies.scores` may
-    be overwritten. An ImpossiblePathError is raised if every path of a chain has weight 0.
+    In a second-order chain, the states are pairs of classes, so that marginals have the shape
+    (T, K * K) for K classes. The marginals are multiplied by the `weight` (n,) of each chain. The
+    array `energies.scores` may be overwritten. An ImpossiblePathError is raised if every path of a
+    chain has weight 0.
     """
     if isinstance(energies, SecondOrderEnergies):
         return _second_order_marginals(energies, weight)
@@ -126,9 +128,9 @@ def class_marginals(energies: AnyChains) -> np.ndarray:
 
 
 def path_log_weights(energies: AnyChains, path: np.ndarray) -> np.ndarray:
-    """Return the unnormalised log-weight (n,) of a path of each chain.
+    """Return the unnormalised log-weight (n,) of a given path of each of n chains.
 
-    `path` (T,) has the classes of all chains.
+    `path` (T,) holds the classes at the T positions of all chains.
     """
     if isinstance(energies, SecondOrderEnergies):
         return second_order.log_weights(energies, path)
@@ -138,10 +140,10 @@ def path_log_weights(energies: AnyChains, path: np.ndarray) -> np.ndarray:
 
 
 def best_paths(energies: AnyChains) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best path of each chain as classes (T,) of all chains, and the log-weights (n,).
+    """Return the best paths of n chains as one array of classes (T,), and log-weights (n,).
 
-    If paths are equally good, the path with the lower class is returned. An ImpossiblePathError is
-    raised if every path of a chain has weight 0.
+    If several paths are equally good, the path with the lower class is returned. An
+    ImpossiblePathError is raised if every path of a chain has weight 0.
     """
     if isinstance(energies, SecondOrderEnergies):
         path, value = second_order.best_paths(energies)
@@ -158,10 +160,10 @@ def best_paths(energies: AnyChains) -> tuple[np.ndarray, np.ndarray]:
 
 
 def k_best_paths(energies: AnyChains, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the k best paths of each chain and their log-weights, as a list of pairs of arrays.
+    """Return the k best paths of each chain, and their log-weights, as a list of pairs.
 
-    The arrays of a chain are (k', length) and (k',), where k' is smaller than k if the chain has
-    fewer than k possible paths.
+    The pair of a chain is an array of paths (k', length) and an array of log-weights (k',). If the
+    chain has fewer than k possible paths, k' is their number, otherwise k' is k.
     """
     if isinstance(energies, SecondOrderEnergies):
         n_classes = len(energies.triples)
@@ -179,9 +181,9 @@ def k_best_paths(energies: AnyChains, k: int) -> list[tuple[np.ndarray, np.ndarr
 
 
 def sample_paths(energies: AnyChains, uniform: np.ndarray) -> np.ndarray:
-    """Draw S independent paths of each chain, as classes (S, T) of all chains.
+    """Draw S independent paths of each chain; return the classes (S, T) at all T positions.
 
-    `uniform` (S, T) has a random number in [0, 1) for each class of each path.
+    `uniform` (S, T) has a random number in [0, 1) for each position of each path.
     """
     if isinstance(energies, SecondOrderEnergies):
         return sample_paths(energies.as_pairs(), uniform) % len(energies.triples)
@@ -209,9 +211,10 @@ def sample_paths(energies: AnyChains, uniform: np.ndarray) -> np.ndarray:
 
 
 def _sample_slowly(energies, uniform, number):
-    """Draw paths (S, T) of a single chain whose weights underflow, from its pair marginals.
+    """Draw S paths (S, T) of a single chain from the marginals of its pairs of neighbours.
 
-    `number` is the index of the chain, for the error if no path is possible.
+    This is slow, but works for chains whose weights underflow. `number` is the index of the chain,
+    for the error if no path is possible.
     """
     length, n_states = energies.scores.shape
     states, tables = np.empty((length, n_states)), np.zeros((length, n_states, n_states))

@@ -1,4 +1,4 @@
-"""List the methods that can answer a query: for users, checks of parameters and error messages."""
+"""List the inference methods that can answer a query, for users and for error messages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ def available_methods(
 
 
 class _MethodNames(Sequence[str]):
-    """Names of the methods that answer a query, read from the registry whenever they are used."""
+    """Sequence of the names of methods that answer a query.
+
+    The names are read from the registry whenever the sequence is used.
+    """
 
     def __init__(self, energy_type: type[BaseEnergy], queries: Iterable[Iterable[str]]):
         self.energy_type = energy_type
@@ -115,8 +118,8 @@ def methods_for(energy_type: type[BaseEnergy], *returns: Iterable[str]) -> Seque
 def _importable_methods():
     """Yield the names and classes of all registered methods.
 
-    Methods of other packages that cannot be imported are left out, because a list of alternatives
-    must not fail. The error is raised when such a method is requested by its name.
+    Methods of other packages that cannot be imported are left out, so that listing methods does not
+    fail. The ImportError is raised when such a method is requested by its name.
     """
     for name in METHODS:
         try:
@@ -131,7 +134,10 @@ def _importable_methods():
 def check_answers(
     method: InferenceMethod, energy: BaseEnergy, returns: frozenset | set[str]
 ) -> None:
-    """Raise a ValueError that names alternatives if `method` cannot answer a query on `energy`."""
+    """Raise a ValueError if `method` cannot answer a query on `energy`.
+
+    The message lists the methods that can answer the query.
+    """
     answers = method.supports(energy)
     if not answers:
         raise ValueError(
@@ -142,7 +148,7 @@ def check_answers(
     missing = sorted(returns - answers)
     hints = [method.hints[name] for name in missing if name in method.hints]
     if hints and set(missing) <= energy.queries:
-        raise ValueError(f"{missing[0]!r} is not possible without an option: {hints[0]}")
+        raise ValueError(f"{missing[0]!r} is not possible with these options: {hints[0]}")
     if missing:
         raise ValueError(
             f"inference method {method.display_name!r} cannot answer {quoted(missing)}; methods "
@@ -151,7 +157,10 @@ def check_answers(
 
 
 class _MethodObject(HasMethods):
-    """Constraint of a parameter that takes a method object; error messages show an example."""
+    """Constraint of a parameter whose value may be a method object, such as ``ICM()``.
+
+    Error messages show an example.
+    """
 
     def __init__(self, names):
         super().__init__(["at_epoch"])
@@ -166,7 +175,10 @@ class _MethodObject(HasMethods):
 
 
 class _MethodList(HasMethods):
-    """Constraint of a parameter that takes a list of methods; the estimator checks the entries."""
+    """Constraint of a parameter whose value may be a list of methods.
+
+    The estimator checks the entries of the list.
+    """
 
     def __init__(self, names):
         super().__init__(["append"])
@@ -184,11 +196,11 @@ class _MethodList(HasMethods):
 def method_constraint(
     names: Sequence[str], *, auto: bool = False, also: Sequence[str] = (), several: bool = False
 ) -> list[Any]:
-    """Return the constraint of a parameter that takes an inference method or its name.
+    """Return the constraint of a parameter whose value is an inference method or its name.
 
-    The valid `names` are read when a value is checked. "auto" is valid, too, if `auto` is True, and
-    a list of methods if `several` is True. The names in `also` are accepted, but not listed in the
-    error message, because only some settings of the estimator can use them.
+    The valid `names` are read when a value is checked. If `auto` is True, "auto" is valid, too. If
+    `several` is True, a list of methods is valid, too. The names in `also` are valid, but error
+    messages do not list them, because only some settings of the estimator can use these methods.
     """
     one = [KnownName(names, auto=auto, unlisted=also), _MethodObject(names)]
     return [*one, _MethodList(names)] if several else one
@@ -218,7 +230,10 @@ def first_that_answers(
 
 
 def convergence_advice(method: InferenceMethod) -> str:
-    """Return alternatives to a method that did not converge, separated by commas; "" if unknown."""
+    """Return advice if a method did not converge: alternatives, separated by commas.
+
+    If no alternative is known, the text is "".
+    """
     options, kind = vars(method), type(method).__name__
     advice = []
     if "max_iter" in options:

@@ -1,4 +1,7 @@
-"""Exact answers about labels under trees and counts; see `skcrbm.kernels.counted_trees`."""
+"""Exact answers about labels in trees, with limits on the number of labels that are 1.
+
+The kernels are in `skcrbm.kernels.counted_trees`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make_walks(after, on_step, off_step, low, top, stops, begins) -> Walks:
-    """Return the arrays over positions as `skcrbm.kernels.counted_trees.Walks`."""
+    """Return the named tuple `skcrbm.kernels.counted_trees.Walks` of contiguous arrays."""
     from skcrbm.kernels.counted_trees import Walks
 
     arrays = after, on_step, off_step, low, top, stops, begins
@@ -19,11 +22,11 @@ def make_walks(after, on_step, off_step, low, top, stops, begins) -> Walks:
 
 
 class CountedTreeModels:
-    """A batch of n models with the log-odds `scores` (n, L) of their labels.
+    """A batch of n models of L labels, with the log-odds `scores` (n, L).
 
-    The labels are in the order of the positions of `walks`. `known` (n, L) holds the values of
-    known labels, and NaN for all other labels. If no label vector of a model is allowed, its
-    log-weight is -inf, and its other answers have no meaning.
+    Column i of `scores` belongs to the label at position i of `walks`. `known` (n, L) holds the
+    values of known labels, and NaN for all other labels. If no label vector of a model is allowed,
+    its log-weight is -inf, and its other answers have no meaning.
     """
 
     def __init__(self, walks: Walks, scores: np.ndarray, known: np.ndarray | None):
@@ -32,13 +35,13 @@ class CountedTreeModels:
             self.may_on = self.may_off = np.ones(scores.shape, bool)
         else:
             self.may_on = np.ascontiguousarray(known != 0)
-            # A label is on if it or one of its descendants is known to be on.
+            # A label is 1 if the label itself or one of its descendants is known to be 1.
             n_on = np.zeros((len(known), known.shape[1] + 1), np.int64)
             np.cumsum(known == 1, axis=1, out=n_on[:, 1:])
             self.may_off = np.ascontiguousarray(n_on[:, walks.after] == n_on[:, :-1])
 
     def sums(self, with_marginals: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return log Z (n,) and the marginals (n, L), or an array (0, L) without marginals."""
+        """Return log Z (n,) and the marginals (n, L), or an empty array (0, L) if not requested."""
         from skcrbm.kernels.counted_trees import sum_walks
 
         n, n_labels = self.scores.shape
@@ -64,7 +67,7 @@ class CountedTreeModels:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return log Z (n,) and draws of label vectors (n, n_samples, L).
 
-        If `alike`, all models use the same random numbers.
+        If `alike` is True, all models use the same random numbers.
         """
         from skcrbm.kernels.counted_trees import draw_walks
 

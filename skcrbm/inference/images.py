@@ -27,20 +27,22 @@ from skcrbm.kernels.planes import (
 
 
 class Sheet(NamedTuple):
-    """Layout of several images in flat planes, one image below the other, with margins of zeros.
+    """Layout of several images in a flat array, one image below the other, with margins.
 
-    A plane holds a number for each pixel, such as the log-odds of a class.
+    A flat array of this layout is called a plane. It has n places: a place for each of the T
+    pixels, which holds a number such as the log-odds of a class, and places in the margins around
+    the images, which hold zeros.
     """
 
-    place: np.ndarray  # (T,) index of each pixel of the images in a flat plane
-    inside: np.ndarray  # (n,) 1 at the pixels and 0 in the margins
-    stride: int  # number of places from a pixel to the pixel below
+    place: np.ndarray  # (T,): index of each pixel in a plane
+    inside: np.ndarray  # (n,): 1 at the pixels and 0 in the margins
+    stride: int  # distance in a plane from a pixel to the pixel below
     begin: int  # first place that inference computes
     end: int  # place after the last place that inference computes
 
     @classmethod
     def of(cls, shapes: np.ndarray, margin: int) -> Sheet:
-        """Return the layout of images with the given shapes (n, 2)."""
+        """Return the layout of images with the given `shapes`, a row (height, width) per image."""
         stride = int(shapes[:, 1].max()) + margin
         begin = margin * stride + margin
         places, row = [], 0
@@ -55,21 +57,21 @@ class Sheet(NamedTuple):
         return cls(place, inside, stride, begin, end)
 
     def planes(self, values: np.ndarray) -> np.ndarray:
-        """Return planes (Q, n) with the values (Q, T) of the pixels, and zeros in the margins."""
+        """Copy Q values of each pixel, (Q, T), to Q planes (Q, n) with zeros in the margins."""
         planes = np.zeros((len(values), len(self.inside)))
         planes[:, self.place] = values
         return planes
 
 
 class Trace(NamedTuple):
-    """Log-odds after the last iteration, and the beliefs from which each iteration started."""
+    """Log-odds after the last iteration, and the beliefs before each iteration."""
 
-    log_odds: np.ndarray  # (P, n), in the planes of `ImageParams`
+    log_odds: np.ndarray  # (P, n): planes of the classes (without the first), then hidden variables
     beliefs: list[np.ndarray]  # centred beliefs (P, n) of each iteration, 0 in the margins
 
 
 class Network:
-    """Inference in the images of a sheet, and its gradient.
+    """Mean-field inference in the images of a `Sheet`, and its gradient.
 
     `model` has the parameters and the number of iterations, and `sheet` the layout of the images.
     """
@@ -97,8 +99,8 @@ class Network:
     def run(self, X: np.ndarray, known: np.ndarray | None = None) -> Trace:
         """Run all iterations.
 
-        X (C, n) has the planes of the channels of the images. `known` (T,) has the known class of
-        each pixel, and -1 for pixels whose class is not known.
+        X (C, n) has a plane for each of the C channels of the images. `known` (T,) has the known
+        class of each pixel, and -1 for pixels whose class is not known.
         """
         model, sheet = self.model, self.sheet
         field = np.zeros((model.structure.n_planes, X.shape[1]))
@@ -116,7 +118,11 @@ class Network:
         return Trace(log_odds, beliefs)
 
     def _clamp(self, belief, known):
-        """Set the centred beliefs of pixels of known class: 1 - 1/K for this class, else -1/K."""
+        """Set the beliefs of pixels whose class is known.
+
+        Beliefs are centred probabilities: 1 - 1/K for the known class, and -1/K for the other
+        classes.
+        """
         given = np.flatnonzero(known >= 0)
         place = self.sheet.place[given]
         belief[: self.model.structure.n_visible, place] = -1 / self.model.structure.n_states
@@ -126,7 +132,7 @@ class Network:
     def gradient(self, X: np.ndarray, trace: Trace, slope: np.ndarray) -> ImageParams:
         """Return the gradient of a loss with respect to the parameters.
 
-        `slope` (P, n) is the derivative of the loss with respect to `trace.log_odds`, and 0 in the
+        `slope` (P, n) is the gradient of the loss with respect to `trace.log_odds`. It is 0 in the
         margins.
         """
         structure, params = self.model.structure, self.model.params
@@ -136,8 +142,9 @@ class Network:
             total += slope
             add_link_products(self.couplings, slope, belief, *self._range, links)
             below = np.zeros_like(slope)
-            # The matrix of the couplings is symmetric, because every pixel is a neighbour of its
-            # neighbours with the same coupling. So the gradient uses the same function as `run`.
+            # The matrix of the couplings between pixels is symmetric: if pixel a has a coupling to
+            # pixel b, b has the same coupling to a. So the gradient uses the same function as
+            # `run`.
             add_linked(self.couplings, slope, *self._range, below)
             beliefs_gradient(belief, structure.n_visible, self.sheet.inside, *self._range, below)
             slope = below

@@ -16,32 +16,41 @@ from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
-# Number of rows that a call of the kernel searches.
+# Number of rows for which a single call of the kernel searches the labels.
 _ROWS = 16
 
 
 class FoundLabels(NamedTuple):
-    """Labels found for N rows, and a bound of the value of the best labels."""
+    """Labels found for N rows, their values, and lower bounds of the best possible values.
+
+    The value is the hinge loss or the negated score of labels, so lower values are better.
+    """
 
     # int8 (N, L): labels as 0 and 1.
     labels: np.ndarray
-    # Hinge loss or negated score (N,) of the labels; lower is better.
+    # Value (N,) of the labels.
     value: np.ndarray
-    # Lower bound (N,) of the value of the best labels. It equals `value` if the labels are proven
-    # to be optimal, and is -inf if no bound is known.
+    # Lower bound (N,) of the value of any labels of the row. It equals `value` if the labels are
+    # proven to be optimal, and is -inf if no bound is known.
     lower: np.ndarray
-    # Number (N,) of nodes of a search tree, or of sweeps over the labels.
+    # Number (N,) of visited nodes of a search tree, or of sweeps over the labels.
     n_iter: np.ndarray
     # True (N,) if the search was completed.
     converged: np.ndarray
 
     @property
     def gap(self) -> np.ndarray:
-        """Upper bound (N,) of `value` minus the value of the best labels; inf without a bound."""
+        """Upper bound (N,) of the difference between `value` and the best possible value.
+
+        It is inf if `lower` is -inf.
+        """
         return np.maximum(self.value - self.lower, 0.0)
 
     def fields(self, returns: Iterable[str]) -> dict[str, Any]:
-        """Return the fields of an `InferenceResult`; `value` must be the negated score."""
+        """Return the found labels as fields of an `InferenceResult`.
+
+        `value` must be the negated score.
+        """
         fields = {
             "assignment": self.labels,
             "n_iter": self.n_iter,
@@ -63,18 +72,18 @@ def find_clique_states(
     node_limit: int,
     n_jobs: int | None = None,
 ) -> FoundLabels:
-    """Choose the missing entries of rows for the highest score or the lowest hinge loss.
+    """Fill in the missing entries of rows, for the highest score or the lowest hinge loss.
 
     The score of v in {-1, +1}^V is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i``. If states
     have the same loss, the state with the higher score is chosen, then the first in lexicographic
-    order. With more than 20 missing entries, the search returns the first of the tied states that
-    it visits, in a deterministic order.
+    order. If there are more than 20 missing entries, the search returns the first state with this
+    loss and score that it visits, in a deterministic order.
 
     `visible` (N, V) holds 0, 1 and NaN for missing entries. Clique C_j has the columns `cliques[j]`
-    and the weight `weights[j]`, and `field` holds the fields f_i (N, V). Without a `margin` the
-    score is maximised, otherwise the hinge loss with this margin is minimised. Only columns with
-    True in `is_output` (V,) have margins; None stands for all columns. `node_limit` is the largest
-    number of search nodes for a row after a first state is found.
+    and the weight `weights[j]`, and `field` holds the fields f_i (N, V). If `margin` is None, the
+    score is maximised, else the hinge loss with this margin is minimised. Only columns with True in
+    `is_output` (V,) have margins; None stands for all columns. `node_limit` is the largest number
+    of search nodes for a row after a first state is found.
     """
     from skcrbm.kernels.clique_search import HINGE, MAP, Cliques, FoundStates, search_cliques
 

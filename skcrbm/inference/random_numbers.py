@@ -16,27 +16,31 @@ from skcrbm.energies import BaseEnergy
 
 
 def random_key(random_state: int | np.random.RandomState | None) -> np.uint64:
-    """Draw a key from `random_state`. The key determines all random numbers of a call or fit."""
+    """Draw a key (uint64) from `random_state`, which determines all random numbers of a call."""
     return np.uint64(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
 
 
 def uniforms(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
     """Draw uniform random numbers on (0, 1), as float64 of shape (len(streams), n_sites).
 
-    `key` is the uint64 of `random_key` for the call or fit. `streams` has the index of a random
-    stream for each row of the result, such as the index of a chain. `step` counts the draws from
-    each stream: another step gives other random numbers.
+    `key` is the uint64 of `random_key` for the call or fit. Row i of the result has random numbers
+    from the stream `streams[i]`, for example the index of a chain. `step` counts the draws from a
+    stream: each step gives different random numbers.
     """
     from skcrbm.kernels.random_uniform import fill_uniform
 
     out = np.empty((len(streams), n_sites))
-    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
+    # NumPy would warn of integers that overflow on purpose, if the JIT is off
+    with np.errstate(over="ignore"):
         fill_uniform(key, np.asarray(streams, np.uint64), np.uint64(step), out)
     return out
 
 
 def seeds(key: Any, streams: Any, step: int) -> np.ndarray:
-    """Return a seed (uint64) for each stream, from which kernels draw the numbers of `uniforms`."""
+    """Return a seed (uint64) for each stream of random numbers.
+
+    From these seeds, kernels draw the same random numbers as `uniforms`.
+    """
     from skcrbm.kernels.random_uniform import fill_seeds
 
     out = np.empty(len(streams), np.uint64)
@@ -48,7 +52,8 @@ def seeds(key: Any, streams: Any, step: int) -> np.ndarray:
 def logistic_noise(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
     """Draw Logistic(0, 1) random numbers, of shape (len(streams), n_sites).
 
-    Independent Gumbel noise on the scores of the values 0 and 1 adds such noise to the log-odds.
+    The difference of two independent Gumbel random numbers has this distribution. So Gumbel noise
+    on the scores of the values 0 and 1 adds Logistic(0, 1) noise to the log-odds.
     """
     u = uniforms(key, streams, step, n_sites)
     return np.log(u) - np.log1p(-u)
@@ -67,13 +72,13 @@ def best_of_restarts(
 ) -> dict[str, Any]:
     """Run a solver from its default start and from `n_restarts` - 1 random starts.
 
-    The beliefs of a random start are the biases plus Logistic(0, 1) noise times 1 + |bias|, which
-    can flip any unit, or change the best state of any categorical variable. All models get the same
-    noise, so that an answer does not depend on the other models of the batch.
+    A random start has the log-odds ``bias + (1 + |bias|) * noise``, where the noise is Logistic(0,
+    1). The noise can flip any unit, or change the best state of any categorical variable. All
+    models get the same noise, so that an answer does not depend on the other models of the batch.
 
     ``solve(start)`` takes None or beliefs in the shape of the biases, and returns the fields of a
-    result and the score (N,) of the assignment. Each model keeps the fields of the run with the
-    highest score. If scores are equal, the first of these runs is kept.
+    result and the score (N,) of the assignment. For each model, the result has the fields of the
+    run with the highest score, or of the first of these runs if several runs have the same score.
     """
     fields, best = solve(None)
     key = random_key(random_state) if n_restarts > 1 else None

@@ -5,9 +5,10 @@ A method is a class of options in `methods/`, with an entry in `METHODS`. A solv
 add an energy or a method, add entries to these tables; existing methods and energies need no
 change. Other packages call `register_method` and `register_solver`.
 
-A solver for a class of energies is also used for subclasses: the first class in the MRO of the
-energy that has a solver is used. But if a subclass overrides the score, it is a different model,
-and only solvers of classes whose score is abstract, such as `BaseEnergy`, are valid for it.
+A solver for a class of energies is also used for subclasses: `infer` takes the solver of the first
+class in the MRO (method resolution order) of the energy that has a solver. But if a subclass
+overrides the score, it is a different model, and only solvers of classes whose score is abstract,
+such as `BaseEnergy`, are valid for the subclass.
 """
 
 from __future__ import annotations
@@ -172,9 +173,10 @@ ANSWERS = {
 
 
 def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
-    """List the classes in the MRO of `energy_type` whose solvers are valid for `energy_type`.
+    """List the base classes of `energy_type` whose solvers are valid for `energy_type`.
 
-    A solver is valid if its class has the same score as the energy, or an abstract score.
+    The list includes `energy_type` itself. A solver is valid if its class of energies defines the
+    same method `score` as `energy_type`, or an abstract method.
     """
     names = []
     for base in energy_type.__mro__:
@@ -187,9 +189,9 @@ def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the name of the class whose solver in `SOLVERS` is used for a class of energies.
+    """Return the class of energies whose solver in `SOLVERS` is used for `energy_type`.
 
-    Return "" if there is no solver.
+    The result is the name of the class, or "" if there is no solver.
     """
     names = _classes_of_the_model(energy_type)
     return next((name for name in names if (method, name) in SOLVERS), "")
@@ -197,7 +199,7 @@ def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
 
 @lru_cache(maxsize=1024)
 def _sweep_class(energy_type: type[BaseEnergy]) -> str:
-    """Return the name of the class whose sweep in `SWEEPS` is used for a class of energies."""
+    """Return the name of the class of energies whose Gibbs sweep is used for `energy_type`."""
     return next(name for name in _classes_of_the_model(energy_type) if name in SWEEPS)
 
 
@@ -227,12 +229,12 @@ def solver_for(method: str, energy_type: type[BaseEnergy]) -> Callable:
 
 
 def solver_location(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the location of a method's solver for a class of energies; "" without a solver."""
+    """Return the location of a method's solver for a class of energies, or "" if none exists."""
     return SOLVERS.get((method, _solver_class(method, energy_type)), "")
 
 
 def sweep_for(energy_type: type[BaseEnergy]) -> Callable:
-    """Return the Gibbs sweep for a class of energies."""
+    """Return the function that runs Gibbs sweeps for a class of energies."""
     return _imported(SWEEPS[_sweep_class(energy_type)])
 
 
@@ -259,10 +261,10 @@ def _check_location(location):
 
 @lru_cache(maxsize=1024)
 def check_method_class(found: Any, base: type, name: str) -> None:
-    """Raise an error unless `found`, registered as the method `name`, is a valid method class.
+    """Raise an error unless `found` is a valid class for the method registered as `name`.
 
     `base` is the class `InferenceMethod`, of which `found` must be a subclass. The error, a
-    TypeError or a ValueError, names the registered location.
+    TypeError or a ValueError, contains the registered location.
     """
     text = f"inference={name!r} is registered as {METHODS.locations[name]!r}, "
     if not (isinstance(found, type) and issubclass(found, base)):
@@ -315,7 +317,7 @@ def register_solver(
     energy_type : str
         Name of the class of energies, which must be defined before this call. The solver is also
         used for subclasses, unless they override the score or have another solver. "BaseEnergy"
-        stands for every energy without another solver.
+        registers the solver for all energies that have no other solver.
     location : str
         Location ``"module:function"`` of the solver, which is imported on first use. `infer` raises
         an error if the solver returns unknown fields, wrong shapes or NaN.
@@ -352,4 +354,4 @@ def register_solver(
     if answers is not None:
         ANSWERS[key] = frozenset(answers)
     _solver_class.cache_clear()
-    _imported.cache_clear()  # in a notebook, the function at this location may have been redefined
+    _imported.cache_clear()  # a user may have redefined the function at this location in a notebook

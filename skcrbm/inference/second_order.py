@@ -14,7 +14,10 @@ from skcrbm.kernels import second_order as kernels
 
 
 def _weights(log_weights, axes):
-    """Return the weights divided by their maximum, and the log-maximum (0 if all weights are 0)."""
+    """Return exp(log-weights) divided by the maximum, and the logarithm of the maximum.
+
+    If all weights are 0, the logarithm of the maximum is replaced by 0.
+    """
     most = log_weights.max(axis=axes, keepdims=True)
     most = np.where(np.isfinite(most), most, 0.0)
     return np.exp(log_weights - most), most
@@ -23,10 +26,13 @@ def _weights(log_weights, axes):
 def marginals(
     energies: SecondOrderEnergies, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the marginals of states (T, K * K), the sums over triples (K, K, K), and log Z (n,).
+    """Return the marginals of states and triples of classes, and log Z (n,) of n chains.
 
-    Marginals and sums are multiplied by `weight` (n,). If the weights of a chain underflow, or if
-    no path of the chain is possible, its log Z is NaN, and it adds nothing to the sums.
+    A state is a pair of neighbouring classes: the marginals of states have the shape (T, K * K) for
+    T positions and K classes. The probabilities of triples (K, K, K) are summed over all positions.
+    All probabilities are multiplied by the `weight` (n,) of each chain. If the weights of a chain
+    underflow, or if no path of the chain is possible, its log Z is NaN, and it adds nothing to the
+    sums.
     """
     k = len(energies.triples)
     shape = len(energies.scores), k, k
@@ -45,7 +51,7 @@ def marginals(
 
 
 def best_paths(energies: SecondOrderEnergies) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best path of each chain as classes (T,), and the log-weights (n,).
+    """Return the best paths of n chains as one array of classes (T,), and log-weights (n,).
 
     The log-weight is -inf if no path of a chain is possible.
     """
@@ -65,7 +71,7 @@ def best_paths(energies: SecondOrderEnergies) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_weights(energies: SecondOrderEnergies, path: np.ndarray) -> np.ndarray:
-    """Return the log-weight (n,) of a path of each chain; `path` (T,) has the classes."""
+    """Return the log-weights (n,) of given paths of n chains, with the classes `path` (T,)."""
     k, start = len(energies.triples), energies.start
     path = state_path(start, path, k)
     own = energies.scores[np.arange(len(path)), path]

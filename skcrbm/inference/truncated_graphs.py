@@ -16,30 +16,30 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 from skcrbm.inference.base import InferenceMethod
 
-# Number of iterations if the option `max_iter` of the inference method is None.
+# Number of iterations, if the option `max_iter` of the inference method is None.
 _N_ITER = 10
-# Largest difference of the log-weights of a table for which messages are computed as sums of
-# weights. If the difference is larger, a sum might underflow to 0, and messages are computed with
-# logarithms.
+# If the largest and the smallest log-weight of a table differ by more than this number, a sum of
+# weights might underflow to 0. In this case messages are computed with logarithms.
 _SPAN = 600.0
 
 
 class Trace(NamedTuple):
-    """Log-weights of the final beliefs, and the messages or beliefs before each iteration."""
+    """Final beliefs as log-weights, and the messages or beliefs before each iteration."""
 
-    logs: np.ndarray  # (T, K), not normalised
+    logs: np.ndarray  # (T, K): unnormalised log-weights
     steps: list[np.ndarray]  # messages (2 M, K) or beliefs (T, K) before each iteration
 
 
 class GraphNetwork(ABC):
-    """Base class of the iterations on T nodes with K classes and M edges.
+    """Base class of networks of inference iterations, on a graph of T nodes and M edges.
 
-    An edge has two arcs, along which messages are sent. The first M arcs go from the first to the
-    second node of each edge, and the next M arcs from the second to the first node.
+    Each node has K classes. Messages are sent in both directions of an edge, along two arcs: the
+    first M arcs go from the first to the second node of each edge, and the next M arcs go back.
 
     `scores` (T, K) are the log-weights of the classes of nodes; -inf is allowed in `run`, but not
-    for `gradient`. `tables` (M, K, K) are the log-weights of the classes of the first (rows) and
-    the second node (columns) of the `edges` (M, 2).
+    for `gradient`. `edges` (M, 2) holds the two nodes of each edge. Entry (k, l) of a table in
+    `tables` (M, K, K) is the log-weight of class k of the first node and class l of the second
+    node.
     """
 
     def __init__(self, scores: np.ndarray, edges: np.ndarray, tables: np.ndarray, n_iter: int):
@@ -79,14 +79,15 @@ class GraphNetwork(ABC):
 class MessageNetwork(GraphNetwork):
     """Sum-product with a parallel schedule.
 
-    `damping` is the share of the old log-message in the new log-message.
+    A new log-message is ``damping`` times the old log-message plus ``1 - damping`` times the
+    message that the beliefs give.
     """
 
     def __init__(self, scores, edges, tables, n_iter, damping: float = 0.0):
         super().__init__(scores, edges, tables, n_iter)
         self.damping = damping
         top = self.tables.max(axis=(1, 2), keepdims=True, initial=-np.inf)
-        self.weights = None  # exp of the tables, each divided by its largest entry
+        self.weights = None  # exp of the tables, divided by the largest entry of each table
         if (top - self.tables < _SPAN).all():
             self.weights = np.exp(self.tables - top)
 
@@ -107,7 +108,7 @@ class MessageNetwork(GraphNetwork):
         return Trace(self.scores + self.to_receiver @ messages, steps)
 
     def _sent(self, messages):
-        """Return the cavity log-weights (2 M, K) of the senders, without the opposite messages."""
+        """Return the log-weights (2 M, K) of each arc's sender, without the opposite message."""
         logs = self.scores + self.to_receiver @ messages
         return logs[self.sender] - messages[self.reverse]
 
@@ -138,7 +139,7 @@ class MessageNetwork(GraphNetwork):
 
 
 def _exponentials(logs):
-    """Return exp of each row divided by its largest entry."""
+    """Return exp of each row, divided by the largest entry of the row."""
     return np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
 
 

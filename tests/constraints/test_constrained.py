@@ -392,7 +392,7 @@ def test_predictions_do_not_depend_on_the_other_rows(rules, kind):
 def test_another_decoder_outside_would_break_the_rules():
     X, Y = make_structured_labels(60, n_labels=5, random_state=0)
     ruled = Constrained(OneVsRestClassifier(LogisticRegression()), [Implies(0, 1)])
-    with pytest.raises(ValueError, match="Constrained chooses labels by its own parameter decode"):
+    with pytest.raises(ValueError, match="Constrained must be used without DecodedClassifier"):
         DecodedClassifier(ruled).fit(X, Y)
 
 

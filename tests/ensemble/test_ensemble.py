@@ -266,7 +266,7 @@ def test_out_of_bag_log_odds_are_calibrated_and_those_of_seen_rows_are_not():
         ({"estimator": LogisticRegression()}, [0, 1] * 10, "cv='oob' needs an estimator with a"),
         ({"cv": "oops"}, [0, 1] * 10, "cv must be 'oob', a number of folds or a splitter"),
         ({"clip": 0.5}, [0, 1] * 10, "'clip' parameter"),
-        ({"label_powerset": True}, [0, 1] * 10, "label_powerset=True is for a 2-D y"),
+        ({"label_powerset": True}, [0, 1] * 10, "label_powerset=True needs a 2-D y"),
         ({}, [1] * 20, "at least 2 classes"),
         ({}, [[0, 1]] * 20, "at least one label that is 0 in some rows"),
         ({}, [[0, 2]] * 20, "0/1 indicator matrix"),

@@ -331,7 +331,7 @@ def test_local_training_continues_with_the_current_settings():
     model.set_params(structure__max_iter=5).fit(X, y)
     assert len(model.local_.loss_curve_) == 5
     assert model.local_.loss_curve_[0] <= first
-    with pytest.raises(ValueError, match="window, pair_window or n_hidden differs"):
+    with pytest.raises(ValueError, match="window, pair_window or n_hidden has changed"):
         model.set_params(structure__window=3).fit(X, y)
     stream = ImageCRBM().fit(X, y)
     weights = stream.local_.coef_
@@ -357,7 +357,7 @@ def test_streams_keep_their_structure():
         dense.partial_fit(X, y)
     with pytest.raises(ValueError, match="structure='local' differs from the earlier fit"):
         dense.set_params(structure="local").partial_fit(small_X, small_y)
-    with pytest.raises(ValueError, match="which led to dense weights"):
+    with pytest.raises(ValueError, match="which trained dense weights"):
         dense.set_params(warm_start=True).fit(small_X, small_y)
     assert dense.set_params(warm_start=False).fit(small_X, small_y).local_ is not None
 

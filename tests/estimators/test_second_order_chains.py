@@ -245,7 +245,7 @@ def test_errors_name_the_cause():
     with pytest.raises(ValueError, match="order"):
         ChainCRF(order=3).fit(X, y)
     model = ChainCRF(alpha=0.1, warm_start=True).fit(X, y)
-    with pytest.raises(ValueError, match="order=2 differs"):
+    with pytest.raises(ValueError, match="order=2, but the model was fitted with order=1"):
         model.set_params(order=2).fit(X, y)
     stream = ChainCRF(alpha=0.1, order=2, solver="adam", random_state=0).partial_fit(X, y)
     assert stream.triple_.shape == (K, K, K)

@@ -410,7 +410,7 @@ def test_answers_after_training():
     ("options", "message"),
     [
         ({"solver": "lbfgs"}, "needs a smooth loss"),
-        ({"l1_ratio": 0.5}, "needs l1_ratio=0"),
+        ({"l1_ratio": 0.5}, "needs an L2 penalty, l1_ratio=0"),
         ({"decode": "marginal"}, "needs probabilities"),
         ({"early_stopping": True}, "early_stopping is for stochastic solvers"),
         ({"alpha": 0.0}, "alpha must be positive"),

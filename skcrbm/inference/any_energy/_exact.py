@@ -67,11 +67,12 @@ def solve(method, energy, query):
 
 
 class _Enumerated:
-    """All states of model n that agree with the evidence, with scores and probabilities."""
+    """All states of model `n` that agree with the evidence, and their scores and probabilities."""
 
     def __init__(self, energy, n):
         part, offset = energy.rows([n]).without_held_fields()
-        # `offset` is the sum of the fields of clamped variables, which the scores do not contain.
+        # The scores do not contain the fields of clamped variables; `offset` is the sum of these
+        # fields.
         self.energy, self.offset = part, float(offset[0])
         free = np.flatnonzero(part.free[0])
         self.n_free_visible = int(np.count_nonzero(free < energy.n_visible))
@@ -92,7 +93,8 @@ class _Enumerated:
     def log_odds(self, reduce, score=None):
         """Return the log-odds (n_variables,) of marginals or max-marginals.
 
-        `reduce` combines the scores of states: logsumexp for marginals, max for max-marginals.
+        For each value of a variable, `reduce` combines the scores of all states with this value:
+        logsumexp for marginals, max for max-marginals.
         """
         score = self.score if score is None else score
         log_odds = np.empty(self.states.shape[1])
@@ -105,10 +107,12 @@ class _Enumerated:
     def find_best(self, fields, n, marginal):
         """Write the best state and the max-marginals of model n to `fields`.
 
-        The hidden variables are summed out if `marginal`.
+        If `marginal` is True, the hidden variables are summed out.
         """
         score = self.score
-        if marginal:  # the hidden variables are the high bits of the index of a state
+        # bit i of the index of a state is the value of free variable i; the hidden variables are
+        # last
+        if marginal:
             n_visible_states = 1 << self.n_free_visible
             summed: Any = logsumexp(score.reshape(-1, n_visible_states), axis=0)
             score = np.tile(summed, len(score) // n_visible_states)
@@ -122,6 +126,6 @@ class _Enumerated:
         return unchecked(self.energy.sum_statistics)(self.states, self.probability)
 
     def draw(self, u):
-        """Draw a state for each of the uniform random numbers u (S,), and return the indices."""
+        """Draw S states with the uniform random numbers u (S,), and return their indices."""
         mass = np.cumsum(self.probability)
         return np.searchsorted(mass, u * mass[-1]).clip(0, len(mass) - 1)

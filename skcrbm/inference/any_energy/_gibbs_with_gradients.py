@@ -22,12 +22,12 @@ from skcrbm.kernels.ising_gradients import (
 )
 from skcrbm.utils.validation import kernel_array
 
-# Finite log-odds that replace infinite log-odds: _IMPOSSIBLE for a flip from an impossible state to
-# a possible state, and -_IMPOSSIBLE for the flip back.
+# Infinite log-odds are replaced by finite log-odds: _IMPOSSIBLE if a flip leads from an impossible
+# state to a possible state, and -_IMPOSSIBLE if it leads from a possible to an impossible state.
 _IMPOSSIBLE = 1e6
-# Largest logarithm of a proposal weight for which `_tree_sweep` is used; models with larger weights
-# use `_strong_sweep`. A flip multiplies a weight by at most the square of the largest weight, and
-# this square must fit float64.
+# Models in which the logarithm of a proposal weight can be larger than this number use
+# `_strong_sweep` instead of `_tree_sweep`. In `_tree_sweep` a flip multiplies a weight by at most
+# the square of the largest weight, and this square must not overflow in float64.
 _LARGEST_LOG_WEIGHT = 300.0
 
 
@@ -37,7 +37,10 @@ def solve(method, energy, query):
 
 
 def solve_ising(method, energy, query):
-    """Answer queries about Ising models by kernels that update proposal weights after each flip."""
+    """Answer queries about Ising models by faster sweeps; see `GibbsWithGradients`.
+
+    Kernels update the weights of proposals after each flip, instead of computing all weights again.
+    """
     return solve_by_sweeps(method, energy, query, ising_gradient_sweep)
 
 
@@ -90,8 +93,8 @@ def gradient_sweep(energy, states, key, streams, step):
 def ising_gradient_sweep(energy, states, key, streams, step, n_sweeps=1):
     """Run the sweeps of `gradient_sweep` for Ising models by kernels.
 
-    The results equal those of `gradient_sweep` up to rounding. Models with very strong couplings or
-    fields use a kernel with log-weights.
+    The results equal the results of `gradient_sweep` up to rounding. Models with very strong
+    couplings or fields use a kernel with log-weights.
     """
     strong = _is_strong(energy)
     if strong.all():
@@ -108,7 +111,7 @@ def ising_gradient_sweep(energy, states, key, streams, step, n_sweeps=1):
 
 
 def _is_strong(energy):
-    """Return a mask (N,) of the models in which a proposal weight may exceed the range of floats.
+    """Return a mask (N,) of the models in which a proposal weight may overflow in a float.
 
     The logarithm of a weight of a variable is at most the absolute value of its field plus the sum
     of the absolute values of its couplings.
@@ -125,19 +128,24 @@ def _is_strong(energy):
 
 
 def _tree_sweep(energy, states, key, streams, step, n_sweeps):
-    """Run the sweeps by kernels that draw variables from trees of sums of proposal weights."""
+    """Run the sweeps by kernels that draw the variable to flip from a tree.
+
+    The leaves of the tree are the proposal weights of the variables, and an inner node holds the
+    sum of the weights below it.
+    """
     drawn, field, held, log_odds = kernel_chains(energy, states)
     width = drawn.shape[1]
     start, neighbours, coupling = _neighbours(energy)
     rest = _tree_over(width), field, states.shape[1], kernel_array(held)
-    # Summing a list of neighbours takes as long as summing a matrix row with about 16 times as many
-    # entries. So use a matrix if the variables have many neighbours.
+    # A sum over a list of neighbours takes as long as a sum over a row of a matrix that has about
+    # 16 times as many entries. So use a matrix if the variables have many neighbours.
     by_rows = 16 * len(neighbours) >= width**2
     if by_rows:
         matrix = np.zeros((width, width))
         matrix[np.repeat(np.arange(width), np.diff(start)), neighbours] = coupling
     cost = 8 + (width // 8 if by_rows else len(neighbours) // max(1, width))
-    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
+    # NumPy would warn of integers that overflow on purpose, if the JIT is off
+    with np.errstate(over="ignore"):
         for part in sweeps_per_call(drawn.size * cost, n_sweeps):
             rounds = range(step + part.start, step + part.stop)
             numbers = np.array([seeds(key, streams, t) for t in rounds])
@@ -152,7 +160,10 @@ def _tree_sweep(energy, states, key, streams, step, n_sweeps):
 
 
 def _tree_over(n_variables):
-    """Return the layout of a tree of sums: the first place and the size of each of its levels."""
+    """Return the layout of a tree of sums in an array.
+
+    The layout has the first index and the number of entries of each level of the tree.
+    """
     first, size = [0], [n_variables]
     while size[-1] > NODE:
         n_nodes = -(-size[-1] // NODE)
@@ -163,7 +174,7 @@ def _tree_over(n_variables):
 
 @repeatable
 def _strong_sweep(energy, states, key, streams, step):
-    """Run a sweep with log-weights, for couplings and fields of any size."""
+    """Run a sweep with logarithms of proposal weights, for couplings and fields of any size."""
     n, c, width = states.shape
     models = energy.rows(np.repeat(np.arange(n), c))
     u = _uniforms(energy, states, key, streams, step)
@@ -179,7 +190,7 @@ def _strong_sweep(energy, states, key, streams, step):
 
 
 def _neighbours(energy):
-    """Return the adjacency lists of a model: start of each list, neighbours, and couplings."""
+    """Return the start of each variable's list of neighbours, the neighbours, and the couplings."""
     if isinstance(energy, SparseIsingEnergy):
         graph = energy.neighbours
         coupling = energy.edge_coupling[graph.edge].astype(np.float64)
@@ -202,9 +213,10 @@ def _uniforms(energy, states, key, streams, step):
 
 
 def _logits(visible, log_odds, free):
-    """Return, for each visible variable, half of the change of the score by a flip, in float64.
+    """Return half of the change of the score if a visible variable is flipped, for each variable.
 
-    Clamped variables get -inf.
+    These numbers are the logarithms of the proposal weights, in float64. Clamped variables get
+    -inf.
     """
     rise = np.where(visible, -1.0, 1.0) * np.clip(log_odds, -_IMPOSSIBLE, _IMPOSSIBLE)
     return np.where(free, 0.5 * rise, -np.inf)

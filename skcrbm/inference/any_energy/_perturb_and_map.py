@@ -1,4 +1,4 @@
-"""Draw samples by perturb-and-MAP: add noise to the fields, and let another method maximise."""
+"""Draw samples by perturb-and-MAP: add noise to the fields, and find the state of highest score."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def solve_states(method, energy, query):
 
 
 def _solve(method, energy, query, add_noise, kind=None):
-    """Compute the answers for any energy; ``add_noise(part, noise)`` adds noise to its fields.
+    """Compute the answers for any energy; ``add_noise(part, noise)`` adds noise to fields.
 
     Outputs of OR and AND factors get no noise.
     """

@@ -24,10 +24,10 @@ _STRONG, _WEAK, _COLD = 0.9, 0.1, 5.0
 
 
 def betas(method: SimulatedAnnealing, strength: np.ndarray) -> np.ndarray:
-    """Return the inverse temperature beta (n_sweeps,) of each sweep.
+    """Return the inverse temperature beta of each sweep, an array (n_sweeps,).
 
-    `strength` (K,) is the typical size of the local field of each free variable. The local field is
-    half of the log-odds given all other variables.
+    `strength` (K,) is the typical absolute value of the local field of each of K free variables.
+    The local field is half of the log-odds given all other variables.
     """
     if method.beta_range is not None:
         first, last = map(float, method.beta_range)
@@ -42,7 +42,10 @@ def betas(method: SimulatedAnnealing, strength: np.ndarray) -> np.ndarray:
 
 
 def solve(method, energy, query):
-    """Search for "map" on any energy by Gibbs sweeps, then by "icm" if the energy supports it."""
+    """Search for "map" on any energy by Gibbs sweeps.
+
+    If the energy supports "icm", this method then improves the states that were found.
+    """
     fields = empty_result(energy, query)
     key = random_key(method.random_state)
     alone = replace(query, n_jobs=1, sample_weight=np.ones(1))
@@ -74,8 +77,8 @@ def _anneal(method, model, key):
     best, best_score = states[0].copy(), models.score(states[0])
     for t, beta in enumerate(betas(method, _strengths(model, key)), 1):
         colder = model.with_fields(*(model.dtype.type(beta) * field for field in model.fields))
-        # Ignore overflow: `scaled` also multiplies log-potentials of -inf, but does not use these
-        # products.
+        # Ignore warnings of overflow: `scaled` also multiplies log-potentials of -inf, but does not
+        # use these products.
         with np.errstate(over="ignore"):
             colder = colder.scaled(beta)
         states, _ = gibbs_sweep(colder, states, key, runs, t)
@@ -87,13 +90,13 @@ def _anneal(method, model, key):
 
 
 def _strengths(model, key):
-    """Return the typical size of the local field of each free variable of a single model."""
+    """Return the typical absolute value of the local field of each free variable of a model."""
     states = start_chains(model, _STATES, key, np.arange(_STATES))
     square = np.zeros(model.n_variables)
     for block in model.sampling_blocks:
         log_odds = model.conditional_log_odds(states, block)[0].astype(np.float64)
         finite = np.isfinite(log_odds)
-        # Sum over the chains and, for categorical variables, over the states.
+        # Sum over the random states and, for categorical variables, over the states of a variable.
         axes = tuple(range(0, log_odds.ndim, 2))
         total = np.square(np.where(finite, log_odds / 2, 0)).sum(axis=axes)
         square[block] = total / np.maximum(finite.sum(axis=axes), 1)

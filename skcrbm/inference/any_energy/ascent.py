@@ -12,7 +12,8 @@ from skcrbm.inference.base import InferenceResult, Query
 from skcrbm.inference.methods._searches import ICM
 from skcrbm.inference.registry import solver_for
 
-# A score counts as better than another score if it is larger by this number times (1 + |score|).
+# A new score counts as better than a score s only if it is larger than s by more than this number
+# times (1 + |s|).
 _ROUNDING = 1e-9
 
 
@@ -30,9 +31,11 @@ def only_map(query: Query, start: np.ndarray | None = None) -> Query:
 def ascend_from(
     energy: BaseEnergy, query: Query, state: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Run "icm" from `state` (N, n) and from the best state under the fields alone; keep the best.
+    """Run "icm" from two states of each model, and return the best state found.
 
-    Return the best state of each model, and a mask (N,) of the models whose state became better.
+    The first start is `state` (N, n). The second start is the state with the highest score if all
+    couplings are ignored. If neither run finds a better state, the result is `state`. Also return a
+    mask (N,) of the models with a better state.
     """
     state = state.copy()
     best = energy.score(state)
@@ -52,7 +55,7 @@ def ascend_from(
 
 
 def _as_log_odds(energy, state):
-    """Return log-odds that prefer the given states."""
+    """Return log-odds under which the given states are the most probable states."""
     if not is_categorical(energy):
         return np.where(state > 0, 1.0, -1.0).astype(energy.dtype)
     return np.where(state[..., None] == np.arange(energy.n_levels), 1.0, -1.0).astype(energy.dtype)

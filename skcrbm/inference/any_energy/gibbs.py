@@ -28,16 +28,18 @@ from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Default number of chains per model: _CHAINS for marginals; for samples, the number of samples, but
-# at most _MAX_CHAINS.
+# Default number of chains per model: _CHAINS if the query is for marginals. If the query is for
+# samples, it is the number of samples, but at most _MAX_CHAINS.
 _CHAINS, _MAX_CHAINS = 10, 100
 # If the standard deviation of the mean probabilities of the chains is at most this number, the
 # chains count as converged, even if R-hat is large.
 _TOLERATED_SPREAD = 1e-3
-# A kernel processes at most this many chains side by side, see `kernels/gibbs.py`.
+# A kernel processes at most this many chains side by side (by SIMD instructions), see
+# `kernels/gibbs.py`.
 _MAX_LANES = 64
-# Largest number of variables that a kernel draws in one call, which takes about a second. More
-# draws are split into several calls, because Ctrl-C is handled only between calls.
+# Largest number of variables that a kernel draws in a single call, which takes about a second. If
+# there are more draws, they are split into several calls, because Ctrl-C is handled only between
+# calls.
 _DRAWS_PER_CALL = 2**27
 
 
@@ -60,13 +62,14 @@ def gibbs_sweep(
     random numbers in each stream; the next sweep has index ``step + 1``.
 
     Return the new states, in the dtype of `chain_dtype`, and the log-odds from which each variable
-    was drawn in the last sweep, of the same shape, or (N, C, n_variables, K) for K states.
+    was drawn in the last sweep. The log-odds have the shape of the states, or
+    (N, C, n_variables, K) if the variables have up to K states.
     """
     return sweep_for(type(energy))(energy, states, key, streams, step, n_sweeps)
 
 
 def repeatable(sweep: Callable) -> Callable:
-    """Add the argument `n_sweeps` to a function that runs a single sweep; a decorator."""
+    """Decorate a function that runs a single sweep, to add the argument `n_sweeps`."""
 
     @wraps(sweep)
     def sweeps(energy, states, key, streams, step, n_sweeps=1):
@@ -79,10 +82,13 @@ def repeatable(sweep: Callable) -> Callable:
 
 @repeatable
 def sweep_blocks(energy, states, key, streams, step):
-    """Run a sweep block by block; `gibbs_sweep` calls it for energies without a compiled sweep."""
+    """Run a sweep in NumPy, block by block.
+
+    `gibbs_sweep` calls this function for energies without a compiled sweep.
+    """
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
-    # The first axis of u has length N, or 1 if all models share the random numbers.
+    # The first axis of `u` has the length N or, if all models use the same random numbers, 1.
     u = u.reshape(len(streams) // c, c, n_variables)
     states = states.astype(chain_dtype(energy))
     log_odds = np.empty((n, c, *energy.belief_shape[1:]), energy.dtype)
@@ -101,8 +107,9 @@ def start_chains(
 ) -> np.ndarray:
     """Draw initial states (N, C, n_variables) from the marginals `beliefs`, or uniformly.
 
-    Chains that start from uniform states are far apart. If the model has hidden variables, only
-    these are drawn, because the first sweep draws the visible variables given the hidden variables.
+    Uniformly drawn states of different chains are far apart. If the model has hidden variables,
+    only the hidden variables are drawn, because the first sweep draws the visible variables given
+    the hidden variables.
     """
     first = energy.n_visible if energy.n_hidden else 0
     u = uniforms(key, streams, 0, energy.n_variables - first)
@@ -118,7 +125,7 @@ def solve(method, energy, query):
 
 
 def solve_by_sweeps(method, energy, query, sweep):
-    """Answer a query from chains that are advanced by `sweep`, a function like `gibbs_sweep`."""
+    """Answer a query from Gibbs chains; `sweep` is `gibbs_sweep` or a similar function."""
     fields = empty_result(energy, query)
     with one_blas_thread():
         if query.returns & {"marginals", "statistics"}:
@@ -129,7 +136,7 @@ def solve_by_sweeps(method, energy, query, sweep):
 
 
 def _earlier_n_chains(query):
-    """Return the number of chains per model in the earlier result; None if it has no chains."""
+    """Return the number of chains per model in the result `init`, or None if it has no chains."""
     before = None if query.start is None else query.start.state
     return before.states.shape[1] if isinstance(before, Chains) else None
 
@@ -137,8 +144,9 @@ def _earlier_n_chains(query):
 def _start_from(method, energy, query, n_chains):
     """Return the start of the chains as (key, step, earlier states, beliefs).
 
-    The earlier states are None if the query does not continue from chains. The beliefs, as
-    probabilities, are None if the query does not start from beliefs.
+    The earlier states are None unless the query continues chains of an earlier call. The beliefs
+    (probabilities from which to draw the first states) are None unless the query has beliefs as
+    start.
     """
     before = None if query.start is None else query.start.state
     if isinstance(before, Chains):
@@ -246,12 +254,12 @@ def _sample(method, energy, query, fields, sweep):
 
 
 class _Moments:
-    """Adds up probabilities over the sweeps after burn-in, for a block of models.
+    """Sums of probabilities over the sweeps after burn-in, for a block of N models.
 
-    ``on`` and ``off`` (2, N, C, n_variables) are the sums of P(unit = 1) and P(unit = 0), and
-    ``squares`` the sums of P(unit = 1)^2. On the first axis, index 0 has the sums over the first
-    half of the sweeps, and index 1 the sums over the second half. For categorical variables the
-    arrays have a last axis (..., K) for the states.
+    ``on`` and ``off`` (2, N, C, n_variables) are the sums of P(unit = 1) and P(unit = 0) in each of
+    C chains, and ``squares`` the sums of P(unit = 1)^2. On the first axis, index 0 has the sums
+    over the first half of the sweeps, and index 1 the sums over the second half. For categorical
+    variables the arrays have a last axis (..., K) for the states.
     """
 
     def __init__(self, energy, n_chains, n_sweeps, weight, statistics):
@@ -299,16 +307,16 @@ class _Moments:
         return log_odds if log_odds.ndim == 2 else np.where(on > 0, log_odds, -np.inf)
 
     def converged(self, max_rhat):
-        if self.half < 2:  # the halves of the chains are too short to show convergence
+        if self.half < 2:  # too few sweeps to compute variances
             return np.zeros(self.on.shape[1], bool)
         lengths = np.array([self.half, self.n_sweeps - self.half])
         lengths = lengths.reshape(2, *(1,) * (self.on.ndim - 1))
         means = self.on / lengths
         within = (self.squares / lengths - means**2).clip(0).mean((0, 2))
         between = means.var((0, 2), ddof=1)
-        # `within` and `between` are variances within and between the half-chains. R-hat^2 is
-        # (within + between) / within, up to a factor near 1. So it is at most max_rhat^2 if between
-        # <= (max_rhat^2 - 1) within.
+        # `within` is the variance within the half-chains, and `between` the variance of their
+        # means. R-hat^2 is (within + between) / within, up to a factor near 1. So R-hat is at most
+        # max_rhat if between <= (max_rhat^2 - 1) within.
         excess = between - _TOLERATED_SPREAD**2
         agree = excess <= (max_rhat**2 - 1) * within
         return agree.reshape(len(agree), math.prod(agree.shape[1:])).all(1)
@@ -321,10 +329,11 @@ def kernel_order(energy):
 
 
 def kernel_chains(energy, states):
-    """Return states, fields, clamped values and empty log-odds as arguments for the kernels.
+    """Return states, fields, clamped values and an array for log-odds, as kernels expect them.
 
-    States and log-odds are (R, L), with a row for each of the R = N C chains. Clamped values are -1
-    and +1, and 0 for free variables. The energy must have a single array of fields.
+    States and log-odds have the shape (R, L), with a row for each of the R = N C chains and a
+    column for each of the L variables. Clamped values are -1 and +1, and 0 for free variables. The
+    energy must have a single array of fields.
     """
     n, c, width = states.shape
     held = np.zeros((0, width), np.int8)
@@ -363,9 +372,9 @@ def sweep_ising_model(energy, states, key, streams, step, n_sweeps=1):
 def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
     """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`.
 
-    There are two kernels. The first processes several chains side by side. The second processes the
-    variables of the same colour side by side; this is possible because they have no couplings with
-    each other. The function calls the kernel that can process more items side by side.
+    There are two kernels. The first processes several chains side by side. The second processes
+    several variables side by side: variables of the same colour, which have no couplings with each
+    other. The function calls the kernel that can process more items side by side.
     """
     n, c, width = states.shape
     lanes = energy.lanes
@@ -387,12 +396,12 @@ def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
 
 
 def lane_couplings(energy):
-    """Return the coupling of each entry in `energy.lanes` as float64; 0 for empty entries."""
+    """Return the coupling (float64) of each edge in `energy.lanes`; 0 for empty entries."""
     return np.append(energy.edge_coupling, 0).astype(np.float64)[energy.lanes.edge]
 
 
 def by_place(lanes, *arrays):
-    """Sort the columns of arrays (N, L) by `lanes.order`, that is, colour by colour."""
+    """Sort the columns of arrays (N, L) by the colours of the variables, `lanes.order`."""
     return tuple(np.ascontiguousarray(array[:, lanes.order]) for array in arrays)
 
 
@@ -423,11 +432,11 @@ def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
 
 
 def _factor_lists(energy, forbidden):
-    """Return the list of factors of each variable, in the form that the kernels take.
+    """Return the lists of the factors of each variable, as the named tuple that kernels take.
 
-    If some factors forbid the value 0 of a variable and others forbid the value 1, each of these
-    factors changes the log-odds by `forbidden`, away from the value that it forbids; see
-    `FORBIDDEN_LOG_ODDS`.
+    Given the other variables, some factors may forbid the value 0 of a variable, and other factors
+    the value 1. Each of these factors then changes the log-odds by `forbidden`, away from the value
+    that it forbids; see `FORBIDDEN_LOG_ODDS`.
     """
     there = energy.graph.adjacency
     return FactorLists(

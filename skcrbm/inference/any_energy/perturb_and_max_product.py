@@ -22,20 +22,22 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of samples of dense models that a kernel processes in one call (a block). Blocks
-# of small models have more samples, because otherwise the cost of the call would dominate.
+# Smallest number of samples of a dense model that a kernel processes in a single call. For small
+# models a call processes more samples, because otherwise the cost of the call would dominate.
 _BLOCK = 16
 
 
 class Perturbations(NamedTuple):
-    """State of perturb-and-max-product: messages and noise of all samples, model by model."""
+    """State of perturb-and-max-product: messages and noise of all samples.
+
+    The samples of the first model come first, then the samples of the second model, and so on.
+    """
 
     # Messages (N * n_samples, ...) in the shape and units of the solver. None if the state was not
     # requested; the next call then starts without messages.
     messages: np.ndarray | None
     # Noise (N * n_samples, *shape of `Noise`), in float64, from which the noise of the next draw is
-    # computed if the option `persistence` is used. None if `perturbed_states` drew the states with
-    # random numbers that its caller chose.
+    # computed if the option `persistence` is used. None if `perturbed_states` drew the states.
     noise: np.ndarray | None
     # Key (uint64) of the random numbers, see `random_key`.
     key: Any
@@ -48,7 +50,7 @@ class Perturbations(NamedTuple):
 def perturbed_states(
     energy: BaseEnergy, key: Any, streams: np.ndarray, step: int, max_iter: int
 ) -> np.ndarray:
-    """Draw a state of each model with random numbers that the caller chooses.
+    """Draw a state of each model, with random numbers from the given streams.
 
     `streams` (N,) has the index of the random stream of each model. `step` is the index of the draw
     in a stream, and `max_iter` is the number of sweeps of `PerturbAndMaxProduct`. The result is
@@ -72,9 +74,9 @@ class Noise:
         return logistic_noise(key, streams, step, self.shape[0])
 
     def as_normal(self, noise: np.ndarray) -> np.ndarray:
-        """Convert noise to normal numbers z at the same quantiles: noise = logit(Phi(z)).
+        """Convert logistic noise to standard normal numbers z: noise = logit(Phi(z)).
 
-        The result is accurate in both tails.
+        The conversion keeps quantiles, and is accurate in both tails.
         """
         return np.copysign(ndtri(expit(-np.abs(noise))), noise)
 
@@ -83,16 +85,17 @@ class Noise:
         return log_ndtr(z) - log_ndtr(-z)
 
     def gain(self, noise: np.ndarray, states: np.ndarray) -> np.ndarray:
-        """Return the total noise (K,) added to the scores of states (K, n), minus its mean.
+        """Return the sum of the noise that is added to the scores of K states (K, n), centred.
 
-        The mean is taken over all states. Its expectation is 0, so subtracting it lowers the
-        variance of estimates without changing their expectation.
+        The mean of the sum over all possible states is subtracted. The expectation of this mean is
+        0, so that subtracting the mean lowers the variance of estimates without changing their
+        expectation.
         """
         return (noise * (states - 0.5)).sum(axis=1)
 
 
 class StateNoise(Noise):
-    """Gumbel noise of mean zero on each state of variables with any number of states."""
+    """Gumbel noise of mean 0 on the score of each state of categorical variables."""
 
     def __init__(self, n_states: np.ndarray):
         self.has_state = np.arange(n_states.max(initial=1)) < n_states[:, None]
@@ -104,7 +107,10 @@ class StateNoise(Noise):
         return noise.reshape(len(streams), *self.shape)
 
     def as_normal(self, noise):
-        """Convert noise to normal numbers at the same quantiles, accurately in both tails."""
+        """Convert Gumbel noise to standard normal numbers with the same quantiles.
+
+        The result is accurate in both tails.
+        """
         log_u = -np.exp(-noise - np.euler_gamma)
         low = log_u < -np.log(2)
         return np.where(low, ndtri(np.exp(log_u)), -ndtri(-np.expm1(log_u)))
@@ -115,7 +121,7 @@ class StateNoise(Noise):
         return -np.log(-log_u) - np.euler_gamma
 
     def gain(self, noise, states):
-        """Return the total noise (K,) added to the scores of states (K, n), minus its mean."""
+        """Return the sum of the noise that is added to the scores of K states; see `Noise.gain`."""
         chosen = np.take_along_axis(noise, states[..., None].astype(np.int64), axis=2)[..., 0]
         mean = (noise * self.has_state).sum(axis=2) / self.has_state.sum(axis=1)
         return (chosen - mean).sum(axis=1)
@@ -196,7 +202,7 @@ def answer_by_maxima(
 def _earlier(query, shape, noise_shape):
     """Return the state from which a query continues, or None for a query without `init`.
 
-    A ValueError is raised if the state belongs to another number of models or samples.
+    A ValueError is raised if the state has a different number of models or samples.
     """
     if query.start is None:
         return None
@@ -214,9 +220,10 @@ def _earlier(query, shape, noise_shape):
 
 
 def _fill_log_partition(fields, scores):
-    """Write the mean of scores (N, n_samples) to `fields` as log Z, with its standard error.
+    """Write the mean of the scores (N, n_samples) of samples to `fields`, as estimate of log Z.
 
-    With a single sample, or if a sample is an impossible state, the standard error is infinite.
+    Also write its standard error, which is infinite if there is a single sample, or if a sample is
+    an impossible state.
     """
     fields["log_partition"] = scores.mean(axis=1)
     possible = np.isfinite(scores).all(axis=1)
@@ -228,7 +235,7 @@ def _fill_log_partition(fields, scores):
 
 
 def free_groups(free):
-    """Yield each distinct row of `free` (K, n), with the indices of the rows that equal it."""
+    """Yield each distinct row of `free` (K, n), and the indices of all rows equal to this row."""
     patterns, which = np.unique(free, axis=0, return_inverse=True)
     which = which.reshape(-1)
     for p, pattern in enumerate(patterns):
@@ -263,8 +270,8 @@ def solve_ising(method, energy, query):
 def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
     """Compute the answers for a matrix of couplings of shape `size`.
 
-    `fields_of` converts the fields, which include the effect of the evidence, to half log-odds. If
-    `triangle` is True, only the upper triangle of the matrix is used.
+    ``fields_of(fields)`` converts fields, which include the effect of the evidence, to half
+    log-odds. If `triangle` is True, only the upper triangle of the matrix is used.
     """
     from skcrbm.kernels.perturbed_maxima import pass_pairs
 
@@ -304,7 +311,7 @@ def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
 
 
 def solve_sparse_ising(method, energy, query):
-    """Compute the answers for sparse Ising models, with samples in the innermost loop."""
+    """Compute the answers for sparse Ising models, by kernels with samples in the inner loop."""
     from skcrbm.kernels.perturbed_maxima import pass_edges
 
     folded = _folded(energy)
@@ -338,14 +345,14 @@ def solve_sparse_ising(method, energy, query):
 
 
 def _folded(energy):
-    """Return the fields (N, n) of the free variables, in float64, with the effect of evidence."""
+    """Return the fields (N, n) in float64, to which the effect of clamped variables is added."""
     with one_blas_thread():
         fields, _ = energy.fold_evidence()
     return np.concatenate(fields, axis=1).astype(np.float64)
 
 
 def _states(energy, rows, belief):
-    """Return states (K, n) of bool: the clamped values, and for free variables ``belief >= 0``."""
+    """Return bool states (K, n): the values of clamped variables, else ``belief >= 0``."""
     if energy.evidence is None:
         return belief >= 0
     held = energy.evidence[rows]

@@ -7,8 +7,8 @@ any number of states (`states.py`), which chooses the values one after the other
 messages have not converged are solved again, too.
 
 If a graph has cycles or the messages have not converged, coordinate ascent is run twice: from the
-state of max-product, and from the best state under the fields alone. The best of these three states
-is kept.
+state of max-product, and from the best state under the fields alone. The best of three states is
+kept: the state of max-product, and the results of both runs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from skcrbm.inference.base import Query
 from skcrbm.inference.factor_graph._state_graph import forest_order
 from skcrbm.inference.registry import solver_for
 
-# The two values of a variable are tied if its |log-odds| is at most this number times (1 + the
-# largest |log-odds| of the model).
+# The two values of a variable are tied if the absolute value of its log-odds is at most this number
+# times (1 + the largest absolute value of log-odds in the model).
 _ROUNDING = 1e-9
 
 
@@ -51,9 +51,10 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
 
 
 def _decide_ties(method, energy, query, fields):
-    """Solve models with ties or unconverged messages again; keep states with at least equal score.
+    """Solve models with ties or unconverged messages again; keep the states of higher score.
 
-    The models are converted to graphs of variables with two states.
+    The models are converted to graphs of categorical variables with two states. If both states have
+    the same score, the new state is kept if its messages have converged.
     """
     log_odds = np.abs(fields["log_odds"].astype(np.float64))
     unit = 1.0 + np.where(energy.free, log_odds, 0.0).max(axis=1, initial=0.0)

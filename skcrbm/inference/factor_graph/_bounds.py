@@ -1,4 +1,4 @@
-"""Bound the best score of pairwise models: solvers of "mplp" and "linear_program"."""
+"""Compute upper bounds of the scores of pairwise models: solvers of "mplp" and "linear_program"."""
 
 from __future__ import annotations
 
@@ -17,31 +17,34 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Rounding error of a single float64 operation. `PairModel.rounding` is a multiple of this.
+# Rounding error of a single float64 operation. `PairModel.rounding` is a multiple of this number.
 _ROUNDING = np.finfo(np.float64).eps
 
 
 class PairModel(NamedTuple):
-    """A batch of models with scores ``offset_n + f_n' x + sum_e w_e x_i x_k``, in float64.
+    """A batch of N models with scores ``offset_n + f_n' x + sum_e w_e x_i x_k``, in float64.
 
-    The variables x are 0 or 1, and edge e joins the variables i and k. Fields and offsets include
-    the effect of the evidence. Solvers skip an edge if one of its variables is clamped.
+    The n variables x are 0 or 1, and each of the E edges e joins two variables i and k. Fields and
+    offsets include the effect of the evidence. Solvers skip an edge if one of its variables is
+    clamped.
     """
 
-    edges: np.ndarray  # int64 (E, 2)
-    coupling: np.ndarray  # w (E,)
-    field: np.ndarray  # f (N, n), 0 for clamped variables
-    offset: np.ndarray  # (N,)
-    free: np.ndarray  # bool (N, n)
+    edges: np.ndarray  # int64 (E, 2): variables i and k
+    coupling: np.ndarray  # (E,): w
+    field: np.ndarray  # (N, n): f, which is 0 for clamped variables
+    offset: np.ndarray  # (N,): offsets
+    free: np.ndarray  # bool (N, n): False for clamped variables
     rounding: float  # the rounding error of a bound is less than `rounding` times `magnitude`
-    magnitude: np.ndarray  # (N,): at least the sum of the absolute values of the terms of a bound
+    # (N,): sum of the absolute values of the terms of a bound, or a larger number
+    magnitude: np.ndarray
 
 
 def pair_model(energy: BaseEnergy) -> PairModel:
     """Return the `PairModel` of a pairwise energy, given its evidence.
 
-    A state of weight 0 gets a finite score that is lower than the score of every possible state.
-    Bounds remain valid; the caller checks by `energy.score` whether a state is impossible.
+    A state of weight 0 gets a finite score that is lower than the score of every possible state, so
+    that upper bounds remain valid. The caller checks by `energy.score` whether a state is
+    impossible.
     """
     graph = energy
     if not isinstance(graph, FactorGraphEnergy):
@@ -89,7 +92,8 @@ def _fold(edges, coupling, field, offset, values, free):
     `values` (N, n) are the clamped values, and 0 for free variables.
     """
     folded, total = field.copy(), offset + (field * values).sum(axis=1)
-    for n in range(len(field)):  # one model at a time, to limit the memory: arrays have length E
+    # a model at a time, to save memory, because arrays have the length E
+    for n in range(len(field)):
         left, right = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 for free variables
         np.add.at(folded[n], edges[:, 0], coupling * right)
         np.add.at(folded[n], edges[:, 1], coupling * left)
@@ -108,9 +112,9 @@ def bounded_answer(
 ) -> dict[str, Any]:
     """Return the fields of an `InferenceResult` with states (N, n) and upper bounds of the score.
 
-    `dual` (N,) is an upper bound of the terms of the score that depend on free variables; this
-    function adds the offset and the largest rounding error. It also writes the evidence to `state`,
-    and improves the states by coordinate ascent.
+    `dual` (N,) is an upper bound of the terms of the score that depend on free variables. This
+    function adds the offset and the largest rounding error. It also writes the values of clamped
+    variables to `state`, and improves the states by coordinate ascent.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)
@@ -181,9 +185,10 @@ class _Solution(NamedTuple):
 class _Program:
     """Linear program of a model: maximise ``c'z`` over z in [0, 1] with ``A z <= b``.
 
-    z has an entry for each free variable, then an entry for each edge. The program has only the
-    constraints that can be active: ``z_e <= x_i`` and ``z_e <= x_k`` for an edge with positive
-    coupling, and ``z_e >= x_i + x_k - 1`` for an edge with negative coupling.
+    z has an entry x_i for each free variable i, then an entry z_e for each edge e = (i, k), which
+    stands for the product x_i x_k. The program has only the constraints that can be active: ``z_e
+    <= x_i`` and ``z_e <= x_k`` for an edge with positive coupling, and ``z_e >= x_i + x_k - 1`` for
+    an edge with negative coupling.
     """
 
     def __init__(self, model, row):

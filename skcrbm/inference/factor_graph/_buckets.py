@@ -13,24 +13,27 @@ from skcrbm.kernels.map_search import Branches, Functions, branch, maximise_buck
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import MAX_KEPT_TABLES
 
-# An elimination order is not used if a table would have more than 2^_HOPELESS_LOG entries.
+# An elimination order is not used if it would lead to a table of more than 2^_HOPELESS_LOG entries.
 _HOPELESS_LOG = 40.0
 
 
 class Order(NamedTuple):
-    """An order in which the variables of a component are eliminated, and its cost."""
+    """An order in which to eliminate the variables of a component, and the cost of elimination."""
 
     variables: list[int]
-    largest: float  # number of entries of the largest table that the elimination makes
-    kept: float  # number of entries of all tables that the elimination makes
-    work: float  # number of sums: entries of each table times the states of its eliminated variable
+    largest: float  # number of entries of the largest table of the elimination
+    kept: float  # number of entries of all tables of the elimination
+    # number of sums: for each variable, entries of the new table times states of the variable
+    work: float
 
 
 def elimination_order(part: Component) -> Order:
-    """Return the cheapest of three orders: smallest table first, by index, and minimum fill.
+    """Return the cheapest of three orders of elimination.
 
-    Computing the minimum-fill order takes long. It is tried only if the tables of the
-    smallest-table-first order are not too large (see `_HOPELESS_LOG`).
+    The first order is greedy and always makes the smallest possible table, the second order is by
+    index, and the third order is the minimum-fill order. Because the third order takes long to
+    compute, it is tried only if the tables of the first order are not too large (see
+    `_HOPELESS_LOG`).
     """
     n = len(part.variables)
     near = neighbours(part)
@@ -44,7 +47,7 @@ def elimination_order(part: Component) -> Order:
 
 
 def neighbours(part: Component) -> list[set[int]]:
-    """Return a set for each variable: all variables that share a table with it, and itself."""
+    """Return a set for each variable: the variable itself, and all variables in its tables."""
     near = [set() for _ in part.variables]
     for scope in part.scopes:
         for v in scope:
@@ -53,10 +56,11 @@ def neighbours(part: Component) -> list[set[int]]:
 
 
 def degree_order(part: Component, near: list[set[int]]) -> list[int]:
-    """Return a greedy order: always eliminate the variable that makes the smallest table.
+    """Return a greedy order: always eliminate the variable that leads to the smallest table.
 
     If even the smallest table is too large (see `_HOPELESS_LOG`), the search stops: the remaining
-    variables follow, sorted by the sizes of the tables that they would make at this point.
+    variables come last, sorted by the sizes of the tables to which their elimination would lead at
+    this point.
     """
     near = [s - {v} for v, s in enumerate(near)]
     logs = [math.log2(k) for k in part.n_states]
@@ -100,9 +104,10 @@ def _measured(part, near, order):
 
 
 def _message(v, part, functions, with_argument):
-    """Add up functions and maximise the sum over variable v; return the new scope and the maxima.
+    """Add up functions (tables) and maximise the sum over variable v.
 
-    Also return the best state of v for each maximum, or an empty array unless `with_argument`.
+    Return the scope and the entries of the resulting table. Also return the best state of v for
+    each entry, or an empty array if `with_argument` is False.
     """
     scope = tuple(sorted(set().union(*(s for s, _ in functions)) - {v}))
     strides = np.zeros((len(functions), len(scope) + 1), np.int64)
@@ -125,7 +130,8 @@ def _message(v, part, functions, with_argument):
 def _buckets(part, order):
     """Return the position of each variable in an order, and the functions in its bucket.
 
-    A function is in the bucket of the variable of its scope that is eliminated first.
+    A function (a table with its scope) is in the bucket of the variable of its scope that is
+    eliminated first.
     """
     position = {v: i for i, v in enumerate(order)}
     buckets: list[list[Any]] = [[((v,), row)] for v, row in enumerate(part.unary)]
@@ -138,7 +144,7 @@ def can_eliminate(order: Order, max_entries: int, seconds: float) -> bool:
     """Return True if elimination is possible within the limits of memory and time.
 
     A table may have at most `max_entries` entries, and all tables together 8 * MAX_KEPT_TABLES *
-    `max_entries`. The time, estimated for an average machine, may be at most `seconds`.
+    `max_entries`. The estimated time on an average machine may be at most `seconds`.
     """
     fits = order.largest <= max_entries and order.kept <= MAX_KEPT_TABLES * 8.0 * max_entries
     return fits and order.work * 8e-9 <= seconds
@@ -154,7 +160,7 @@ def eliminate(part: Component, order: Order) -> np.ndarray:
     for v in order.variables:
         scope, out, where = _message(v, part, buckets[v], True)
         buckets[v] = []
-        binary = part.n_states[v] == 2  # with two states, a byte stores eight best states
+        binary = part.n_states[v] == 2  # if v has two states, a byte stores eight best states
         back.append((v, scope, np.packbits(where > 0) if binary else where))
         if scope:
             buckets[min(scope, key=position.__getitem__)].append((scope, out))
@@ -175,9 +181,10 @@ def eliminate(part: Component, order: Order) -> np.ndarray:
 class TreeSearch:
     """Depth-first branch and bound with bounds from mini-buckets of at most `max_entries` entries.
 
-    The search is a limited discrepancy search. A departure is a step to a child other than the best
-    child. The first search allows one departure per path, and each later search allows twice as
-    many. So a bad choice near the root does not delay the search for long.
+    The search is a limited discrepancy search. A discrepancy is a step to a child other than the
+    best child. The first search allows a single discrepancy per path, and each later search allows
+    twice as many as the search before. So a bad choice near the root does not delay the search for
+    long.
 
     Attributes
     ----------
@@ -237,7 +244,7 @@ class TreeSearch:
         return self.depth < 0 and self._allowed[1] == 0
 
     def run(self, best: np.ndarray, value: float, n_nodes: int) -> tuple[float, int]:
-        """Continue the search by at most `n_nodes` nodes.
+        """Continue the search, and visit at most `n_nodes` further nodes.
 
         If a state with a score above `value` is found, it is written to `best`. Return the best
         score and the number of visited nodes.
@@ -255,9 +262,10 @@ class TreeSearch:
 
 
 def _partition(v, part, functions, max_entries):
-    """Split the functions of the bucket of variable v into groups (mini-buckets) by first fit.
+    """Split the functions in the bucket of variable v into groups (mini-buckets) by first fit.
 
-    The joint scope of a group has at most `max_entries` states, unless a single function has more.
+    The variables of a group have at most `max_entries` joint states, unless the group is a single
+    function with more entries.
     """
     found: list[tuple[set, list]] = []
     for scope, table in sorted(functions, key=lambda f: (-len(f[0]), f[0])):

@@ -1,4 +1,4 @@
-"""Branch and bound that applies soft local consistency to the tables at each node."""
+"""Branch and bound that makes the tables consistent at each node (soft local consistency)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from skcrbm.kernels.consistent_search import (
     search_consistent,
 )
 
-# Largest number of entries of the tables of all nodes on a path together.
+# Largest total number of table entries that are stored for all nodes on a path.
 _ALL_ENTRIES = 2**25
-# A change of a belief is propagated to other tables if it exceeds this share of the gap between the
-# bound and the best score.
+# A change of a belief is propagated to other tables only if the change is larger than this share of
+# the difference between the bound and the best score.
 _SHARE = 0.01
-# Largest number of failures (closed nodes) after which a depth-first search ends.
+# Largest number of closed nodes (failures) after which a depth-first search ends.
 _MOST_FAILURES = 10_000
 
 
 class ConsistentSearch:
-    """Hybrid best-first branch and bound; it shifts log-weights between tables to exclude states.
+    """Hybrid best-first branch and bound, which shifts log-weights between tables.
 
-    A node decides either that a variable has a certain state, or that it does not have this state.
-    The search takes the open node with the highest bound, and searches below this node depth-first
+    Shifting log-weights lowers the bound and excludes states. A node of the search tree decides
+    either that a variable has a certain state, or that it does not have this state. The search
+    takes the open node with the highest bound, and searches the subtree of this node depth-first
     until a number of nodes have been closed. It then adds the nodes on its path that are still open
-    to the set of open nodes, and takes the next node.
+    to the set of open nodes, and takes the next open node.
 
     Attributes
     ----------
@@ -55,9 +56,9 @@ class ConsistentSearch:
         )
         self._path = np.empty((self._belief.size + 1, 3), np.int32)
         self._weight = np.diff(self._graph.variable_start).astype(np.float64)
-        # A heap of open nodes, as tuples: minus the bound, minus the number of decisions, a
-        # counter, True if the last decision is reversed, and the decisions. If bounds are equal,
-        # the node with more decisions is taken first.
+        # Heap of open nodes. Each node is a tuple: minus the bound, minus the number of decisions,
+        # a counter, True if the last decision is reversed, and the array of the decisions. If
+        # bounds are equal, the node with more decisions is taken first.
         self._open = [(-bound, 0, 0, False, self._path[:0].copy())]
         self._count, self._failures = 0, 1
 
@@ -70,7 +71,8 @@ class ConsistentSearch:
         """Continue the search until about `n_nodes` nodes are used.
 
         If a state with a score above `value` is found, it is written to `best`. Return the best
-        score and the number of used nodes, where sixteen visited table entries count as a node.
+        score and the number of used nodes. To measure the work, sixteen visited table entries count
+        as a node.
         """
         limit, work = 16 * n_nodes, np.zeros(2, np.int64)
         while self._open and work[0] < limit:

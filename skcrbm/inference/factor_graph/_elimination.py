@@ -6,7 +6,7 @@ and `go_down` computes beliefs in the reverse order.
 A table is an array with an axis of states for each variable of its scope. The last axis has an
 entry for each model of a chunk, or a single entry that all models share. The entries are
 logarithms, or weights that are scaled to at most 1. Computing with weights takes a third of the
-time, but weights have a smaller range.
+time of computing with logarithms, but weights may underflow.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """Plan of the table from which a variable is eliminated: a product of factors and messages."""
+    """How to compute the table from which a variable is eliminated.
 
-    # Axes of the table: the variable, then its neighbours in the order of elimination.
+    The table is the product of factors of the graph and of messages from earlier buckets.
+    """
+
+    # Variables of the axes of the table: the eliminated variable, then its neighbours in the order
+    # of elimination.
     scope: tuple[int, ...]
-    parent: int  # bucket of the first neighbour, which receives the message; -1 without neighbours
+    parent: int  # bucket of the first neighbour, which receives the message; -1: no neighbours
     factors: list[int]  # indices of the tables of the graph that are multiplied into this table
     children: list[int]  # indices of the buckets whose messages are multiplied into this table
     # Order of the multiplications. The terms of the product are the field (term 0), then the
@@ -43,12 +47,12 @@ class Plan(NamedTuple):
     held: np.ndarray  # bool (n,): True for variables that are not eliminated (clamped variables)
     buckets: list[Bucket]  # in the order of elimination
     axes: list[tuple[int, ...]]  # free variables of each table, in the order of elimination
-    # For each bucket, a list of pairs (variable, axis): the belief of the variable is computed from
-    # this axis of the bucket's table. Each variable is listed in the bucket with the smallest table
+    # For each bucket, a list of pairs (variable, axis). The belief of a variable is computed from
+    # this axis of the bucket's table. Each variable is in a single list, for the smallest table
     # that contains the variable.
     places: list[list[tuple[int, int]]]
     counts: list[int]  # number of states of each variable, see `n_variables`
-    entries: int  # number of entries of the largest table of a model
+    entries: int  # number of entries of the largest table
 
     @property
     def n_variables(self) -> int:
@@ -57,7 +61,10 @@ class Plan(NamedTuple):
 
 
 class FlatPlan(NamedTuple):
-    """Plan for very many variables and small tables, as flat arrays for compiled code."""
+    """Plan of elimination as flat arrays, for compiled code.
+
+    It is used for graphs with very many variables, in which all tables are small.
+    """
 
     held: np.ndarray  # see `Plan`
     buckets: Buckets  # without tables
@@ -70,8 +77,8 @@ class FlatPlan(NamedTuple):
         return len(self.counts)
 
 
-# A plan is flat if it has at least _MANY buckets, and no table with more than _FEW entries. NumPy
-# needs more than a second for _MANY buckets, which is about the time to compile the kernels.
+# A `FlatPlan` is used if there are at least _MANY buckets, and no table has more than _FEW entries.
+# NumPy needs more than a second for _MANY buckets, which is about the time to compile the kernels.
 _MANY, _FEW = 10_000, 2**12
 
 
@@ -98,9 +105,10 @@ def make_large_plan(graph, held: np.ndarray, max_entries: int) -> Plan | FlatPla
 
 
 def _find_order(graph, held, max_entries, last):
-    """Return the scopes without the variables in `held`, and an order for the other variables.
+    """Find an order in which to eliminate the variables that are not in the mask `held`.
 
-    The result holds all parameters of `_as_plan`. See `make_plan` for the errors.
+    The result is a tuple of all parameters of `_as_plan`; the scopes lack the variables in `held`.
+    See `make_plan` for the errors.
     """
     scopes, _, n_variables = graph.expanded
     counts = [*graph.n_states.tolist(), *(2,) * (n_variables - graph.n_variables)]
@@ -114,7 +122,7 @@ def _find_order(graph, held, max_entries, last):
         counts[v] * math.prod([counts[u] for u in near])
         for v, near in zip(found.order, found.neighbours)
     ]
-    if len(found.neighbours) > len(sizes):  # the search for an order stopped at this variable
+    if len(found.neighbours) > len(sizes):  # the search for an order stopped before this variable
         sizes.append(math.prod([counts[u] for u in found.neighbours[-1]]))
     largest, in_all = max(sizes, default=1), sum(sizes)
     if not found.complete or largest > max_entries:
@@ -146,7 +154,7 @@ def _entries(count):
 
 
 def _as_plan(scopes, held, found, counts, entries):
-    """Return the plan for an order of elimination that `min_fill` found."""
+    """Return the `Plan` for the order of elimination `found`, a result of `min_fill`."""
     place = {v: i for i, v in enumerate(found.order)}
     axes = [tuple(sorted(scope, key=place.__getitem__)) for scope in scopes]
     factors = [[] for _ in found.order]
@@ -160,7 +168,8 @@ def _as_plan(scopes, held, found, counts, entries):
         parent = place[scope[1]] if near else -1
         if near:
             children[parent].append(i)
-        # Children are eliminated before their parents, so the list of children is complete here.
+        # Children are eliminated before their parent, so the list of children is complete at this
+        # point.
         parts = [(v,), *(axes[f] for f in factors[i]), *(buckets[c].scope[1:] for c in children[i])]
         buckets.append(Bucket(scope, parent, factors[i], children[i], _sum_order(parts, scope)))
     smallest = {}
@@ -175,7 +184,10 @@ def _as_plan(scopes, held, found, counts, entries):
 
 
 def _as_flat_plan(scopes, held, found, counts, entries, all_scopes):
-    """Return the flat plan for an order; `all_scopes` also have the variables in `held`."""
+    """Return the `FlatPlan` for an order; see `_as_plan`.
+
+    `scopes` lack the variables in `held`, and `all_scopes` contain them.
+    """
     n, order = len(counts), np.array(found.order)
     n_buckets = len(order)
     place = np.full(n, n_buckets)
@@ -191,7 +203,7 @@ def _as_flat_plan(scopes, held, found, counts, entries, all_scopes):
     all_buckets[scope_start[:-1]] = order
     all_buckets[np.arange(len(near)) + owner + 1] = near
     sizes = np.multiply.reduceat(np.array(counts)[all_buckets], scope_start[:-1])
-    # A factor belongs to the bucket of its variable that is eliminated first.
+    # A factor belongs to the bucket of the first eliminated variable among its variables.
     free, free_start = _flat(scopes)
     has_free = np.diff(free_start) > 0
     bucket = np.full(len(scopes), n_buckets)
@@ -207,16 +219,20 @@ def _as_flat_plan(scopes, held, found, counts, entries, all_scopes):
 
 
 def _flat(lists):
-    """Return all numbers of some lists of integers, and the start of each list, with the end."""
+    """Join lists of integers to a single array; return the array and the start of each list.
+
+    A last entry of the starts is the end of the array.
+    """
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(part) for part in lists], out=start[1:])
     return np.fromiter(chain.from_iterable(lists), np.int64, start[-1]), start
 
 
 def _groups(group, n_groups):
-    """Return the start of each group, and the indices of its members in ascending order.
+    """Collect the members of each group; return the start of each group, and the members.
 
-    `group` holds the group of each index; numbers that are no group are left out.
+    Index i is a member of group ``group[i]``. If this number is not between 0 and `n_groups` - 1,
+    the index is left out. The members of a group are in ascending order.
     """
     inside = (group >= 0) & (group < n_groups)
     count = np.bincount(group[inside], minlength=n_groups)
@@ -248,7 +264,7 @@ def _sum_order(parts, scope):
     return steps + list(pairwise(left))
 
 
-# Logarithm of the smallest product of weights. If a product may be smaller, it could underflow, and
+# Logarithm of the smallest product of weights that cannot underflow. If a product may be smaller,
 # `OutOfRange` is raised.
 _LEAST = -600.0
 
@@ -259,25 +275,25 @@ class Arithmetic(NamedTuple):
     multiply: Any
     divide: Any
     reduce: Any  # sum or maximum over the states of a variable
-    zero: float  # representation of a weight of 0
+    zero: float  # entry that represents the weight 0
 
 
-#: LOG_SUM and LOG_MAX compute sums and maxima of weights that are given as logarithms, and SUM
-#: computes sums of weights.
+#: For tables of logarithms, LOG_SUM computes sums of weights, and LOG_MAX maxima of weights. For
+#: tables of weights, SUM computes sums.
 LOG_SUM = Arithmetic(np.add, np.subtract, np.logaddexp, -np.inf)
 LOG_MAX = Arithmetic(np.add, np.subtract, np.maximum, -np.inf)
 SUM = Arithmetic(np.multiply, np.divide, np.add, 0.0)
 
 
 class OutOfRange(ArithmeticError):
-    """Raised if weights may underflow in a float; the caller then retries with logarithms."""
+    """Raised if weights may underflow in a float. The caller then computes with logarithms."""
 
 
 class _Factor:
-    """A table in the upward pass.
+    """A table in the upward pass, with `axes` for its variables.
 
-    All positive weights are at least exp(low); if the table has logarithms, `low` is 0. `times` may
-    overwrite the array if `own` is True.
+    All positive weights are at least exp(low); if the table has logarithms, `low` is 0. If `own` is
+    True, `times` may overwrite the array.
     """
 
     def __init__(self, table, axes, low=0.0, own=False):
@@ -286,7 +302,7 @@ class _Factor:
     def times(self, other, order, arithmetic):
         """Return the product of two tables, with axes in the order of elimination.
 
-        `order` maps each variable to its position in this order.
+        `order` maps each variable to its position in the order of elimination.
         """
         low = self.low + other.low
         if low < _LEAST:
@@ -303,9 +319,10 @@ class _Factor:
 
 
 def _spread(table, own, axes):
-    """Return a view of a table with an axis for each variable in `axes`.
+    """Return a view of a table that has an axis for each variable in `axes`.
 
-    `own` are the variables of the table. The axes of all other variables have length 1.
+    `own` are the variables of the table. The new axes, for variables that are not in `own`, have
+    length 1.
     """
     sizes = dict(zip(own, table.shape))
     return table.reshape(*(sizes.get(v, 1) for v in axes), table.shape[-1])
@@ -317,7 +334,7 @@ def reduce_to(table, axes, keep, reduce):
     `axes` are the variables of the table. `reduce` is np.add, np.logaddexp or np.maximum.
     """
     left, sizes = list(axes), list(table.shape[:-1])
-    for v in axes:  # begin with the first axis, because its slices are the longest
+    for v in axes:  # sum over the first axis first, because its slices are the longest
         if v not in keep:
             place = left.index(v)
             left.remove(v)
@@ -334,10 +351,11 @@ def reduce_axis(table, axis, reduce):
 
 
 def _scaled(log_table, axes, arithmetic):
-    """Divide the weights of a table by the largest weight; return the table and the log-divisor.
+    """Divide the weights of a table by the largest weight of each model.
 
-    `log_table` has logarithms; the returned table has weights if `arithmetic` is `SUM`. Logarithms
-    are scaled, too, because adding up unscaled large fields would lose the digits of small terms.
+    Return the new table, and the logarithm of the largest weight. `log_table` has logarithms of
+    weights; the new table has weights if `arithmetic` is `SUM`, else logarithms. Logarithms are
+    scaled, too, because adding up large fields would lose the digits of small terms.
     """
     top = _top(log_table)
     log_table = log_table - top
@@ -405,7 +423,7 @@ def go_up(plan, tables, sides, arithmetic, maximised=frozenset()):
             total += np.log(top)
             message = message / top
             low -= max(0.0, float(np.log(top).max()))
-            if low < _LEAST / 2:  # replace the rough bound `low` by the exact value
+            if low < _LEAST / 2:  # replace `low`, a loose bound, by the exact value
                 least = message.min(where=message > 0, initial=1.0)
                 low = float(np.log(least))
         else:
@@ -442,7 +460,7 @@ def go_down(plan, conditionals, arithmetic):
 
 
 def log_weights_of(belief, place, arithmetic):
-    """Return a list of K log-weights (R,), one for each state of the variable on axis `place`."""
+    """Return a list with the log-weights (R,) of each state of the variable on axis `place`."""
     n_slower, k = math.prod(belief.shape[:place]), belief.shape[place]
     parts = belief.reshape(n_slower, k, -1, belief.shape[-1])
     sides = []

@@ -1,4 +1,4 @@
-"""Exact inference on factor graphs by elimination of variables."""
+"""Exact inference on factor graphs by variable elimination."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Number of samples of a model that are drawn in one pass over its tables.
+# Number of samples of a model that are drawn in a single pass over the tables.
 _SAMPLES = 4096
-# If the largest table has at most this many entries, models with different clamped variables are
-# solved together by one plan, in which clamped variables remain axes of the tables. For small
-# tables this is faster than a separate plan for each set of clamped variables.
+# If the largest table has at most this many entries, models with different clamped variables share
+# a single plan, in which clamped variables keep their axes in the tables. For small tables this is
+# faster than a separate plan for each set of clamped variables.
 _TOGETHER = 2**10
 # Log-odds beyond ±600 may be wrong because weights underflowed. Models with such log-odds are
 # solved again with logarithms.
@@ -44,7 +44,7 @@ _EXTREME = 600.0
 
 
 def solve(method, energy, query):
-    """Answer any query by elimination of variables.
+    """Answer any query by variable elimination.
 
     Models with the same clamped variables are solved together.
     """
@@ -74,7 +74,8 @@ def solve(method, energy, query):
 def solve_sparse_ising(method, energy, query):
     """Answer any query about a sparse Ising model, by a factor graph with a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
-    # The last of the four table entries of an edge is the state in which both variables are on.
+    # The last of the four entries of an edge's table belongs to the state in which both variables
+    # are 1.
     if "statistics" in query.returns:
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
@@ -82,13 +83,13 @@ def solve_sparse_ising(method, energy, query):
 
 
 class _Chunk(NamedTuple):
-    """Models that are solved together, and the plan of their elimination.
+    """R models that are solved together, and the plan by which their variables are eliminated.
 
-    A `FlatPlan` serves a single model.
+    If the plan is a `FlatPlan`, R is 1.
     """
 
     plan: Plan | FlatPlan
-    rows: np.ndarray  # (R,) indices of the models in the batch
+    rows: np.ndarray  # (R,): indices of the models in the batch
 
 
 def solved_together(energy, max_entries):
@@ -123,11 +124,11 @@ def _chunks(method, energy, last=frozenset()):
 
 
 class _Model:
-    """The models of a chunk given their evidence, as float64 arrays.
+    """The R models of a chunk given their evidence, as float64 arrays.
 
     A plan may leave out clamped variables or keep them as axes of tables.
 
-    - `tables` are the log-potentials over the axes of the plan.
+    - `tables` are the log-potentials (..., R), with an axis for each variable that the plan keeps.
     - `sides` (n_variables, K, R) are the log-weights of the states of each variable. If the plan
       keeps a clamped variable, all states except the clamped state have weight 0.
     - `values` (n_variables, R) are the states of the variables that the plan leaves out, and 0
@@ -145,7 +146,8 @@ class _Model:
         evidence = None
         if energy.evidence is not None:
             evidence = energy.evidence[self.rows].T
-            # The plan also leaves out variables with the single state 0; their evidence may be NaN.
+            # The plan also leaves out variables that have the single state 0. The evidence of these
+            # variables may be NaN.
             self.values[:n][out] = np.nan_to_num(evidence[out])
         own = energy.log_fields()[self.rows].transpose(1, 2, 0)
         self.sides[:n, : own.shape[1]] = own
@@ -155,7 +157,7 @@ class _Model:
         self.read_tables()
 
     def read_tables(self):
-        """Set `tables`, and add the tables of clamped variables to `offset`."""
+        """Set `tables`; add the tables whose variables are all clamped to `offset`."""
         energy = self.energy
         _, logic, _ = energy.graph.expanded
         flat = [t for g in energy.tables for t in g.log_potentials.astype(np.float64)]
@@ -186,7 +188,7 @@ class _Model:
         return number
 
     def code(self, values, scope):
-        """Return the index of the joint state of the neighbours in a table over `scope`."""
+        """Return the index of the joint state of ``scope[1:]``, given the states `values`."""
         number = np.zeros(values.shape[1:], np.int64)
         for v in scope[1:]:
             number = self.plan.counts[v] * number + values[v]
@@ -195,8 +197,8 @@ class _Model:
     def go_up(self, arithmetic, maximised=frozenset()):
         """Return log Z or the best score of each model, and the conditional table of each bucket.
 
-        With sums as `arithmetic`, the first result is log Z (R,); with maxima, it is the best score
-        (R,). The variables in `maximised` are always eliminated by maxima.
+        The first result (R,) is log Z if `arithmetic` computes sums, and the best score if it
+        computes maxima. The variables in `maximised` are always eliminated by maxima.
         """
         total, conditionals = go_up(self.plan, self.tables, self.sides, arithmetic, maximised)
         total += self.offset
@@ -208,7 +210,8 @@ class _Model:
     def backwards(self, conditionals):
         """Yield the scope of each bucket and its conditional table, beginning with the last bucket.
 
-        The tables are (k, n_neighbour_states, R).
+        A table has the shape (k, K, R), for the k states of the bucket's variable and the K joint
+        states of its neighbours.
         """
         for bucket, table in zip(reversed(self.plan.buckets), reversed(conditionals)):
             yield bucket.scope, table.reshape(len(table), -1, len(self.rows))
@@ -216,7 +219,7 @@ class _Model:
     def best_values(self, conditionals, maximised=None):
         """Return the best values (n_variables, R) of variables, given their conditional tables.
 
-        Variables that are not in `maximised` (None: all variables) are left out.
+        If `maximised` is given, only the values of the variables in `maximised` are computed.
         """
         values, every = self.values.copy(), np.arange(len(self.rows))
         for scope, sides in self.backwards(conditionals):
@@ -230,7 +233,8 @@ class _Model:
         """Return the log-odds of the variables, and the probabilities of all table entries.
 
         The log-odds have the shape `energy.belief_shape` with R models instead of N. The
-        probabilities are (n_entries, R) if `wanted`, else an empty array (0, R).
+        probabilities have the shape (n_entries, R). If `wanted` is False, they are an empty array
+        (0, R).
         """
         plan, n = self.plan, self.energy.n_variables
         log_odds = self.held_log_odds()
@@ -254,7 +258,7 @@ class _Model:
         return log_odds, found
 
     def held_log_odds(self):
-        """Return log-odds that are set only for the variables that the plan leaves out.
+        """Return an array for log-odds, filled in only for the variables that the plan leaves out.
 
         If variables have several states, the clamped state has the log-odds inf, and all other
         states have -inf. For 0/1 variables the log-odds are 0, because `infer` overwrites them
@@ -271,8 +275,8 @@ class _Model:
     def set_log_odds(self, log_odds, v, sides, maximal):
         """Set the log-odds of variable v from `sides`, the log-weights (R,) of each state.
 
-        If `maximal` and the variable has several states, the log-odds of a state are its log-weight
-        minus the largest log-weight of the other states.
+        If `maximal` is True and the energy is categorical, the log-odds of a state are its
+        log-weight minus the largest log-weight of the other states.
         """
         if log_odds.ndim == 2:
             log_odds[:, v] = sides[1] - sides[0]
@@ -287,10 +291,13 @@ class _Model:
 
 
 class _LargeModel(_Model):
-    """A model with a `FlatPlan`: very many variables and small tables, for compiled code."""
+    """A single model with a `FlatPlan`, whose variables are eliminated by compiled code."""
 
     def read_tables(self):
-        """Set `parts`, the plan with the tables; each table is shifted to a largest entry of 0."""
+        """Set `parts`, the arrays of the plan with the tables of the model.
+
+        The largest entry is subtracted from each table, and added to `offset`.
+        """
         energy, plan = self.energy, self.plan.buckets
         _, logic, _ = energy.graph.expanded
         start = [np.empty(0, np.int64), *(group.entries for group in energy.tables)]
@@ -306,29 +313,30 @@ class _LargeModel(_Model):
         tables = np.concatenate([logs, *logic])
         self.parts = plan._replace(table_start=np.concatenate(start), tables=tables)
         self.value = np.ascontiguousarray(self.values[:, 0])
-        # The first entries of tables that have clamped variables alone.
+        # indices of the tables whose variables are all clamped
         self.fixed = np.setdiff1d(np.arange(len(plan.edge_start) - 1), plan.factors)
         for f in self.fixed.tolist():
             self.offset += tables[self.parts.table_start[f] + self._place(f)]
 
     def _place(self, f):
-        """Return the index in table f of the entry that the clamped variables choose."""
+        """Return the index of the entry of table f for the values of its clamped variables."""
         plan, number = self.plan.buckets, 0
         for v in plan.edges[plan.edge_start[f] : plan.edge_start[f + 1]]:
             number = self.plan.counts[v] * number + self.value[v]
         return number
 
     def go_up(self, arithmetic, maximised=frozenset()):
-        """Return log Z or the best score (1,), and a flat array of the conditional tables.
+        """Return log Z or the best score, and the conditional tables as a flat array.
 
-        The tables always hold logarithms.
+        The first result has the shape (1,), and the tables always hold logarithms.
         """
         from skcrbm.kernels.elimination import eliminate
 
         if arithmetic is SUM:
             raise OutOfRange
         fields = np.ascontiguousarray(self.sides[..., 0])
-        # Scores are shifted, because a sum with large fields would lose the digits of small terms.
+        # The largest field of each variable is subtracted, because a sum with large fields would
+        # lose the digits of small terms.
         top = fields.max(axis=1)
         top[top == -np.inf] = 0.0
         top[: len(self.plan.held)][self.plan.held] = 0.0
@@ -383,20 +391,20 @@ class _LargeModel(_Model):
 
 
 def _model_of(energy, chunk):
-    """Return the models of a chunk as arrays for its kind of plan."""
+    """Return the models of a chunk, as a `_LargeModel` for a `FlatPlan`, else as a `_Model`."""
     kind = _LargeModel if isinstance(chunk.plan, FlatPlan) else _Model
     return kind(energy, chunk)
 
 
 def _difference(above, below):
-    """Return above - below, or -inf if `above` is -inf, even if `below` is -inf, too."""
+    """Return above - below, but -inf instead of NaN if both numbers are -inf."""
     return np.where(above == -np.inf, -np.inf, above - np.where(above == -np.inf, 0.0, below))
 
 
 def _in_weights_or_logs(solve: Callable[[Arithmetic], Any]) -> Any:
-    """Call `solve` with weights and, if weights are out of range, again with logarithms.
+    """Call ``solve(SUM)``, which computes with weights, and return the result.
 
-    Return the result of the call that succeeds.
+    If weights are out of range, call ``solve(LOG_SUM)`` instead, which computes with logarithms.
     """
     try:
         return solve(SUM)
@@ -474,7 +482,7 @@ def _best_states(energy, query, chunks):
 def _marginal_map(method, energy, query):
     """Compute "marginal_map": maximise over `map_variables`, and sum over all other variables.
 
-    The other variables then get the best values given the values of `map_variables`. Return the
+    All other variables then get their best values given the values of `map_variables`. Return the
     fields, and the log-weights (N,) of the values of `map_variables`.
     """
     chosen = checked_variables(method.map_variables, energy.n_variables)
@@ -521,7 +529,7 @@ def _draw(energy, query, chunks, key):
 
 
 def _drawn(model, arithmetic, conditionals, r, key, step, part):
-    """Draw S samples of model r of a chunk, and return them with their log-probabilities (S,).
+    """Draw S samples of model r of a chunk; return the samples and their log-probabilities (S,).
 
     The samples are (n_variables, S). `part` is a slice of the samples, and `step` the index of the
     slice, which selects the random numbers.
@@ -551,7 +559,8 @@ def _drawn_states(u, edges, sides):
     """Draw a state for each of S samples by uniform random numbers `u` (S,).
 
     `edges` (K - 1, S) are cumulative probabilities and `sides` (K, S) log-probabilities of the
-    states. A state of probability 0 is never drawn, even if rounding makes `u` exceed all edges.
+    states. A state of probability 0 is never drawn, even if `u` is larger than all `edges` because
+    of rounding.
     """
     found = (u >= edges).sum(axis=0)
     possible = sides > -np.inf
