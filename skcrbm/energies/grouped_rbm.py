@@ -37,7 +37,7 @@ class GroupedRBMEnergy(RBMEnergy):
     ):
         super().__init__(weights, visible_bias, hidden_bias)
         if units.n_units != self.n_visible:
-            raise ValueError(f"units must have {self.n_visible} units, got {units.n_units}")
+            raise ValueError(f"units must describe the {self.n_visible} rows of weights, got n_units={units.n_units}")
         self.units = units
 
     @property

@@ -189,9 +189,9 @@ def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the class of energies whose solver in `SOLVERS` is used for `energy_type`.
+    """Return the name of the Python class under which `SOLVERS` has the solver for `energy_type`.
 
-    The result is the name of the class, or "" if there is no solver.
+    It is `energy_type` itself or one of its base classes. The result is "" if there is no solver.
     """
     names = _classes_of_the_model(energy_type)
     return next((name for name in names if (method, name) in SOLVERS), "")

@@ -36,8 +36,8 @@ from skcrbm.kernels.scalar import SUM, fill
 # Numbers of rows of scratch arrays: the 2 values of each of at most 6 variables, and the 2^3
 # entries of a table of 3 variables.
 _N_VALUES, _N_HALF = 12, 8
-# A loop over fewer lanes than this number is inefficient, because its fixed cost dominates. If
-# there are fewer models, several factors are therefore processed together in one loop.
+# The inner loops run over models. A loop over fewer models than this number is inefficient, because
+# its fixed cost dominates. Several factors are then processed together in one loop.
 _WIDTH = 64
 
 
@@ -178,8 +178,8 @@ def _fold(kind, half, value, j, step, out, n_lanes):
     values of variable j are `step` rows apart, 1 or 4.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
-    # The number of rows is not a constant here, because the compiler would unroll such a loop,
-    # which makes compiling slow.
+    # The number of rows is read from the array. If it were a constant, the compiler would unroll the
+    # loop, and compiling would take long.
     for row in range(np.uintp(half.shape[0] >> 1)):
         a = row if step == 4 else np.uintp(2) * row
         b = a + np.uintp(step)

@@ -465,7 +465,9 @@ def _flip_log_odds(start, neighbours, coupling, i, limit, state, log_odds, logit
 
 @jit
 def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds):
-    """Propose T flips in each of R chains, one after the other, for log-odds of any size.
+    """Propose T flips in each of R chains. Log-odds may be so large that weights would overflow.
+
+    The T flips of a chain are proposed one after the other.
 
     Parameters
     ----------

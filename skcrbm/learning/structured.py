@@ -159,7 +159,7 @@ class StructuredObjective(Objective):
 
     @property
     def for_search(self) -> StructuredObjective:
-        """Objective of the search for alpha, which L-BFGS or a dual solver minimises."""
+        """Objective that L-BFGS or a dual solver minimises in the search for alpha."""
         return self
 
     def _entries(self, model) -> int:

@@ -1,8 +1,8 @@
-"""Answer queries on sparse Ising models, by a fast kernel for pairs or as factor graphs.
+"""Answer queries on sparse Ising models: by a fast kernel for pairs, or by converting the model.
 
 The kernel of `sparse_ising` reads one coupling per pair instead of a table. It supports moderate
 couplings and a damping of 0 or 0.5. Strong couplings, other values of damping, tree-reweighted
-messages and mean field use the solvers of factor graphs.
+messages and mean field convert the model to a factor graph and use the solvers of factor graphs.
 """
 
 import numpy as np

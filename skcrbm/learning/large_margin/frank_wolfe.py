@@ -164,7 +164,7 @@ class DualBlocks(ABC):
 
 
 class Blocks(DualBlocks):
-    """Dual variables of any model; the steps are computed in NumPy."""
+    """Dual variables of chains or graphs of any kind. Frank-Wolfe steps are computed with NumPy."""
 
     def __init__(self, model, batch, objective, total):
         super().__init__(model, batch, objective, total)
