@@ -37,7 +37,8 @@ class GroupedRBMEnergy(RBMEnergy):
     ):
         super().__init__(weights, visible_bias, hidden_bias)
         if units.n_units != self.n_visible:
-            raise ValueError(f"units must describe the {self.n_visible} rows of weights, got n_units={units.n_units}")
+            needed = f"units must describe the {self.n_visible} rows of weights"
+            raise ValueError(f"{needed}, got n_units={units.n_units}")
         self.units = units
 
     @property

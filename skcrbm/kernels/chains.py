@@ -36,7 +36,7 @@ class Packed(NamedTuple):
 
     first: np.ndarray  # (D + 1,) int64, first coefficient of each column
     labels: np.ndarray  # (P,) int32, state of each coefficient
-    dense: np.ndarray  # (D,) int32, index of the dense row of each column, or -1 if it has no dense row
+    dense: np.ndarray  # (D,) int32, index of each column's dense row, or -1 without a row
 
 
 @jit

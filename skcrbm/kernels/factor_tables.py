@@ -178,8 +178,8 @@ def _fold(kind, half, value, j, step, out, n_lanes):
     values of variable j are `step` rows apart, 1 or 4.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
-    # The number of rows is read from the array. If it were a constant, the compiler would unroll the
-    # loop, and compiling would take long.
+    # The number of rows is read from the array. If it were a constant, the compiler would unroll
+    # the loop, and compiling would take long.
     for row in range(np.uintp(half.shape[0] >> 1)):
         a = row if step == 4 else np.uintp(2) * row
         b = a + np.uintp(step)
