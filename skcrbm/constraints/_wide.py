@@ -242,6 +242,8 @@ class Wide:
                 program.exclude(np.arange(len(weights)), best.labels)
             if not found:
                 raise impossible_row(self.rows, i)
+            # A search that reaches its limit of nodes may find a better vector later.
+            found.sort(key=lambda best: -best.score)
             part = np.stack([best.labels for best in found])[None]
             part_scores = np.array([[best.score for best in found]])
             # The listed vectors are a lower bound of the sum, and all of it if there are no others.

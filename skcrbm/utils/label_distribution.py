@@ -52,7 +52,11 @@ class LabelDistribution:
     def log_proba(self, X: Any, labels: np.ndarray) -> np.ndarray:
         """Return the log-probability (N,) of the label vector of each row; `labels` is (N, L)."""
         if self.is_joint:
-            return np.asarray(call_given(self.model, "score_samples", X, None, y=labels))
+            # `score_samples` of a pipeline or a search of scikit-learn does not take y, so call the
+            # method of the final model.
+            found = inner_method(self.model, "score_samples")
+            function = self.model.score_samples if found is None else found
+            return np.asarray(function(X, y=labels))
         return _independent(self.marginals(X), labels)
 
     def tables(self, X: Any, known: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
