@@ -124,6 +124,16 @@ def test_vectors_are_in_order_if_a_search_misses_the_best_one(monkeypatch):
     np.testing.assert_array_equal(labels[:, 0], exact.predict_topk(P, 1)[0][:, 0])
 
 
+def test_no_probability_exceeds_1():
+    """If a vector is nearly certain, the estimated sum over all vectors may be smaller."""
+    _, _, wide = two([])
+    P, labels = np.linspace(1e-4, 0.02, 40)[:, None] * np.ones(N_LABELS), np.zeros((40, N_LABELS))
+    assert wide.score_samples(P, labels).max() <= 0
+    assert wide.score_label_sets(P, labels[:1]).max() <= 0
+    _, log_p = wide.sample(P, 5, random_state=0, return_log_proba=True)
+    assert log_p.max() <= 0
+
+
 def test_answers_do_not_depend_on_the_other_rows():
     P, _, wide = two(FURTHER["count"])
     for known in knowns():
