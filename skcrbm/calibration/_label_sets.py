@@ -287,7 +287,7 @@ class ConformalLabelSets(ConformalBase):
         ------
         ValueError
             If there are more than 20 labels, which are too many to enumerate, and the estimator is
-            not `skcrbm.constraints.Constrained`.
+            not a `skcrbm.constraints.Constrained` with exact answers.
         """
         check_count("limit", limit)
         threshold = self._thresholds_of(X, groups)
@@ -396,17 +396,19 @@ class ConformalLabelSets(ConformalBase):
             weight = np.exp(-np.where(part.drawn > _IMPOSSIBLE, part.drawn, 0.0))
             drawn = np.where(inside[1] & (part.drawn > _IMPOSSIBLE), weight, 0.0).mean(axis=1)
             sizes.append((inside[0] & (part.best > _IMPOSSIBLE)).sum(axis=1) + drawn)
-        return np.concatenate(sizes)
+        return np.concatenate(sizes) if sizes else np.empty(0)
 
     def _listed_sets(self, distribution, X, threshold, limit):
         """Return up to `limit` label vectors in the set of each row, the most probable first."""
         sets = []
+        n_rows = max(1, BLOCK_ENTRIES // (limit * distribution.n_labels))
         for rows, part in _summaries(distribution, X, self.n_draws, self.n_best, self._seed):
-            inputs = _safe_indexing(X, np.arange(rows.start, rows.stop))
-            labels, log_p = distribution.most_probable(inputs, limit)
-            member = part.scores(log_p, self.rule) <= threshold[rows, None] + _SLACK
-            member &= log_p > -np.inf
-            sets += [vectors[chosen] for vectors, chosen in zip(labels, member)]
+            for some in row_chunks(len(part.best), n_rows):
+                places = np.arange(rows.start, rows.stop)[some]
+                labels, log_p = distribution.most_probable(_safe_indexing(X, places), limit)
+                scores = _Summary(part.best[some], part.drawn[some]).scores(log_p, self.rule)
+                member = (scores <= threshold[places, None] + _SLACK) & (log_p > -np.inf)
+                sets += [vectors[chosen] for vectors, chosen in zip(labels, member)]
         return sets
 
 
@@ -420,9 +422,17 @@ class _Summary(NamedTuple):
         """Return the scores (n, m) of m label vectors per row, given their log-probabilities."""
         if rule == "probability":
             return -log_p
-        above = (self.best[:, None] > log_p[:, :, None] + _SLACK) * np.exp(self.best[:, None])
-        shares = [_share_above(drawn, own) for drawn, own in zip(self.drawn, log_p)]
-        return above.sum(axis=2) + np.stack(shares)
+        rows = zip(self.best, self.drawn, log_p)
+        mass = np.stack(
+            [
+                _sum_above(best, np.exp(best), own)
+                + _sum_above(drawn, np.full(len(drawn), 1 / len(drawn)), own)
+                for best, drawn, own in rows
+            ]
+        )
+        # All possible vectors are above an impossible vector. An estimate of their mass may differ
+        # from 1.
+        return np.where(log_p > -np.inf, np.minimum(mass, 1.0), 1.0)
 
 
 def _summaries(distribution, X, n_draws, n_best, seed):
@@ -487,10 +497,8 @@ def _mass_above(log_p):
     return result
 
 
-def _share_above(drawn, log_p):
-    """Return the share (K,) of the draws that are more probable than each of K label vectors.
-
-    `drawn` (n_draws,) holds the log-probabilities of the draws, `log_p` (K,) those of the vectors.
-    """
-    ordered = np.sort(drawn)
-    return 1 - np.searchsorted(ordered, log_p + _SLACK, side="right") / len(ordered)
+def _sum_above(log_p, weight, own):
+    """Return for each of K values in `own` the sum of the weights whose `log_p` (M,) is larger."""
+    order = np.argsort(log_p)
+    sums = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0)
+    return sums[np.searchsorted(log_p[order], own + _SLACK, side="right")]

@@ -270,6 +270,8 @@ class Wide:
                 program.exclude(np.arange(len(weights)), best.labels)
             if not found:
                 raise impossible_row(self.rows, i)
+            # A search that reaches its limit of nodes may find a better vector later.
+            found.sort(key=lambda best: -best.score)
             part = np.stack([best.labels for best in found])[None]
             part_scores = np.array([[best.score for best in found]])
             # The sum over the listed vectors is a lower bound of the sum over all vectors, and
@@ -298,14 +300,20 @@ class Wide:
         return np.stack(result)
 
     def log_proba(self, labels):
-        return (labels * self.log_odds).sum(axis=1) - self._log_z()
+        return self._log_p((labels * self.log_odds).sum(axis=1)[:, None])[:, 0]
 
     def log_proba_of_draws(self, drawn):
-        return weights_of(drawn, self.log_odds) - self._log_z()[:, None]
+        return self._log_p(weights_of(drawn, self.log_odds))
 
     def log_proba_of_sets(self, label_sets):
-        log_p = self.log_odds @ label_sets.T - self._log_z()[:, None]
-        return only_known(log_p, label_sets, self.known)
+        return only_known(self._log_p(self.log_odds @ label_sets.T), label_sets, self.known)
+
+    def _log_p(self, log_weight):
+        """Return log-probabilities (n, m) of vectors with the sums of log-odds `log_weight`.
+
+        They are at most 0, although the estimated sum over all vectors may be too small.
+        """
+        return np.minimum(log_weight - self._log_z()[:, None], 0.0)
 
     def _best(self, i, weights):
         found = self.wide.program.best(weights, None if self.known is None else self.known[i])

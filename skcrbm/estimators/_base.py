@@ -15,7 +15,7 @@ from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors, TopLa
 from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import score as score_with_known
-from skcrbm.targets.multioutput import lists_classes, targets_of_columns
+from skcrbm.targets.multioutput import has_columns, lists_classes, targets_of_columns
 from skcrbm.targets.new_labels import in_label_order, listed_labels
 from skcrbm.utils.fitting import first_copies, first_copy_of_each
 from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
@@ -171,7 +171,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _make_targets(self, y, classes):
         kind = self._columns_of_classes
-        if not (kind is None or classes is None) and lists_classes(classes) and np.ndim(y) == 2:
+        if not (kind is None or classes is None) and lists_classes(classes) and has_columns(y):
             return kind(y, classes)
         try:
             return make_targets(y, classes, self)

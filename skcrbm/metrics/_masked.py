@@ -24,6 +24,7 @@ from skcrbm.utils.labels import (
     indicator_by_name,
     is_frame,
     label_names_of,
+    ragged_text,
     require_observed,
     require_zero_or_one,
     without_known,
@@ -52,6 +53,8 @@ def _dense_2d(values, name):
             input_name=name,
         )
     except ValueError as error:
+        if "inhomogeneous" in str(error):
+            raise ValueError(ragged_text(name)) from error
         if "string" not in str(error):
             raise
         raise ValueError(

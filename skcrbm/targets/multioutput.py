@@ -111,13 +111,24 @@ def targets_of_columns(
     ) from error
 
 
+def has_columns(y: Any) -> bool:
+    """Return True if y has two dimensions; False for lists of different lengths, too."""
+    try:
+        return np.ndim(y) == 2
+    except ValueError:  # NumPy makes no array of lists of different lengths
+        return False
+
+
 def lists_classes(classes: Any) -> bool:
     """Return True if `classes` lists the classes of each column, and they are not just 0 and 1."""
     if not isinstance(classes, (list, tuple)) or len(classes) < 2:
         return False
     if not all(isinstance(part, (list, tuple, np.ndarray)) for part in classes):
         return False
-    return any(len(part) != 2 or set(part) != {0, 1} for part in classes)
+    try:
+        return any(len(part) != 2 or set(part) != {0, 1} for part in classes)
+    except TypeError:  # unhashable items such as lists are neither classes nor 0 and 1
+        return True
 
 
 def refuse_columns_of_classes(y: Any, name: str, advice: str, error: ValueError) -> None:
@@ -464,12 +475,12 @@ def _listed_classes(classes, n_outputs):
     """Return `classes` of `partial_fit` as a list with the classes of each output."""
     wanted = f"classes must be a list of {n_outputs} arrays, the classes of each column of y"
     try:
-        found = [np.asarray(part, object).ravel().tolist() for part in classes]
+        parts = [np.asarray(part, object) for part in classes]
     except TypeError as error:
         raise ValueError(f"{wanted}, or None; got {classes!r}") from error
-    if isinstance(classes, str) or len(found) != n_outputs or not all(found):
+    if len(parts) != n_outputs or not all(part.ndim and part.size for part in parts):
         raise ValueError(f"{wanted}, or None; got {classes!r}")
-    return found
+    return [part.ravel().tolist() for part in parts]
 
 
 def _require_kind(column, classes, name):

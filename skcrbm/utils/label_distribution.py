@@ -53,7 +53,11 @@ class LabelDistribution:
     def log_proba(self, X: Any, labels: np.ndarray) -> np.ndarray:
         """Return the log-probability (N,) of the label vector of each row; `labels` is (N, L)."""
         if self.is_joint:
-            return np.asarray(call_given(self.model, "score_samples", X, None, y=labels))
+            # `score_samples` of a pipeline or a search of scikit-learn does not take y, so call the
+            # method of the final model.
+            found = inner_method(self.model, "score_samples")
+            function = self.model.score_samples if found is None else found
+            return np.asarray(function(X, y=labels))
         return _independent(self.marginals(X), labels)
 
     def tables(self, X: Any, known: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
@@ -80,8 +84,13 @@ class LabelDistribution:
         If fewer vectors are possible, the last log-probabilities are -inf. `can_rank` must be True.
         """
         labels, proba = call_given(self.model, "predict_topk", X, None, k=k)
-        log_p = np.log(np.maximum(proba, np.finfo(np.float64).tiny))
-        return labels, np.where(labels[:, :, 0] >= 0, log_p, -np.inf)
+        possible, least = labels[:, :, 0] >= 0, np.finfo(np.float64).tiny
+        log_p = np.where(possible, np.log(np.maximum(proba, least)), -np.inf)
+        underflow = possible & (proba < least)  # float64 cannot hold these probabilities
+        for j in np.flatnonzero(underflow.any(axis=0)):
+            rows = np.flatnonzero(underflow[:, j])
+            log_p[rows, j] = self.log_proba(_safe_indexing(X, rows), labels[rows, j])
+        return labels, log_p
 
     def draw(self, X: Any, n_draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return draws (N, n_draws, L) from p(y | x), and their log-probabilities (N, n_draws)."""

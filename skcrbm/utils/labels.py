@@ -44,9 +44,9 @@ def with_dimensions(y: Any, name: str = "y") -> Any:
     try:
         array = y if hasattr(y, "ndim") else np.asarray(y)
     except ValueError as error:
-        raise ValueError(_ragged_text(name)) from error
+        raise ValueError(ragged_text(name)) from error
     if array.ndim == 1 and array.dtype == object and any(isinstance(row, _LISTS) for row in array):
-        raise ValueError(_ragged_text(name))
+        raise ValueError(ragged_text(name))
     if array.ndim == 0:
         raise ValueError(
             f"{name} must be an array, data frame or sparse matrix with a row for each sample, got "
@@ -69,7 +69,8 @@ def _lists_tags(array):
     return all(len(set(row)) == len(row) for row in array.tolist())
 
 
-def _ragged_text(name):
+def ragged_text(name: str) -> str:
+    """Return an error message about the argument `name`, whose rows have different lengths."""
     return (
         f"{name} holds sets, or lists of different lengths, instead of the rows of a matrix. "
         "Convert lists of positive labels to a 0/1 indicator matrix with sklearn.preprocessing: "

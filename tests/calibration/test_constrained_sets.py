@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from reference.label_rules import Given
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from skcrbm.calibration import ConformalLabelSets
 from skcrbm.constraints import Constrained, Hierarchy, Implies
+from skcrbm.utils.label_distribution import LabelDistribution
 
 N_LABELS = 6
 # A tree has a table of its own; the clause of three labels needs elimination.
@@ -76,6 +79,62 @@ def test_many_labels_under_rules_have_small_sets():
         wrong = np.zeros((20, n_labels), int)
         wrong[:, -1] = 1
         assert not sets.contains(P[40:], wrong).any()
+
+
+@pytest.fixture
+def drawn_sets(monkeypatch):
+    """Set the limit of enumeration to 2 labels; return options with a short list of vectors."""
+    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    return {"confidence": 0.6, "n_draws": 30, "n_best": 4, "random_state": 0}
+
+
+def test_vectors_that_violate_the_rules_have_the_score_1(drawn_sets):
+    """Although the estimate of the mass of all vectors is not exactly 1."""
+    P = probabilities(40)
+    model, Y = fitted(RULES[1], P)
+    wrong = np.tile([0, 0, 0, 1, 0, 0], (40, 1))
+    Y[:30] = wrong[:30]
+    sets = ConformalLabelSets(FrozenEstimator(model), **drawn_sets).fit(P, Y)
+    assert sets.thresholds_[0] == 1
+    assert sets.contains(P, wrong).all()
+    Y[:5] = model.sample(P[:5], random_state=2)[:, 0]
+    sets.set_params(confidence=0.2).fit(P, Y)
+    assert sets.thresholds_[0] < 1
+    assert not sets.contains(P, wrong).any()
+
+
+def test_sets_do_not_depend_on_the_sizes_of_blocks(drawn_sets, monkeypatch):
+    P = probabilities(30)
+    model, Y = fitted(RULES[1], P)
+    sets = ConformalLabelSets(FrozenEstimator(model), **drawn_sets).fit(P, Y)
+    expected = sets.predict_sets(P, limit=64)
+    monkeypatch.setattr("skcrbm.calibration._label_sets.BLOCK_ENTRIES", 30 * N_LABELS * 30)
+    for one, other in zip(sets.predict_sets(P, limit=64), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert sets.set_sizes(P[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("rule", ["mass", "probability"])
+def test_pipelines_of_scikit_learn(drawn_sets, rule):
+    """Their `score_samples` does not take y."""
+    P = probabilities(30)
+    model, Y = fitted(RULES[0], P)
+    pipe = make_pipeline(FunctionTransformer(), model).fit(P, Y)
+    options = {"rule": rule, **drawn_sets}
+    found = ConformalLabelSets(FrozenEstimator(pipe), **options).fit(P, Y)
+    expected = ConformalLabelSets(FrozenEstimator(model), **options).fit(P, Y)
+    assert found.thresholds_ == expected.thresholds_
+    np.testing.assert_array_equal(found.set_sizes(P), expected.set_sizes(P))
+
+
+def test_probabilities_below_the_smallest_number():
+    n_labels = 1200
+    P = np.full((3, n_labels), 0.49)
+    model = Constrained(Given(), [Implies(0, 1)]).fit(P, np.zeros(P.shape, int))
+    labels, log_p = LabelDistribution(model, n_labels).most_probable(P, 2)
+    for k in range(2):
+        np.testing.assert_allclose(log_p[:, k], model.score_samples(P, labels[:, k]))
+    assert log_p.max() < np.log(np.finfo(float).tiny)
 
 
 @pytest.mark.parametrize("rules", RULES)

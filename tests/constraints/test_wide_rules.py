@@ -1,5 +1,6 @@
 """Rules that are too wide for elimination: integer programs and weighted draws, by enumeration."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skcrbm.calibration import ConformalLabelSets
 from skcrbm.constraints import Allowed, Between, Clause, Constrained, Hierarchy
-from skcrbm.constraints._wide import WeightedDraws, Wide, wide_rules
+from skcrbm.constraints._wide import IntegerProgram, WeightedDraws, Wide, wide_rules
 
 N_LABELS = 7
 # A row that satisfies all rules below.
@@ -102,6 +103,35 @@ def test_the_mean_weight_is_unbiased_and_at_most_1():
     labels = ALLOWED[:1]
     weight = (labels * part.log_odds).sum()
     assert weight - log_z == pytest.approx(exact.score_samples(P[:1], labels)[0], abs=0.01)
+
+
+def test_vectors_are_in_order_if_a_search_misses_the_best_one(monkeypatch):
+    """A search that ends at its limit of nodes may return a vector that is not the best."""
+    P, exact, wide = two(FURTHER["graph"])
+    search = IntegerProgram.best
+
+    def missed(self, weights, known=None):
+        found = search(self, weights, known)
+        if vars(self).setdefault("missed", False):
+            return found
+        self.missed, other = True, copy.deepcopy(self)
+        other.exclude(np.arange(N_LABELS), found.labels)
+        return search(other, weights, known)
+
+    monkeypatch.setattr(IntegerProgram, "best", missed)
+    labels, proba = wide.predict_topk(P, 4)
+    assert (np.diff(proba, axis=1) <= 0).all()
+    np.testing.assert_array_equal(labels[:, 0], exact.predict_topk(P, 1)[0][:, 0])
+
+
+def test_no_probability_exceeds_1():
+    """If a vector is nearly certain, the estimated sum over all vectors may be smaller."""
+    _, _, wide = two([])
+    P, labels = np.linspace(1e-4, 0.02, 40)[:, None] * np.ones(N_LABELS), np.zeros((40, N_LABELS))
+    assert wide.score_samples(P, labels).max() <= 0
+    assert wide.score_label_sets(P, labels[:1]).max() <= 0
+    _, log_p = wide.sample(P, 5, random_state=0, return_log_proba=True)
+    assert log_p.max() <= 0
 
 
 def test_answers_do_not_depend_on_the_other_rows():

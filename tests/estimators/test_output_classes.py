@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 
-from skcrbm import CRBMClassifier
+from skcrbm import CRBMClassifier, LayeredGMClassifier
 from skcrbm.inference import infer
 from skcrbm.model_selection import cross_val_predict
 
@@ -257,6 +257,22 @@ def test_tools_of_scikit_learn():
     tags = model.__sklearn_tags__()
     assert tags.target_tags.multi_output
     assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
+
+
+def test_errors_of_partial_fit_name_the_argument():
+    X = np.zeros((4, 2))
+    columns = [["a", "b"], ["x", "y"]]
+    with pytest.raises(ValueError, match=r"^y holds sets, or lists of different lengths"):
+        CRBMClassifier().partial_fit(X, [["a"], ["b", "x"]] * 2, classes=columns)
+    y = np.array([["a", "x"], ["b", "y"], ["c", "x"], ["a", "y"]], object)
+    for wrong in (["a", "b"], [{"a", "b"}, {"x", "y"}]):
+        with pytest.raises(ValueError, match=r"^classes must be a list of 2 arrays"):
+            LayeredGMClassifier().partial_fit(X, y, classes=wrong)
+    with pytest.raises(ValueError, match="classes lists the values of 3 labels, but y has 2"):
+        CRBMClassifier().partial_fit(X, np.eye(4)[:, :2], classes=[[0, 1]] * 3)
+    # Lists cannot be compared with 0 and 1 in a set.
+    with pytest.raises(ValueError, match="column 0 of y holds the label 'a', which is not a class"):
+        CRBMClassifier().partial_fit(X, y, classes=[[[1], [2]]] * 2)
 
 
 def test_partial_fit_takes_the_classes_of_all_outputs():

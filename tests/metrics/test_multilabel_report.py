@@ -286,3 +286,10 @@ def test_columns_of_classes_are_refused(dtype):
     for arguments, name in (((y, y), "y_true"), ((numbers, y), "y_pred")):
         with pytest.raises(ValueError, match=f"{name} should hold numbers.*holds strings"):
             multilabel_report(*arguments)
+
+
+def test_lists_of_different_lengths_are_refused():
+    y, ragged = [[0, 1], [1, 0]], [[0], [1, 0]]
+    for arguments, name in (((ragged, y), "y_true"), ((y, ragged), "y_pred")):
+        with pytest.raises(ValueError, match=f"^{name} holds sets, or lists of different lengths"):
+            multilabel_report(*arguments)
