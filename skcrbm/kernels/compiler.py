@@ -189,13 +189,14 @@ class _InnerLibrary(JITCodeLibrary):
 
     keep_calls = False  # whether callers call the function instead of copying its body
 
-    def add_llvm_module(self, ll_module):
-        self._optimize_functions(ll_module)
+    def add_ir_module(self, ir_module):
         if self.keep_calls:
-            for function in ll_module.functions:
+            # llvmlite can add this attribute to parsed code, too, but release 0.43, which belongs
+            # to Numba 0.60, then adds it to the returned value, where it is invalid.
+            for function in ir_module.functions:
                 if not function.is_declaration and function.name.startswith("_ZN"):
-                    function.add_function_attribute("noinline")
-        self._final_module.link_in(ll_module)
+                    function.attributes.add("noinline")
+        super().add_ir_module(ir_module)
 
     def add_linking_library(self, library):
         if library is not rtsys.library:  # the kernel that Python calls includes Numba's runtime

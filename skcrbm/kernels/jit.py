@@ -8,16 +8,17 @@ import contextlib
 import functools
 import hashlib
 import os
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from skcrbm.kernels.interrupts import interrupts_later
 
-from skcrbm.kernels.compiler import InnerCompiler, KernelCompiler
+with interrupts_later():  # a process cannot import Numba again if the import was cut off
+    import numba
+    from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+    from skcrbm.kernels.compiler import InnerCompiler, KernelCompiler
 
 # A cache file is written under a temporary name, then renamed. If a temporary file is older than
 # this number of seconds, its process must have been killed, and the file is removed.
@@ -131,30 +132,13 @@ class _ForgivingCache(FunctionCache):
             super().save_overload(sig, data)
 
 
-@contextlib.contextmanager
-def _interrupts_later():
-    """Delay Ctrl-C until Numba has read its registries; otherwise later compilations would fail."""
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield  # nothing to delay: Python does not handle Ctrl-C, or handles it in another thread
-        return
-    held = []
-    signal.signal(signal.SIGINT, lambda *details: held.append(details))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if held:
-            handler(*held[0])
-
-
 def _compile_whole(dispatcher):
     """Return the `compile` method of a dispatcher, wrapped to delay Ctrl-C until it returns."""
     compile_version = dispatcher.compile
 
     @functools.wraps(compile_version)
     def whole(sig):
-        with _interrupts_later():
+        with interrupts_later():  # else Numba would read its registries only in part
             return compile_version(sig)
 
     return whole

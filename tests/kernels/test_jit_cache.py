@@ -64,7 +64,7 @@ def site(tmp_path):
     """A folder with the house decorator and two small kernels."""
     kernels = tmp_path / "site" / "skcrbm" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("__init__.py", "compiler.py", "jit.py"):
+    for name in ("__init__.py", "compiler.py", "interrupts.py", "jit.py"):
         shutil.copy(PACKAGE / "kernels" / name, kernels)
     (kernels.parent / "__init__.py").touch()
     (kernels / "callee.py").write_text(CALLEE)
@@ -317,3 +317,29 @@ except KeyboardInterrupt:
 @pytest.mark.deep
 def test_an_interrupt_waits_for_the_compiler(site):
     assert finish(start(INTERRUPTED, site)) == ["interrupted", "6.0", "6.0", "again"]
+
+
+IMPORTED = """
+import signal
+import sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+# Ctrl-C in the first import of kernels, while a module of Numba is halfway through its imports.
+def interrupt(frame, event, arg):
+    if "numba" in frame.f_code.co_filename and frame.f_code.co_filename.endswith("models.py"):
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGINT)
+sys.settrace(interrupt)
+try:
+    import skcrbm.kernels.caller
+except KeyboardInterrupt:
+    print("interrupted")
+import numpy as np
+from skcrbm.kernels.caller import total
+print(float(total(np.ones(3))))
+"""
+
+
+@pytest.mark.deep
+def test_an_interrupt_waits_for_the_import_of_numba(site):
+    assert finish(start(IMPORTED, site)) == ["interrupted", "6.0"]

@@ -1,0 +1,22 @@
+"""Delay Ctrl-C during steps after which Numba could not compile anything if they were cut off."""
+
+import contextlib
+import signal
+import threading
+
+
+@contextlib.contextmanager
+def interrupts_later():
+    """Delay Ctrl-C to the end of a `with` block."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # nothing to delay: Python does not handle Ctrl-C, or handles it in another thread
+        return
+    held = []
+    signal.signal(signal.SIGINT, lambda *details: held.append(details))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if held:
+            handler(*held[0])
