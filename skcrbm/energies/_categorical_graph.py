@@ -162,8 +162,9 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
                 if 2 ** (len(inputs) + 1) > MAX_LOGIC_TABLE:
                     raise ValueError(
                         f"factors has an OR or AND of {len(inputs)} inputs. Because some variables "
-                        "have more than two states, it must be converted to a table of "
-                        f"2^{len(inputs) + 1} entries; the limit is {MAX_LOGIC_TABLE} entries"
+                        "have more than two states, or a table has more than six variables, it "
+                        f"must be converted to a table of 2^{len(inputs) + 1} entries; the limit "
+                        f"is {MAX_LOGIC_TABLE} entries"
                     )
                 with np.errstate(divide="ignore"):
                     logs = np.log(logic_table(len(inputs), kind))

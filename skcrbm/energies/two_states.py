@@ -9,26 +9,28 @@ from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
 
 
-def two_states(energy: FactorGraphEnergy) -> CategoricalGraphEnergy:
-    """Convert a factor graph over 0/1 variables to a categorical graph whose factors are tables.
+def two_states(energy: FactorGraphEnergy, chains: bool = True) -> CategoricalGraphEnergy:
+    """Convert a factor graph over 0/1 variables to a categorical graph.
 
-    An OR or AND factor with many inputs becomes a chain of tables. Auxiliary variables connect the
-    tables. Their indices come after the indices of the given variables.
+    If `chains`, the new graph has only tables: an OR or AND factor with many inputs becomes a chain
+    of tables. Auxiliary variables connect the tables; their indices follow the indices of the given
+    variables. Otherwise OR and AND factors are kept.
     """
     same = CategoricalGraphEnergy.from_binary(energy)
-    if not len(energy.ors.outputs) + len(energy.ands.outputs):
+    if not chains or not len(energy.ors.outputs) + len(energy.ands.outputs):
         return same
     scopes, logic, n = energy.graph.expanded
     tables = [part for part in energy.factors if isinstance(part, TableFactors)]
-    chains = scopes[len(scopes) - len(logic) :]
+    tables_of_chains = scopes[len(scopes) - len(logic) :]
     for kind in {table.tobytes() for table in logic}:
         some = [i for i, table in enumerate(logic) if table.tobytes() == kind]
-        variables = np.array([chains[i] for i in some])
+        variables = np.array([tables_of_chains[i] for i in some])
         shape = (2,) * variables.shape[1]
         tables.append(TableFactors(variables, logic[some[0]].reshape(shape)))
     more = n - energy.n_variables
     field = np.pad(same.field, ((0, 0), (0, more), (0, 0)))
     other = CategoricalGraphEnergy(tables, field)
+    other.constant = same.constant
     if energy.evidence is not None:
         other = other.condition(
             np.pad(energy.evidence, ((0, 0), (0, more)), constant_values=np.nan)

@@ -142,8 +142,8 @@ def check_answers(
     if not answers:
         raise ValueError(
             f"inference method {method.display_name!r} does not work on "
-            f"{_described(method, energy)}; methods that do: "
-            f"{quoted(available_methods(energy, returns))}{_registered_for(method)}"
+            f"{_described(method, energy, returns)}; methods that do: "
+            f"{_alternatives(energy, returns)}{_registered_for(method)}"
         )
     missing = sorted(returns - answers)
     hints = [method.hints[name] for name in missing if name in method.hints]
@@ -152,8 +152,26 @@ def check_answers(
     if missing:
         raise ValueError(
             f"inference method {method.display_name!r} cannot answer {quoted(missing)}; methods "
-            f"that can: {quoted(available_methods(energy, returns))}"
+            f"that can: {_alternatives(energy, returns)}"
         )
+
+
+def _alternatives(energy, returns):
+    """List the methods that can answer a query, for error messages.
+
+    If no method can answer with its default options, list the methods that can answer with another
+    option, and the advice about this option. An example is "exact", which gives "marginal_map" of a
+    factor graph if `map_variables` is given.
+    """
+    names = available_methods(energy, returns)
+    if names:
+        return quoted(names)
+    asked, advice = frozenset(returns), []
+    for name, kind in _importable_methods():
+        hints = [text for answer, text in kind.hints.items() if answer in asked]
+        if hints and asked <= answers_of(name, type(energy), kind.answers) & energy.queries:
+            advice.append(f"{name!r} with an option: {', '.join(hints)}")
+    return "; ".join(advice) or quoted(())
 
 
 class _MethodObject(HasMethods):
@@ -266,12 +284,12 @@ def _with_article(noun):
     return f"{'an' if noun[0] in 'AEIO' else 'a'} {noun}"
 
 
-def _described(method, energy):
+def _described(method, energy, returns):
     """Describe an energy that a method refuses: its class and, if known, the reason."""
     kind = type(energy).__name__
     if has_solver(method.name, type(energy)):
         return f"this {kind}, because {method.restriction}" if method.restriction else kind
-    if method.categorical_alternative and is_categorical(energy):
-        other = method.categorical_alternative
+    other = method.categorical_alternative
+    if is_categorical(energy) and other in available_methods(energy, returns):
         return f"{kind}, because it is for 0/1 variables; use {other!r} for more than two states"
     return kind

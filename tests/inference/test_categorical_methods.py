@@ -139,6 +139,21 @@ def test_refusals_name_the_method_to_use(name, other, counts):
     assert other in available_methods(energy, answer)
 
 
+@pytest.mark.parametrize("name", ["dual_decomposition", "mixed_product", "branch_and_bound"])
+@pytest.mark.parametrize("counts", [[3, 3, 3], [2, 2, 2]])
+def test_refusals_of_marginal_map_name_the_option_of_exact(name, counts):
+    """No method answers without options, so the error says which option to give."""
+    tables = [np.arange(counts[0] * counts[1]).reshape(counts[:2])]
+    energy = FactorGraphEnergy.from_tables([(0, 1)], tables, n_states=counts)
+    assert available_methods(energy, "marginal_map") == []
+    advice = r"methods that \w+: 'exact' with an option: 'exact' needs map_variables"
+    with pytest.raises(ValueError, match=advice) as info:
+        infer(energy, name, returns="marginal_map")
+    assert "map_search" not in str(info.value)  # it cannot answer this query
+    found = infer(energy, "exact", returns="marginal_map", map_variables=[0])
+    assert found.assignment[0, 0] == counts[0] - 1
+
+
 def test_variables_with_one_state():
     """Every method takes a file with states 2, 1, 3 and 1, and a file of constants."""
     text = """MARKOV 4  2 1 3 1  4  1 0  2 0 2  1 3  2 1 2

@@ -76,17 +76,17 @@ class FlatGraph(NamedTuple):
         )  # fmt: skip
 
 
+def has_large_tables(energy):
+    """Return True if a table has too many variables for the kernels of 0/1 variables."""
+    return energy.graph.max_arity > MAX_TABLE_VARIABLES
+
+
 def flat_graph(energy):
-    """Return the `FlatGraph` of a `FactorGraphEnergy`.
+    """Return the `FlatGraph` of a `FactorGraphEnergy` that has no large tables.
 
     A table is added to another table if the scope of the other table contains its scope; see
-    `merging`. A ValueError is raised if a table has too many variables for the kernels.
+    `merging`.
     """
-    if energy.graph.max_arity > MAX_TABLE_VARIABLES:
-        raise ValueError(
-            f"energy has a table of {energy.graph.max_arity} variables; message passing supports "
-            f"tables of at most {MAX_TABLE_VARIABLES} variables. Use 'exact' or 'gibbs'"
-        )
     variables, arity, logs, sizes, place = [], [], [], [], []
     merging = energy.graph.merging
     tables = energy.graph.tables(merging.add(energy.log_potentials.astype(np.float64)))

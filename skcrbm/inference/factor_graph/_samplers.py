@@ -14,10 +14,12 @@ from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,
     flat_graph,
+    has_large_tables,
     held_values,
     message_limits,
 )
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
+from skcrbm.inference.factor_graph._large_tables import solve_states
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.perturbed_maxima import pass_factors, relay_order
 from skcrbm.kernels.scalar import MAX, SUM
@@ -35,6 +37,8 @@ _ORDER = 2**63
 
 def solve_bp_chain(method, energy, query):
     """Answer a query about a factor graph; see `BPChain`."""
+    if has_large_tables(energy):
+        return solve_states(method, energy, query)
     return sample_in_chain(method, energy, query, _LaneChain)
 
 
@@ -261,6 +265,8 @@ def solve_perturb_and_max_product(method, energy, query):
     Outputs of OR and AND factors get no noise. The messages of each sample are odds if they fit the
     dtype, else logarithms, independently of the other samples.
     """
+    if has_large_tables(energy):
+        return solve_states(method, energy, query)
     graph = flat_graph(energy)
     norms = graph.norms(energy.n_variables)
     factors = graph.factors(np.ones(len(graph.shift)))

@@ -22,9 +22,11 @@ from skcrbm.inference.factor_graph._better_states import improve_states
 from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,
     flat_graph,
+    has_large_tables,
     held_values,
     message_limits,
 )
+from skcrbm.inference.factor_graph._large_tables import solve_messages, solve_states
 from skcrbm.inference.methods._messages import (
     Beliefs,
     Messages,
@@ -61,17 +63,23 @@ _FIT_ROUNDS = 200
 
 def solve_sum_product(method, energy, query):
     """Answer a query by sum-product messages; see `SumProduct`."""
+    if has_large_tables(energy):
+        return solve_messages(method, energy, query)
     return _Run(method, energy, query, SUM).fields()
 
 
 def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
+    if has_large_tables(energy):
+        return solve_messages(method, energy, query)
     rho = factor_appearance(flat_graph(energy), energy.n_variables)
     return _Run(method, energy, query, SUM, rho=rho).fields()
 
 
 def solve_max_product(method, energy, query):
     """Find a state by max-product messages; see `MaxProduct`."""
+    if has_large_tables(energy):
+        return solve_messages(method, energy, query)
     return find_state(method, energy, query)
 
 
@@ -446,6 +454,8 @@ def _random_set_weights(graph, n_variables):
 
 def solve_mean_field(method, energy, query):
     """Answer a query by mean field (coordinate ascent); see `MeanField`."""
+    if has_large_tables(energy):
+        return solve_states(method, energy, query)
     graph, held = flat_graph(energy), held_values(energy)
     n, width = energy.n_models, energy.n_variables
     fields = empty_result(energy, query)

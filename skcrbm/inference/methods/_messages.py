@@ -89,8 +89,9 @@ class SumProduct(MessagePassing):
     inputs. A table whose variables are all in another table is first added to the other table,
     because messages between the two tables would form a cycle. The statistics (probabilities of
     table entries) are the beliefs of the factors, which agree with the marginals at convergence. If
-    variables have more than two states, they are visited in turn, forward and backward, which takes
-    fewer iterations: on trees two iterations are enough. If messages or factors show that a model
+    variables have more than two states, or a table has more than six variables, the variables are
+    visited in turn, forward and backward, which takes fewer iterations: on trees two iterations are
+    enough. If messages or factors show that a model
     has no possible state, the model is reported as not converged.
 
     If products of messages fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0
