@@ -155,12 +155,18 @@ class KernelCompiler(Compiler):
     def compile_extra(self, func):
         """Compile `func` with cyclic garbage collection off, which saves a tenth of the time."""
         if not gc.isenabled():  # already off, for example while a caller is being compiled
-            return super().compile_extra(func)
+            return self._with_globals(super().compile_extra(func))
         gc.disable()
         try:
-            return super().compile_extra(func)
+            return self._with_globals(super().compile_extra(func))
         finally:
             gc.enable()
+
+    def _with_globals(self, result):
+        """Set the addresses of the globals of included functions, which `print` reads."""
+        for environment in result._find_referenced_environments():
+            result.library.codegen.set_env(environment.env_name, environment)
+        return result
 
 
 def _n_arrays(kinds):

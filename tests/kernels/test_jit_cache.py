@@ -343,3 +343,13 @@ print(float(total(np.ones(3))))
 @pytest.mark.deep
 def test_an_interrupt_waits_for_the_import_of_numba(site):
     assert finish(start(IMPORTED, site)) == ["interrupted", "6.0"]
+
+
+def test_functions_that_kernels_call_may_print(site, tmp_path):
+    """`print` reads globals of the function, of which Numba sets the address."""
+    source = CALLEE.replace("    return", '    print("twice", x.shape[0])\n    return')
+    (site / "skcrbm" / "kernels" / "callee.py").write_text(source)
+    code = "import numpy as np\nfrom skcrbm.kernels.caller import total\nprint(total(np.ones(1)))"
+    for _ in range(2):  # compiled, then read from the cache
+        found = finish(start(code, site, NUMBA_CACHE_DIR=tmp_path / "cache"))
+        assert found == ["twice", "1", "2.0"]
