@@ -6,10 +6,11 @@ processor time in a single thread: of a message, and of an entry of a table and 
 the difference of runs of 25 and 5 iterations. Beside them stand the same messages as NumPy arrays
 over all edges at once. The first calls, which may compile, are timed by the clock. Prints a
 Markdown table. With --pgmax, a column has the processor time of the same messages in PGMax, after
-compilation, as a multiple of the time here (`pip install pgmax "jax[cpu]"`).
+compilation, as a multiple of the time here (`pip install pgmax "jax[cpu]==0.6.2"`). With --rbm, it
+also compares a single RBM with PGMax, in which each coupling is a table.
 
     python -m examples.speed.benchmark_categorical
-    python -m examples.speed.benchmark_categorical --states 4 10 --side 64 --pgmax
+    python -m examples.speed.benchmark_categorical --states 4 10 --side 64 --pgmax --rbm 784 100
 """
 
 import argparse
@@ -17,7 +18,7 @@ import time
 
 import numpy as np
 
-from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.energies import FactorGraphEnergy, RBMEnergy, TableFactors
 from skcrbm.inference import infer
 
 KINDS = ("shared", "each", "Potts")
@@ -63,14 +64,15 @@ def pgmax_sweep(energy, method):
     from pgmax import infer as pgmax
 
     (group,) = energy.tables
-    variables = vgroup.NDVarArray(num_states=energy.n_levels, shape=(energy.n_variables,))
+    field = energy.log_fields()[0]
+    variables = vgroup.NDVarArray(num_states=field.shape[1], shape=(energy.n_variables,))
     graph = fgraph.FactorGraph(variable_groups=variables)
     pairs = [[variables[int(v)] for v in pair] for pair in group.variables]
-    tables = np.reshape(group.log_potentials, (-1, energy.n_levels, energy.n_levels))
+    tables = np.reshape(group.log_potentials, (-1, field.shape[1], field.shape[1]))
     graph.add_factors(fgroup.PairwiseFactorGroup(pairs, np.asarray(tables, np.float32)))
     inferer = pgmax.build_inferer(graph.bp_state, backend="bp")
     temperature = 0.0 if method == "max_product" else 1.0
-    begin = inferer.init(evidence_updates={variables: np.asarray(energy.field[0], np.float32)})
+    begin = inferer.init(evidence_updates={variables: np.asarray(field, np.float32)})
 
     def spent(n_iter):
         run = jax.jit(
@@ -94,6 +96,22 @@ def seconds(energy, method, n_iter, n_repeats=3):
     return min(found)
 
 
+def print_rbm_rows(shape, methods):
+    """Print the ns of an entry and message of an RBM, and the time of PGMax as a multiple."""
+    rng = np.random.default_rng(0)
+    parts = 0.05 * rng.normal(size=shape), rng.normal(size=shape[0]), rng.normal(size=shape[1])
+    for dtype in (np.float64, np.float32):
+        energy = RBMEnergy(*(part.astype(dtype) for part in parts))
+        for method in methods:
+            sweep = (seconds(energy, method, 25) - seconds(energy, method, 5)) / 20
+            other = pgmax_sweep(FactorGraphEnergy.from_energy(energy), method)
+            print(
+                f"RBM, {np.dtype(dtype)}, {method}: {1e9 * sweep / (8 * np.prod(shape)):.2f} ns, "
+                f"PGMax {other / sweep:.1f} times",
+                flush=True,
+            )
+
+
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -102,6 +120,7 @@ def main():
     parser.add_argument("--methods", nargs="+", default=["sum_product", "max_product"])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--pgmax", action="store_true")
+    parser.add_argument("--rbm", type=int, nargs=2, help="numbers of units of an RBM, for PGMax")
     options = parser.parse_args()
     energy = lattice(8, 3, "each")
     for method in options.methods:
@@ -127,6 +146,8 @@ def main():
                     f"{message / k**2:.2f} | {by_numpy / sweep:.0f} times |{other}",
                     flush=True,
                 )
+    if options.rbm:
+        print_rbm_rows(options.rbm, options.methods)
 
 
 if __name__ == "__main__":
