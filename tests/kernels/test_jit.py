@@ -8,6 +8,7 @@ import numba
 import numpy as np
 import pytest
 from numba.core import event
+from numba.extending import overload
 
 from skcrbm.kernels.compiler import _RememberingContext, bits_of, from_bits
 from skcrbm.kernels.jit import jit
@@ -184,7 +185,7 @@ def test_operators_that_others_add_later_are_found():
     with pytest.raises(numba.TypingError):
         join(None, 1.5)
 
-    @numba.extending.overload(operator.add)
+    @overload(operator.add)
     def add_to_nothing(x, y):
         if isinstance(x, numba.types.NoneType) and isinstance(y, numba.types.Boolean):
             return lambda x, y: 7.0
