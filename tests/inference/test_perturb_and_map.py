@@ -158,5 +158,5 @@ def test_learned_weights_belong_to_the_sampler(inference):
     drawn = model.sample(5000, random_state=1)
     y, z = 2.0 * X - 1, 2.0 * drawn - 1
     assert (np.abs((y.T @ y / len(y) - z.T @ z / len(z))[pairs]) < 0.12).all()
-    with pytest.warns(UserWarning, match="samples by perturb-and-MAP"):
+    with pytest.warns(UserWarning, match="samples drawn by perturb-and-MAP resemble"):
         model.score_samples(X[:5])
