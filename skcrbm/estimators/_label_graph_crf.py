@@ -190,8 +190,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
     See Also
     --------
-    CRBMClassifier : Models the dependence of labels by hidden units instead of pairs. GraphCRF :
-    Conditional random field for data in which each sample is a graph of nodes.
+    CRBMClassifier : Models the dependence of labels by hidden units instead of pairs.
+    GraphCRF : Conditional random field for data in which each sample is a graph of nodes.
 
     Notes
     -----
