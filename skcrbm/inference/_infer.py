@@ -140,8 +140,8 @@ def infer(
     -----
     Fields, couplings and log-potentials may be as large as 1e30 in magnitude. The rounding error of
     log-odds and log Z is then the precision of the dtype times the largest sum of the magnitudes of
-    the couplings of a variable. "exact", the searches and the bounds compute in float64 for every dtype of the
-    energy.
+    the couplings of a variable. "exact", the searches and the bounds compute in float64 for every
+    dtype of the energy.
 
     If a field of at least 1e9 is at least twice as large as the largest effect of the couplings of
     its variable, this field decides the value of the variable. The log-odds of the variable are
