@@ -8,11 +8,32 @@ import contextlib
 import functools
 import hashlib
 import os
+import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from skcrbm.kernels.interrupts import interrupts_later
+
+@contextlib.contextmanager
+def interrupts_later():
+    """Delay Ctrl-C to the end of a `with` block.
+
+    Numba could not compile anything any more if some of its steps were cut off.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # nothing to delay: Python does not handle Ctrl-C, or handles it in another thread
+        return
+    held = []
+    signal.signal(signal.SIGINT, lambda *details: held.append(details))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if held:
+            handler(*held[0])
+
 
 with interrupts_later():  # a process cannot import Numba again if the import was cut off
     import numba

@@ -64,7 +64,7 @@ def site(tmp_path):
     """A folder with the house decorator and two small kernels."""
     kernels = tmp_path / "site" / "skcrbm" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("__init__.py", "compiler.py", "interrupts.py", "jit.py"):
+    for name in ("__init__.py", "compiler.py", "jit.py"):
         shutil.copy(PACKAGE / "kernels" / name, kernels)
     (kernels.parent / "__init__.py").touch()
     (kernels / "callee.py").write_text(CALLEE)
