@@ -414,33 +414,17 @@ LEARNING_RULES = Registry(
         "analytic": "skcrbm.learning.truncated:AnalyticGradient",
     },
 )
+_WITHOUT_SAMPLES = ("mle", "pseudo_likelihood", "max_margin")
+# The rules of chains and graphs.
+_STRUCTURED = (*_WITHOUT_SAMPLES, "cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
 # Names of the rules for each kind of model. The names are listed here, so that only the rules in
 # use must be imported.
 _NAMES: dict[str, tuple[str, ...]] = {
     "conditional": ("mle", "noisy_mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
     "layered": ("backprop", "analytic"),
-    "chain": (
-        "mle",
-        "pseudo_likelihood",
-        "max_margin",
-        "cd",
-        "pcd",
-        "pmp",
-        "bp_chain",
-        "weighted_bp_chain",
-    ),
-    "graph": (
-        "mle",
-        "pseudo_likelihood",
-        "max_margin",
-        "cd",
-        "pcd",
-        "pmp",
-        "bp_chain",
-        "weighted_bp_chain",
-        "backprop",
-    ),
+    "chain": _STRUCTURED,
+    "graph": (*_STRUCTURED, "backprop"),
 }
 
 

@@ -7,6 +7,8 @@ the models of a sampled rule are.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from skcrbm.energies.chain import ChainEnergies
@@ -56,7 +58,8 @@ def graphs_of(
     Z = np.zeros((len(inner), 0)) if shared else pairs[inner].reshape(len(inner), -1)
     zeros, empty = np.zeros(k), np.zeros(0)
     table = pairs[0] if shared else np.zeros((k, k))
-    model = ChainGraphs(GraphParams(empty, zeros, table, empty, empty), None, True)  # type: ignore
+    no_columns: Any = None  # the features of a node are its scores already, see `ChainGraphs`
+    model = ChainGraphs(GraphParams(empty, zeros, table, empty, empty), no_columns, True)
     edges = np.column_stack([inner - 1, inner])
     edge_start = start - np.arange(len(start))
     arrays = GraphArrays(scores, start, edges, edge_start, Z)
