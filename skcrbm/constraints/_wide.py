@@ -119,7 +119,9 @@ class IntegerProgram:
             return ()
         variables, coefficients, low, high = zip(*self.rows)
         index = np.repeat(np.arange(len(variables)), [len(v) for v in variables])
-        entries = np.concatenate(coefficients), (index, np.concatenate(variables))
+        # SciPy 1.11 solves programs with 32-bit indices only.
+        places = index.astype(np.int32), np.concatenate(variables).astype(np.int32)
+        entries = np.concatenate(coefficients), places
         matrix = coo_array(entries, (len(variables), self.n_variables)).tocsr()
         return LinearConstraint(matrix, low, high)
 
