@@ -272,7 +272,8 @@ class Wide:
                 program.exclude(np.arange(len(weights)), best.labels)
             if not found:
                 raise impossible_row(self.rows, i)
-            # A search that reaches its limit of nodes may find a better vector later.
+            # The vectors can be out of order, because a search that stops at its limit of nodes may
+            # miss the best vector, and the next search may find it.
             found.sort(key=lambda best: -best.score)
             part = np.stack([best.labels for best in found])[None]
             part_scores = np.array([[best.score for best in found]])

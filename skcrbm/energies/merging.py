@@ -17,7 +17,7 @@ from skcrbm.energies.states import strides_of
 
 
 class Merging(NamedTuple):
-    """Positions (int64) of the entries of tables that are added to entries of other tables."""
+    """Plan to add tables to other tables: for each entry, the position (int64) it comes from."""
 
     kept: tuple[np.ndarray, ...]  # a bool (F,) per group: False for added tables
     # (M,): positions of entries of kept tables in the array of the log-potentials of all tables

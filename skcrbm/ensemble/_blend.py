@@ -391,8 +391,8 @@ def _agreement(labels, sets):
 def _best_weight(log_stack, trees):
     """Find the weight of the stack in the mixture that maximises the likelihood, by EM.
 
-    `log_stack` holds the log-probability of the labels of each row by the stack, and `trees` the
-    probability of the same labels by the trees.
+    For each row, `log_stack` holds the log-probability that the stack gives to the labels of the
+    row, and `trees` the probability that the trees give to them.
     """
     weight = 0.5
     stack = np.exp(np.maximum(log_stack, np.log(_TINY)))

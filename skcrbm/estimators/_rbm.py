@@ -1,7 +1,7 @@
 """Base class of `CRBMClassifier`, `MSSVMCRBM` and `ImageCRBM`, which predict by a conditional RBM.
 
-Each of the three classifiers has its own method `fit`. The three methods share steps: the last
-methods of the class `RBMClassifier`, and the functions after the class.
+Each of the three classifiers has its own method `fit`. Steps that the three methods share are the
+last methods of the class `RBMClassifier` and the functions below the class.
 """
 
 from __future__ import annotations

@@ -230,7 +230,8 @@ def _largest_field(energy):
                 worst = low if high <= limit else high
                 raise MagnitudeError(
                     f"energy has a {kind} of {worst:.3g}; infer accepts numbers up to "
-                    f"{MAX_MAGNITUDE:.0e} in magnitude. Clamp the variable instead"
+                    f"{MAX_MAGNITUDE:.0e} in magnitude. To force a variable to "
+                    "a state, clamp it instead"
                 )
             if kind == "field":
                 largest = max(largest, float(high), -float(low))

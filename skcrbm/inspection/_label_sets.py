@@ -85,13 +85,13 @@ class CooccurrenceDisplay(SharesDisplay):
 
     @classmethod
     def from_labels(cls, y, *, label_names=None, ax=None, **image_kw):
-        """Draw the shares with which labels occur together, given a matrix of labels.
+        """Draw how often each pair of labels occurs together, given a matrix of labels.
 
         Parameters
         ----------
         y : array-like of shape (n_samples, n_labels)
-            Labels 0 or 1, NaN if missing. For each pair of labels, only the rows in which both
-            labels are observed count.
+            Labels 0 or 1, NaN if missing. The frequency of a pair of labels is taken over the rows
+            in which both labels are observed.
         label_names : sequence of str, default=None
             Names of the labels; None uses the columns of a data frame, or else label indices.
         ax : matplotlib Axes, default=None

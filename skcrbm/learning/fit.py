@@ -99,7 +99,7 @@ class Plan:
 class Progress(NamedTuple):
     """Progress of earlier training, which a later call continues."""
 
-    n_epochs: int = 0  # number of epochs until the parameters that were kept
+    n_epochs: int = 0  # number of epochs after which the kept parameters were reached
     # number of batches visited so far, including batches after the epoch whose parameters were kept
     n_steps: int = 0
     optimizer: Optimizer | None = (

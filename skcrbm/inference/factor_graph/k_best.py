@@ -73,9 +73,10 @@ def k_best_of_models(
 
 
 def _k_best(energy, chunk, k):
-    """Return the k' best states (R, k', V) of R models with V variables, and scores (R, k').
+    """Return the best states (R, m, V) of R models with V variables, and their scores (R, m).
 
-    All tables have an axis for the models before the axis of ranks.
+    The number m is `k`, or the number of states of a model if this is smaller. All tables have an
+    axis for the models, followed by an axis for the ranks 1 to m.
     """
     plan = chunk.plan
     model = _Model(energy, chunk)

@@ -38,7 +38,7 @@ _STEPS = 2
 _ATOMS, _MOST_ATOMS = 8, 256
 # A step is made only if the violations of the two labels differ by more than _ROUNDING times (1 +
 # the largest violation); a smaller difference counts as a rounding error. Training also ends if the
-# duality gap is at most _ROUNDING wrong labels per example.
+# duality gap per example is at most _ROUNDING. The unit of the gap is the loss of a wrong label.
 _ROUNDING = 1e-12
 
 
