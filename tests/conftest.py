@@ -1,4 +1,5 @@
 import os
+from collections import Counter
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before NumPy is imported
     # Each worker gets its share of the processors: more threads would wait for each other.
@@ -22,7 +23,39 @@ def same_draws_in_every_run():
     np.random.seed(0)  # noqa: NPY002
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give each worker a contiguous part of the tests; a worker without work takes from another.
+
+    Workers that share the tests of a file would compile the same kernels at the same time, and
+    each of them would compute the fixtures of the file.
+    """
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run the first case of each test function, and every N-th case after it",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    every = config.getoption("--every")
+    if every > 1:
+        n_cases = Counter()
+        kept, left_out = [], []
+        for item in items:
+            function = item.nodeid.split("[")[0]
+            (left_out if n_cases[function] % every else kept).append(item)
+            n_cases[function] += 1
+        items[:] = kept
+        config.hook.pytest_deselected(items=left_out)
     if not JIT_DISABLED:
         return
     skip = pytest.mark.skip(reason="needs compiled kernels, and NUMBA_DISABLE_JIT is set")

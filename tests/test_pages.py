@@ -58,19 +58,9 @@ def test_code_and_what_it_prints_are_found():
         assert any(printed for _, printed in blocks(PAGES[name])), name
 
 
-# The other pages are slow together, and run with the deep tests.
-FIRST_PAGE = "README.md"
-
-
+@pytest.mark.deep
 @pytest.mark.compiled
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == FIRST_PAGE else pytest.mark.deep)
-        for name, page in PAGES.items()
-        if blocks(page)
-    ],
-)
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if blocks(page)])
 def test_code_of_a_page(name, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib").use("Agg")
     pytest.importorskip("matplotlib.pyplot")  # whose import may warn

@@ -108,6 +108,7 @@ def test_wrappers_and_errors(data, joint):
         both[0].table(0)
 
 
+@pytest.mark.deep
 def test_rules_inside_of_other_wrappers(data):
     """A row that contradicts the rules of a wrapped `Constrained` is found, and raises no error."""
     X, Y, _ = data

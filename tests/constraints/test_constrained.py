@@ -37,13 +37,6 @@ def test_random_rules_against_brute_force(first):
         check_random_rules(np.random.default_rng(seed))
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(1000, 3000, 500))
-def test_many_random_rules(first):
-    for seed in range(first, first + 500):
-        check_random_rules(np.random.default_rng(seed))
-
-
 def weights_of_counts(p, children, label, top):
     """Return the sums of weights (top + 1,) of the subtree of a label that is on, by its counts."""
     found = np.zeros(top + 1)

@@ -18,7 +18,7 @@ from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import ICM, BranchAndBound, Exact, MixedIntegerProgram
 from skcrbm.inference.label_search import hinge_losses_and_scores
 
-N_MODELS = 30 if JIT_DISABLED else 250
+N_MODELS = 30 if JIT_DISABLED else 150
 
 
 def search(fields, S, margin, method=None, known=None, n_jobs=None, rule="hinge"):
@@ -104,6 +104,7 @@ def test_restarts_of_the_local_search():
     assert (many.objective < one.objective - 1e-9).any()
 
 
+@pytest.mark.deep
 def test_programs():
     for seed in range(0, 10 if JIT_DISABLED else 60, 2):
         model = random_model(seed, n_rows=3)

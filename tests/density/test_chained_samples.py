@@ -12,6 +12,7 @@ from skcrbm.learning import BPChainLearning
 from skcrbm.metrics import covariance_error
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_parameters_learned_with_a_chain_belong_to_the_chain():
     """On a loop of strong couplings the chain with its parameters is nearer to the data."""

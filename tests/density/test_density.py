@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from scipy import sparse
 from sklearn.base import clone
 
@@ -165,7 +166,7 @@ def test_rbm_learns_more_than_independent_columns(X):
 
 
 @every_model
-@pytest.mark.parametrize("learning", ["mle", PersistentContrastiveDivergence(3)])
+@pytest.mark.parametrize("learning", ["mle", deep(PersistentContrastiveDivergence(3))])
 def test_gaps_cost_little(model, learning, X, gaps):
     model = clone(model).set_params(learning=learning)
     best = clone(model).fit(X).score(X)

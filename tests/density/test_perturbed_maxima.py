@@ -20,6 +20,7 @@ def digits():
     return (load_digits().data > 7).astype(float)
 
 
+@pytest.mark.deep
 def test_ising_model_of_digits(digits):
     sampler = PerturbAndMaxProduct(25)
     model = IsingModel(learning=PMPLearning(sampler), random_state=0).fit(digits)

@@ -282,6 +282,7 @@ def test_methods(case, dtype):
     conformance.check_methods(case, dtype)
 
 
+@pytest.mark.deep
 @each_case
 def test_nothing_is_left_unfilled(case, monkeypatch):
     conformance.check_nothing_unfilled(case, monkeypatch)

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.cases import deep
 from scipy.special import logit
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
@@ -35,7 +36,7 @@ FORESTS = [
 ]
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sp.csc_matrix, with_gaps])
+@pytest.mark.parametrize("convert", [np.asarray, deep(sp.csc_matrix), deep(with_gaps)])
 @pytest.mark.parametrize("forest", FORESTS, ids=range(len(FORESTS)))
 def test_log_odds_are_those_of_the_full_trees(data, forest, convert):
     X, Y = data

@@ -244,6 +244,7 @@ def test_in_pipelines_it_is_out_of_bag_in_training_only(data):
     assert np.isfinite(search.fit(X, Y).cv_results_["mean_test_score"]).all()
 
 
+@pytest.mark.deep
 def test_out_of_bag_log_odds_are_calibrated_and_those_of_seen_rows_are_not():
     X, Y = make_multilabel_classification(600, n_features=8, n_classes=5, random_state=1)
     odds = OutOfBagLogOdds(RandomForestClassifier(100, random_state=0))

@@ -50,6 +50,7 @@ def test_it_is_the_pipeline_written_out(data):
     np.testing.assert_array_equal(stacked.predict_proba(X), by_hand.predict_proba(X))
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore:CRBMClassifier on X has")
 def test_nothing_set_beats_the_forests_log_odds_of_their_own_rows(data):
     X, Y = data
@@ -101,6 +102,7 @@ def test_a_stack_that_is_worse_than_its_last_step_alone_warns():
     assert figures["plain"] == alone.alpha_path_["log_likelihood"].max()
 
 
+@pytest.mark.deep
 def test_a_stack_that_is_better_does_not_warn(recwarn):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4))

@@ -122,6 +122,7 @@ def test_a_piece_of_the_rows_goes_on_with_the_step_size_of_its_first(digits):
     assert rates.visible_coef == pytest.approx(2 / (1 + (X[:100] ** 2).sum(axis=1).mean()))
 
 
+@pytest.mark.deep
 def test_max_margin_takes_it_on_large_layers_only(digits):
     X, Y = digits
     options = {"inference": "icm", "max_iter": 2, "random_state": 0}
@@ -153,6 +154,7 @@ def noisy_digits():
     ]
 
 
+@pytest.mark.deep
 def test_max_margin_with_nothing_set_is_not_behind_the_model_without_hidden_units(noisy_digits):
     X, Y, X_test, Y_test = noisy_digits
     wrong = {}
@@ -223,6 +225,7 @@ def test_an_interrupt_of_the_regressions_keeps_the_best_epoch(digits, monkeypatc
     assert model.n_hidden_ == 12
 
 
+@pytest.mark.deep
 def test_the_regressions_suit_every_form_of_the_data(digits):
     X, Y = digits
     missing = np.where(np.random.RandomState(0).rand(*Y.shape) < 0.2, np.nan, Y)

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from reference.crbm_data import PARAMETERS, assert_same_parameters, make_data, quick
 from scipy import sparse
 from sklearn.base import clone
@@ -97,6 +98,7 @@ def test_record_of_the_path():
     assert all(len(column) == 0 for column in fixed.alpha_path_.values())
 
 
+@pytest.mark.deep
 def test_search_on_samples_of_large_data(monkeypatch):
     """On large data the search reads some labels and rows, and finds about the same model."""
     X, Y = dependent(400, n_outputs=12)
@@ -173,7 +175,7 @@ def test_path_finds_the_best_of_its_own_score():
 # ------------------------------------------------------------------- columns of any scale
 
 
-@pytest.mark.parametrize("data", [dependent, independent])
+@pytest.mark.parametrize("data", [dependent, deep(independent)])
 def test_shifts_and_scales_of_columns_do_not_matter(data):
     X, Y = data()
     X[:, 3] = X[:, 3] > 0
@@ -204,7 +206,7 @@ def test_coefficients_are_those_of_the_columns_given():
     np.testing.assert_allclose(model.decision_function(wide), log_odds, atol=1e-9)
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("wide", [deep(False), True])
 def test_sparse_is_dense(wide):
     rng = np.random.RandomState(0)
     X = (rng.rand(120, 150 if wide else 12) < 0.15).astype(float)
@@ -229,7 +231,9 @@ def test_float32():
 # --------------------------------------------------------------------------- kinds of data
 
 
-@pytest.mark.parametrize("target", ["multilabel", "missing", "binary", "multiclass", "one label"])
+@pytest.mark.parametrize(
+    "target", ["multilabel", deep("missing"), "binary", "multiclass", deep("one label")]
+)
 def test_kinds_of_targets(target):
     X, Y = dependent(120)
     partly = np.where(np.random.RandomState(1).rand(*Y.shape) < 0.2, np.nan, Y)
@@ -435,6 +439,7 @@ def test_threads_do_not_change_a_bit():
     assert model.alpha_ == reference.alpha_
 
 
+@pytest.mark.deep
 def test_thresholds_with_what_was_found(monkeypatch):
     X, Y = independent()
     model = default(decode="threshold").fit(X * 1000, Y)

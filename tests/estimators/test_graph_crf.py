@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from reference.graph_objectives import check_gradient, objective_of
 from scipy import sparse
 from scipy.special import logsumexp
@@ -198,7 +199,7 @@ def test_weights_are_copies():
     np.testing.assert_allclose(one.pair_intercept_, other.pair_intercept_, atol=2e-3)
 
 
-@pytest.mark.parametrize("solver", ["adam", "sgd"])
+@pytest.mark.parametrize("solver", ["adam", deep("sgd")])
 def test_stochastic_solvers_and_streams(solver):
     X, y = random_graphs(6, n_graphs=60)
     best = GraphCRF(alpha=0.1).fit(X, y)

@@ -311,6 +311,7 @@ def test_pseudo_likelihood_is_near_the_likelihood():
     assert exact - 0.05 < pseudo < exact + 0.02
 
 
+@pytest.mark.deep
 def test_forests_of_outputs_with_many_classes_are_learned_by_the_likelihood(monkeypatch):
     rng = np.random.default_rng(0)
     first = rng.integers(0, 100, 600)

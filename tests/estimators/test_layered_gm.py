@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from reference.cases import deep
 from reference.dtypes import float32_test
 from reference.layered_models import make_model
 from reference.naive_layered import NaiveLayered
@@ -249,7 +250,7 @@ def test_no_hidden_layer_is_logistic_regression(data):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("inference", ["mean_field", "sum_product", "tree_reweighted"])
+@pytest.mark.parametrize("inference", ["mean_field", deep("sum_product"), deep("tree_reweighted")])
 @pytest.mark.parametrize("schedule", ["sequential", "parallel"])
 def test_learns_digits(inference, schedule):
     X, y = load_digits(return_X_y=True)

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from reference.naive_layered import NaiveLayered
 from scipy import sparse
 from scipy.special import softmax
@@ -341,7 +342,7 @@ def test_rows_that_are_read_do_not_depend_on_threads(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"inference": "mean_field"}, {"learning": "analytic"}], ids=str
+    "options", [deep({}), {"inference": "mean_field"}, deep({"learning": "analytic"})], ids=str
 )
 def test_pixels_that_are_missing_now_and_then_move_all_rows(monkeypatch, options):
     rng = np.random.RandomState(0)

@@ -210,6 +210,7 @@ def curves():
     return result
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 def test_marginalising_beats_filling_with_zeros(curves):
     # The bounds are half of the measured differences: .499 against .292, and .439 against .514.

@@ -111,6 +111,7 @@ def test_a_joint_model_is_read_by_the_decoder_of_each_metric():
     assert scores["Hamming"].mean() < 0.35
 
 
+@pytest.mark.deep
 def test_the_program_runs_what_is_missing(tmp_path, monkeypatch, capsys, report):
     program = importlib.import_module("examples.studies.multilabel_benchmark")
     monkeypatch.setattr(program, "warm_up", lambda: None)

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from reference.cases import deep_except
 from reference.categorical import Enumerated, random_graph, with_logic
 from reference.conformance import methods_for
 
@@ -89,13 +90,7 @@ def check_answer(given, exact, name, method, query, found):
         assert ((found.log_partition >= log_z - 1e-6 * (1 + abs(log_z))) | ~found.converged).all()
 
 
-QUICK = ("two", "mixed")
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.deep) for kind in CASES],
-)
+@pytest.mark.parametrize("kind", deep_except(["mixed"], CASES))
 def test_methods(kind):
     for given in evidences(CASES[kind]()):
         with np.errstate(invalid="ignore"):

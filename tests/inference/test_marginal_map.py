@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from reference.categorical import Enumerated, random_graph, with_logic
 
 from skcrbm.energies import (
@@ -56,7 +57,7 @@ def log_weights(exact, chosen):
     return {value: (np.logaddexp.reduce(scores), max(scores)) for value, scores in found.items()}
 
 
-@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("held", [deep(False), True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_against_enumeration(kind, held):
     rng = np.random.default_rng(0)

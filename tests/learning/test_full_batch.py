@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from scipy import sparse
 from scipy.optimize import minimize, rosen, rosen_der
 from sklearn.base import clone
@@ -252,7 +253,7 @@ def test_gradients_of_blocks_are_added_as_they_come(monkeypatch):
     assert max(n_held) <= 1  # of the steps' own, the sum apart
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "asgd"])
+@pytest.mark.parametrize("solver", [deep("lbfgs"), "asgd"])
 def test_a_fit_does_not_depend_on_the_blocks(monkeypatch, solver):
     X, Y = make_multilabel_classification(120, 6, n_classes=3, random_state=0)
     X = X.astype(np.float32)

@@ -112,6 +112,7 @@ def test_rates_near_0_give_maximum_likelihood(options):
     assert not hasattr(plain, "flip_rates_")
 
 
+@pytest.mark.deep
 def test_symmetric_rates_are_found_and_help():
     """The common rate is near the truth, and the model is closer to the true labels."""
     X, Y = make_structured_labels(2000, n_labels=5, structure="groups", random_state=0)

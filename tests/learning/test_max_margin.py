@@ -5,6 +5,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -155,7 +156,7 @@ def test_chains_reach_the_optimum(alpha, pairs):
     check_against_program(model, chain_vector, found, weight)
 
 
-@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("directed", [deep(False), True])
 @pytest.mark.parametrize(("cycles", "inference"), [(False, "sum_product"), (True, "sum_product"),
                                                    (True, "exact")])  # fmt: skip
 def test_graphs_reach_the_optimum(directed, cycles, inference):
@@ -311,6 +312,7 @@ def made_sequences(seed, n=150):
     return X, y
 
 
+@pytest.mark.deep
 def test_predictions_are_level_with_maximum_likelihood():
     X, y = made_sequences(0)
     test = made_sequences(1)
@@ -355,7 +357,7 @@ def test_other_solvers_continue_without_the_gap():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("factor", [1e-9, 1 / 40, 100.0])
+@pytest.mark.parametrize("factor", [deep(1e-9), 1 / 40, deep(100.0)])
 def test_the_search_for_alpha_uses_ratios_of_weights_only(factor):
     X, y = made_sequences(3, 40)
     for learning in ("mle", "max_margin"):

@@ -130,6 +130,7 @@ def test_enough_iterations_are_exact_on_a_tree():
             np.testing.assert_allclose(found[c], exact, atol=1e-10)
 
 
+@pytest.mark.deep
 def test_loss_is_the_mean_log_belief_and_learning_uses_neighbours():
     X, y = noisy_paths(80, 0, cycle=True)
     new, labels = noisy_paths(150, 1, cycle=True)

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from reference.cases import deep
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
@@ -145,7 +146,7 @@ def test_a_fitted_estimator_inside_of_an_unfitted_one(data, outer):
 
 
 @pytest.mark.parametrize("outer", OUTER[2:4], **names)
-@pytest.mark.parametrize("n_labels", [3, 5])
+@pytest.mark.parametrize("n_labels", [deep(3), 5])
 def test_a_frozen_classifier_of_other_labels(data, outer, n_labels):
     X, Y = data
     other = make_multilabel_classification(60, 5, n_classes=n_labels, random_state=1)[1]
