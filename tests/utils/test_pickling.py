@@ -46,7 +46,7 @@ from skcrbm.energies import (
 )
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.exceptions import InconsistentVersionWarning
-from skcrbm.inference import SumProduct, infer
+from skcrbm.inference import InferenceResult, SumProduct, infer
 from skcrbm.layers import Dense
 from skcrbm.metrics import multilabel_report
 
@@ -83,14 +83,13 @@ OTHERS = [
     TableFactors([[0, 1]], np.zeros((1, 4))),
     from_clauses([[1, -2]], [1.0]),
     SumProduct(max_iter=3),
-    infer(SMALL, "sum_product", return_state=True),
     multilabel_report(Y, Y),
     Dense(3),
 ]
 
 
 def name_of(thing):
-    return type(thing).__name__
+    return (thing if isinstance(thing, type) else type(thing)).__name__
 
 
 def fitted(estimator, y=Y):
@@ -99,8 +98,10 @@ def fitted(estimator, y=Y):
         return clone(estimator).fit((X > 0).astype(float), y)
 
 
-@pytest.fixture(scope="module", params=[*ESTIMATORS, *OTHERS], ids=name_of)
+@pytest.fixture(scope="module", params=[*ESTIMATORS, *OTHERS, InferenceResult], ids=name_of)
 def thing(request):
+    if request.param is InferenceResult:  # computed here, because the kernel may be compiled
+        return infer(SMALL, "sum_product", return_state=True)
     return fitted(request.param) if request.param in ESTIMATORS else request.param
 
 
