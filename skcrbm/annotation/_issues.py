@@ -172,7 +172,8 @@ def find_label_issues(
     >>> from skcrbm.datasets import make_structured_labels
     >>> X, Y = make_structured_labels(400, structure="groups", random_state=0)
     >>> wrong = np.random.RandomState(0).random_sample(Y.shape) < 0.05
-    >>> issues = find_label_issues(CRBMClassifier(random_state=0), X, np.where(wrong, 1 - Y, Y))
+    >>> model = CRBMClassifier(alpha=0.1, random_state=0)
+    >>> issues = find_label_issues(model, X, np.where(wrong, 1 - Y, Y))
     >>> bool(roc_auc_score(wrong.ravel(), issues.entry_scores.ravel()) > 0.8)
     True
     """

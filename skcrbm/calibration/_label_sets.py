@@ -123,7 +123,7 @@ class ConformalLabelSets(ConformalBase):
     >>> from skcrbm.calibration import ConformalLabelSets
     >>> from skcrbm.datasets import make_structured_labels
     >>> X, Y = make_structured_labels(700, n_labels=5, random_state=0)
-    >>> sets = ConformalLabelSets(CRBMClassifier(random_state=0), confidence=0.8)
+    >>> sets = ConformalLabelSets(CRBMClassifier(alpha=0.1, random_state=0), confidence=0.8)
     >>> sets = sets.fit(X[:400], Y[:400])
     >>> bool(sets.contains(X[400:], Y[400:]).mean() > 0.75)
     True

@@ -98,7 +98,7 @@ class ConformalRiskControl(ConformalBase):
     >>> from skcrbm.calibration import ConformalRiskControl
     >>> from skcrbm.datasets import make_structured_labels
     >>> X, Y = make_structured_labels(700, n_labels=5, random_state=0)
-    >>> model = ConformalRiskControl(CRBMClassifier(random_state=0), risk=0.2)
+    >>> model = ConformalRiskControl(CRBMClassifier(alpha=0.1, random_state=0), risk=0.2)
     >>> found = model.fit(X[:400], Y[:400]).predict(X[400:])
     >>> missed = (Y[400:] * (1 - found)).sum(axis=1) / Y[400:].sum(axis=1).clip(1)
     >>> bool(missed.mean() < 0.25)
