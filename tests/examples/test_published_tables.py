@@ -1,10 +1,27 @@
-"""The figures in the pages about large margin machines against the results of the program."""
+"""The tables of the pages, and figures in their prose, against the results of the programs."""
 
 import csv
 import re
 from pathlib import Path
 
 import pytest
+
+from examples._harness import Rows
+from examples.papers import (
+    bp_chain_tables,
+    crbm_figures,
+    crbm_tables,
+    layered_tables,
+    lmbm_tables,
+    pmp_tables,
+)
+from examples.studies import (
+    inference_in_learning,
+    learning_rules,
+    margin_settings,
+    persistent_messages,
+    rule_settings,
+)
 
 DOC = Path(__file__).parents[2] / "doc"
 COLUMNS = "HAPRF"
@@ -31,6 +48,30 @@ def tables():
             row, *cells = (cell.strip() for cell in line.strip("|").split("|"))
             if not cells[0].startswith("not run"):
                 yield name, row, cells
+
+
+REPORTS = {
+    "bp_chain_tables": bp_chain_tables.report,
+    "crbm_tables": crbm_tables.markdown,
+    "inference_in_learning": inference_in_learning.report,
+    "layered_tables": layered_tables.markdown,
+    "learning_rules_multilabel": learning_rules.markdown,
+    "lmbm_tables": lmbm_tables.markdown,
+    "margin_settings": margin_settings.markdown,
+    "persistent_messages": persistent_messages.markdown,
+    "pmp_tables": pmp_tables.report,
+    "rule_settings": rule_settings.markdown,
+}
+
+
+@pytest.mark.parametrize("name", [*REPORTS, "crbm_figures"])
+def test_the_table_of_a_page_is_made_from_its_results(name, tmp_path):
+    done = Rows(DOC / f"{name}.csv").read()
+    if name == "crbm_figures":
+        text = crbm_figures.report(tmp_path / "picture.png", done)
+    else:
+        text = REPORTS[name](done)
+    assert (DOC / f"{name}.md").read_text() == text
 
 
 def test_tables_are_the_results():
