@@ -146,3 +146,35 @@ def test_prose_is_the_results(phrase, places):
     rows = results()
     expected = [f"{float(rows[name, row][column]):.3f}" for name, row, column in places]
     assert list(found.groups()) == expected
+
+
+# --- perturb-and-max-product ----------------------------------------------------------------
+
+
+def digits_scores(kind, learner, rule, column):
+    """Return the scores of the seeds, with 50 sweeps, of a learner of the small digits."""
+    rows = Rows(DOC / "pmp_tables.csv").read()
+    cells = [rows[f"digits {kind} {learner} {rule} seed={seed}"] for seed in range(3)]
+    return [float(row[column].split()[row["sweeps"].split().index("50")]) for row in cells]
+
+
+def test_prose_about_the_seeds_of_small_digits():
+    text = " ".join((DOC / "perturb_and_max_product.md").read_text().split())
+    phrase = (
+        r"of the last step is (\S+), (\S+) and (\S+), and of the averages (\S+), (\S+) and (\S+), "
+        r"while the seeds of a single learner differ by (\S+) to (\S+)\. .*? the means are (\S+), "
+        r"(\S+) and (\S+), and each seed"
+    )
+    found = re.search(phrase, text)
+    assert found, "the phrase has changed: adapt this test"
+    learners = ("pmp", "gibbs reset", "gibbs pcd")
+    last, averages = (
+        [digits_scores("ising", learner, rule, "log_mmd") for learner in learners]
+        for rule in ("plain", "average")
+    )
+    rbm = [digits_scores("rbm", learner, "plain", "log_mmd_05") for learner in learners]
+    means = [f"{sum(seeds) / 3:.2f}" for seeds in (*last, *averages)]
+    spread = [max(seeds) - min(seeds) for seeds in (*last, *averages)]
+    apart = [f"{value:.1f}".lstrip("0") for value in (min(spread), max(spread))]
+    assert list(found.groups()) == [*means, *apart, *(f"{sum(seeds) / 3:.2f}" for seeds in rbm)]
+    assert max(rbm[0]) < min(rbm[1] + rbm[2])
