@@ -12,7 +12,6 @@ from examples.papers import (
     crbm_figures,
     crbm_tables,
     layered_tables,
-    lmbm_tables,
     pmp_tables,
 )
 from examples.studies import (
@@ -50,13 +49,13 @@ def tables():
                 yield name, row, cells
 
 
+# The report of "lmbm_tables" reads the data sets; `test_tables_are_the_results` compares its table.
 REPORTS = {
     "bp_chain_tables": bp_chain_tables.report,
     "crbm_tables": crbm_tables.markdown,
     "inference_in_learning": inference_in_learning.report,
     "layered_tables": layered_tables.markdown,
     "learning_rules_multilabel": learning_rules.markdown,
-    "lmbm_tables": lmbm_tables.markdown,
     "margin_settings": margin_settings.markdown,
     "persistent_messages": persistent_messages.markdown,
     "pmp_tables": pmp_tables.report,
@@ -178,3 +177,36 @@ def test_prose_about_the_seeds_of_small_digits():
     apart = [f"{value:.1f}".lstrip("0") for value in (min(spread), max(spread))]
     assert list(found.groups()) == [*means, *apart, *(f"{sum(seeds) / 3:.2f}" for seeds in rbm)]
     assert max(rbm[0]) < min(rbm[1] + rbm[2])
+
+
+# --- chained belief propagation -------------------------------------------------------------
+
+SEQUENCE_ROWS = {
+    'exact gradient ("mle")': "mle",
+    "chain, 20 iterations per variable from scratch (as printed)": "bp_chain cold 20",
+    "chain, 5 iterations from the messages before": "bp_chain warm 5",
+    "chain, weighted": "weighted_bp_chain",
+    'Gibbs, 100 updates from the data ("cd")': "cd 100 updates",
+    'persistent Gibbs chains ("pcd")': "pcd",
+    'independent beliefs ("bp")': "bp",
+}
+
+
+def test_the_table_of_sequences_in_the_guide():
+    """Means of three seeds with 23 variables, by the learner's own samples and by exact samples."""
+    rows = Rows(DOC / "bp_chain_tables.csv").read().values()
+    lines = (DOC / "factor_graphs.md").read_text().splitlines()
+    for text, learner in SEQUENCE_ROWS.items():
+        cell = [
+            row
+            for row in rows
+            if (row["kind"], row["n"], row["learner"]) == ("sequences", "23", learner)
+        ]
+        assert len(cell) == 3
+        mean = {
+            name: sum(float(row[name]) for row in cell) / 3
+            for name in ("own_precision", "own_recall", "precision", "recall", "seconds")
+        }
+        shares = [f"{mean[name]:.2f}".removeprefix("0") for name in list(mean)[:4]]
+        own, exact = ", ".join(shares[:2]), ", ".join(shares[2:])
+        assert f"| {text} | {own} | {exact} | {mean['seconds']:.0f} |" in lines
