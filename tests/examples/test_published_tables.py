@@ -210,3 +210,88 @@ def test_the_table_of_sequences_in_the_guide():
         shares = [f"{mean[name]:.2f}".removeprefix("0") for name in list(mean)[:4]]
         own, exact = ", ".join(shares[:2]), ", ".join(shares[2:])
         assert f"| {text} | {own} | {exact} | {mean['seconds']:.0f} |" in lines
+
+
+# --- layered models -------------------------------------------------------------------------
+
+
+def accuracies(table, row, column):
+    """Return the accuracies of a cell with all images, for each seed."""
+    cells = Rows(DOC / "layered_tables.csv").read().values()
+    place = (str(table), row, column, "60000")
+    return [
+        float(cell["accuracy"])
+        for cell in cells
+        if (cell["table"], cell["row"], cell["column"], cell["n_train"]) == place
+    ]
+
+
+def accuracy(*place):
+    """Return the mean accuracy of a cell as the prose writes it: .985."""
+    values = accuracies(*place)
+    return f"{sum(values) / len(values):.3f}".removeprefix("0")
+
+
+def span(*places):
+    """Return the least and the greatest of the means of several cells."""
+    values = sorted(accuracy(*place) for place in places)
+    return [values[0], values[-1]]
+
+
+GRIDS = ("conv", "local")
+# A phrase of doc/layered.md with groups for figures, and a function that returns the figures.
+LAYERED_CLAIMS = [
+    (
+        r"By contrastive divergence it has (\S+) \(\.938\) and (\S+) \(\.936\), and the "
+        r"convolutional net (\S+) twice",
+        lambda: [accuracy(4, *c) for c in (("CD1", "dense"), ("CD10", "dense"), ("CD1", "conv"))],
+    ),
+    (
+        r"Neural networks of scikit-learn with a dense layer, the control, have (\S+) and (\S+) "
+        r"\(\.970 and \.973\), and (\S+) and (\S+) on",
+        lambda: [
+            accuracy(table, *place)
+            for table, places in (
+                (4, (("NN(sigmoid)", "dense"), ("NN(relu)", "dense"))),
+                (6, (("dense", "NN(sigmoid)"), ("dense", "NN(relu)"))),
+            )
+            for place in places
+        ],
+    ),
+    (
+        r"Sum-product has (\S+) to (\S+) \(\.968 to \.979\), mean field (\S+) \(\.968\) and "
+        r"(\S+) \(\.976\), tree-reweighted (\S+) to (\S+) \(",
+        lambda: [
+            *span(*((4, f"{s}LBP", net) for s in ("Par", "Seq") for net in GRIDS)),
+            *(accuracy(4, "MF", net) for net in GRIDS),
+            *span(*((4, f"{s}TRW", net) for s in ("Par", "Seq") for net in GRIDS)),
+        ],
+    ),
+    (
+        r"pixels: MNIST (\S+) \(\.978\) and (\S+) \(\.952\) .*? Fashion-MNIST (\S+) \(\.862\) and "
+        r"(\S+) \(\.828\) there and (\S+) \(\.830\) .*? MNIST has (\S+) \(\.984\) and (\S+) "
+        r"\(\.956\), Fashion-MNIST with 70% (\S+) \(\.882\)",
+        lambda: [
+            accuracy(table, f"{net} ({visible})", "LGM")
+            for table, net, visible in (
+                (7, "conv", 0.7), (7, "conv", 0.3), (8, "conv", 0.7), (8, "conv", 0.3),
+                (8, "local", 0.3), (7, "local", 0.7), (7, "local", 0.3), (8, "local", 0.7),
+            )
+        ],
+    ),
+    (
+        r'\("redrawn"\), .*? MNIST (\S+) and (\S+), Fashion-MNIST (\S+) \(a single',
+        lambda: [
+            accuracy(table, f"local ({visible})", "redrawn")
+            for table, visible in ((7, 0.7), (7, 0.3), (8, 0.7))
+        ],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("phrase", "figures"), LAYERED_CLAIMS)
+def test_prose_about_layered_models_is_the_results(phrase, figures):
+    text = " ".join((DOC / "layered.md").read_text().split())
+    found = re.search(phrase, text)
+    assert found, "the phrase has changed: adapt this test"
+    assert list(found.groups()) == figures()
