@@ -304,3 +304,58 @@ def test_prose_about_layered_models_is_the_results(phrase, figures):
     found = re.search(phrase, text)
     assert found, "the phrase has changed: adapt this test"
     assert list(found.groups()) == figures()
+
+
+# --- conditional RBMs -----------------------------------------------------------------------
+
+DIGITS = ("noisy MNIST 10%", "noisy MNIST 20%", "occluded MNIST 8x8", "occluded MNIST 12x12")
+# A phrase of doc/learning_rules.md with groups for figures at full size, the number of their
+# digits, and the figures: (task, method, column).
+CRBM_CLAIMS = [
+    (
+        r"\((\S+)% for 3\.12% of 12 x 12, (\S+)% for 4\.55% on silhouettes\)",
+        2,
+        [(task, "MLE-BP", "all") for task in ("occluded MNIST 12x12", "occluded Caltech 12x12")],
+    ),
+    (
+        r"\((\S+) / (\S+), published 1\.688 / 10\.718; (\S+) / (\S+), published 5\.445 / 10\.731\)",
+        3,
+        [
+            (task, "MLE-BP", column)
+            for task in ("noisy MNIST 10%", "noisy Caltech 20%")
+            for column in ("all", "changed")
+        ],
+    ),
+    (
+        r"to (\S+)% / (\S+)% \(published 1\.69% / 10\.72%\), with 20% noise for 46, to (\S+)% / "
+        r"(\S+)% \(3\.69% / 10\.41%\), and noisy silhouettes reach (\S+)% / (\S+)% \(5",
+        2,
+        [
+            (task, "MLE-BP + L2", column)
+            for task in (*DIGITS[:2], "noisy Caltech 20%")
+            for column in ("all", "changed")
+        ],
+    ),
+    (
+        r"tasks of digits, by 1 to 3% \((\S+)%, (\S+)%, (\S+)% and (\S+)%, for (\S+)%, (\S+)%, "
+        r"(\S+)% and (\S+)% of MLE-BP\)",
+        2,
+        [(task, method, "all") for method in ("MSSVM", "MLE-BP") for task in DIGITS],
+    ),
+    (
+        r"level with logistic regression on digits \((\S+)% for (\S+)% and (\S+)% for (\S+)% in "
+        r"noise, (\S+)% for (\S+)% and (\S+)% for (\S+)% in patches\)",
+        2,
+        [(task, method, "all") for task in DIGITS for method in ("CD-PercLoss", "LR")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("phrase", "digits", "places"), CRBM_CLAIMS)
+def test_prose_about_images_is_the_results(phrase, digits, places):
+    text = " ".join((DOC / "learning_rules.md").read_text().split())
+    found = re.search(phrase, text)
+    assert found, "the phrase has changed: adapt this test"
+    rows = Rows(DOC / "crbm_tables.csv").read()
+    expected = [float(rows[f"{task}, {method}, full"][column]) for task, method, column in places]
+    assert list(found.groups()) == [f"{value:.{digits}f}" for value in expected]
