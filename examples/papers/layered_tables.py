@@ -1,17 +1,20 @@
 """Tables 1 to 8 of Shen et al. (2019): layered graphical models on MNIST and Fashion-MNIST.
 
-Every cell is a single fit. Cells that would repeat a finished fit bit for bit take its result
-("same_as"). Finished cells are kept in a CSV file, so the program can be stopped and restarted, or
+Every cell is a single fit, or a fit for each of several seeds (``--seeds``). Cells that would
+repeat a finished fit bit for bit take its result ("same_as"). The neural networks with
+convolutional and local layers need PyTorch (``pip install torch``); without it their cells are
+skipped. Finished cells are kept in a CSV file, so the program can be stopped and restarted, or
 given a part of the tables. The Markdown tables are made from the file, beside the published
 figures. ``--quick`` runs everything on few images to check that it works: its accuracies mean
 nothing.
 
-    python -m examples.papers.layered_tables --only "table 4," dense
+    python -m examples.papers.layered_tables --only "table 4," dense --seeds 3
     python -m examples.papers.layered_tables --n-train 12000 --only "table 5,"
     python -m examples.papers.layered_tables --results doc/layered_tables.csv --no-run
 """
 
 import copy
+import importlib.util
 import time
 import warnings
 from functools import partial
@@ -106,9 +109,7 @@ def cells():
         for net, figure in zip(("dense", "conv", "local"), published):
             structure = dense() if net == "dense" else grid(net)
             if row.startswith("NN"):
-                kind, options = "nn", {"activation": row[3:-1]}
-                if net != "dense":
-                    kind = "published"
+                kind, options = "nn", {"activation": row[3:-1], "net": net}
             elif row.startswith("CD"):
                 # Probabilities of the layers below vary less than pixels.
                 options = {"n_steps": int(row[2:]), "learning_rate": 1.0, "draw_below": False}
@@ -153,9 +154,10 @@ def cells():
         options = seq("TRW", **grid(net, first_states=19), clamping=cuts)
         yield 6, net, "4 colors", "fashion_mnist", "layered", options, requantised
         for name, figure in (("NN(sigmoid)", sigmoid), ("NN(relu)", relu)):
-            yield 6, net, name, "fashion_mnist", "published", {}, figure
+            options = {"activation": name[3:-1], "net": net}
+            yield 6, net, name, "fashion_mnist", "nn", options, figure
     for name in ("sigmoid", "relu"):
-        options = {"activation": name}
+        options = {"activation": name, "net": "dense"}
         yield 6, "dense", f"NN({name})", "fashion_mnist", "nn", options, None
 
     partial = {
@@ -177,11 +179,12 @@ def cells():
         if net == "local" and (table, visible) != (8, 0.3):  # short with pixels drawn once
             yield table, row, "redrawn", data, "redrawn", options, None
         for name, figure in zip(("NN(sigmoid)", "NN(relu)"), figures[1:]):
-            yield table, row, name, data, "published", {}, figure
+            options = {"activation": name[3:-1], "net": net, "visible": visible}
+            yield table, row, name, data, "nn", options, figure
     for table, data in ((7, "mnist"), (8, "fashion_mnist")):
         for visible in (0.3, 0.7):
             for name in ("sigmoid", "relu"):
-                options = {"activation": name, "visible": visible}
+                options = {"activation": name, "net": "dense", "visible": visible}
                 yield table, f"dense ({visible})", f"NN({name})", data, "nn", options, None
 
 
@@ -210,19 +213,19 @@ def hide(X, visible, seed, fill):
     return np.where(hidden, np.float32(fill), X)
 
 
-def fit_redrawn(model, X, y, visible):
+def fit_redrawn(model, X, y, visible, seed=0):
     """Fit to images whose visible pixels change in every epoch; return model and best epoch.
 
     Stops early as `fit` does, around a `partial_fit` per epoch, but by the loss of the classes
     without label smoothing. The visible pixels of the validation images are drawn once.
     """
     X, X_val, y, y_val = train_test_split(
-        X, y, test_size=STOPPING.validation_fraction, stratify=y, random_state=0
+        X, y, test_size=STOPPING.validation_fraction, stratify=y, random_state=seed
     )
-    X_val = hide(X_val, visible, 3, np.nan)
+    X_val = hide(X_val, visible, 10_000 * seed + 3, np.nan)
     best, kept, kept_at = np.inf, None, 0
     for epoch in range(1, model.max_iter + 1):
-        model.partial_fit(hide(X, visible, 1000 + epoch, np.nan), y)
+        model.partial_fit(hide(X, visible, 10_000 * seed + 1000 + epoch, np.nan), y)
         loss = log_loss(y_val, model.predict_proba(X_val))
         print(f"  epoch {epoch}: validation {loss:.4f}", flush=True)
         if loss < best:
@@ -232,16 +235,45 @@ def fit_redrawn(model, X, y, visible):
     return kept, kept_at
 
 
-def run(kind, options, data, max_iter):
-    """Fit a cell; return the accuracy on the test images, epochs and seconds."""
+def network(options, max_iter, seed):
+    """Return the neural network of a cell, which stops as the layered models do."""
+    options = dict(options)
+    stopping = {
+        "validation_fraction": STOPPING.validation_fraction,
+        "n_iter_no_change": STOPPING.n_iter_no_change,
+    }
+    if options["net"] != "dense":
+        from examples.papers._layered_networks import ImageNetwork
+
+        return ImageNetwork(**options, **stopping, max_iter=max_iter, random_state=seed)
+    return MLPClassifier(
+        (100,),
+        activation={"sigmoid": "logistic"}.get(options["activation"], options["activation"]),
+        alpha=0.0,
+        batch_size=20,
+        early_stopping=True,
+        **stopping,
+        tol=0.0,
+        max_iter=max_iter,
+        random_state=seed,
+    )
+
+
+def run(kind, options, data, max_iter, seed=0):
+    """Fit a cell; return the accuracy on the test images, epochs and seconds.
+
+    The seed draws the parameters, the validation images, the order of the images and the observed
+    pixels.
+    """
     X, y, X_test, y_test = data
     options = dict(options)
     visible = options.pop("visible", None)
     if kind == "redrawn":
-        X_test = hide(X_test, visible, 2, np.nan)
+        X_test = hide(X_test, visible, 10_000 * seed + 2, np.nan)
     elif visible is not None:
         fill = np.nan if kind == "layered" else 0.5
-        X, X_test = hide(X, visible, 1, fill), hide(X_test, visible, 2, fill)
+        X = hide(X, visible, 10_000 * seed + 1, fill)
+        X_test = hide(X_test, visible, 10_000 * seed + 2, fill)
     start = time.perf_counter()
     if kind in ("layered", "redrawn"):
         model = LayeredGMClassifier(
@@ -249,28 +281,17 @@ def run(kind, options, data, max_iter):
             solver=Adam(batch_size=20),
             max_iter=max_iter,
             early_stopping=STOPPING if kind == "layered" else False,
-            random_state=0,
+            random_state=seed,
             verbose=1,
         )
     elif kind == "nn":
-        model = MLPClassifier(
-            (100,),
-            activation={"sigmoid": "logistic"}.get(options["activation"], options["activation"]),
-            alpha=0.0,
-            batch_size=20,
-            early_stopping=True,
-            validation_fraction=STOPPING.validation_fraction,
-            n_iter_no_change=STOPPING.n_iter_no_change,
-            tol=0.0,
-            max_iter=max_iter,
-            random_state=0,
-        )
+        model = network(options, max_iter, seed)
     else:
-        model = LayerwiseCD(**options, max_iter=max_iter, random_state=0)
+        model = LayerwiseCD(**options, max_iter=max_iter, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         if kind == "redrawn":
-            model, epochs = fit_redrawn(model, X, y, visible)
+            model, epochs = fit_redrawn(model, X, y, visible, seed)
         else:
             epochs = model.fit(X, y).n_iter_
     seconds = time.perf_counter() - start
@@ -315,7 +336,10 @@ def markdown(done):
 
 
 def cell_text(done, table, row, column, kind, published):
-    """Return a cell: the fit on the most images, and the published figure in brackets."""
+    """Return a cell: the fits on the most images, and the published figure in brackets.
+
+    Several seeds are shown by their mean, and their least and greatest accuracy.
+    """
     found = [
         r for r in done.values() if (r["table"], r["row"], r["column"]) == (str(table), row, column)
     ]
@@ -324,32 +348,37 @@ def cell_text(done, table, row, column, kind, published):
         return ("refused" if kind == "refused" else "") + shown
     if not found:
         return f"not run{shown}"
-    best = max(found, key=lambda r: int(r["n_train"]))
-    n = int(best["n_train"])
+    n = max(int(r["n_train"]) for r in found)
+    values = [float(r["accuracy"]) for r in found if int(r["n_train"]) == n]
+    text = f"{np.mean(values):.3f}"
+    if len(values) > 1:
+        text += f", {min(values):.3f} to {max(values):.3f}"
     size = "" if n == 60000 else f" [{n}]"
-    return f"{float(best['accuracy']):.3f}{size}{shown}"
+    return f"{text}{size}{shown}"
 
 
-def runs(n_train, max_iter, quick, store):
+def runs(n_train, max_iter, quick, store, n_seeds=1):
     """Yield the key of every cell that can be run, and the function that runs it.
 
-    Equal fits with the same number of images and epochs come from the store of finished cells.
+    Equal fits with the same number of images, epochs and seed come from the store of finished
+    cells.
     """
 
-    def key_of(table, row, column, *_):
-        return f"table {table}, {row}, {column}, {n_train} images"
+    def key_of(seed, table, row, column, *_):
+        suffix = f", seed {seed}" if seed else ""
+        return f"table {table}, {row}, {column}, {n_train} images{suffix}"
 
-    def work(*cell):
+    def work(seed, *cell):
         table, row, column, name, kind, options, published = cell
         print(f"  published {published}", flush=True)
         finished = store.read()
         for other in cells():
-            twin = finished.get(key_of(*other))
+            twin = finished.get(key_of(seed, *other))
             same = twin and twin["max_iter"] == str(max_iter)
             if same and identity(*other[3:6]) == identity(name, kind, options):
                 source = twin.pop("key")
                 return {**twin, "table": table, "row": row, "column": column, "same_as": source}
-        accuracy, epochs, seconds = run(kind, options, load(name, n_train), max_iter)
+        accuracy, epochs, seconds = run(kind, options, load(name, n_train), max_iter, seed)
         return {
             "table": table,
             "row": row,
@@ -359,12 +388,18 @@ def runs(n_train, max_iter, quick, store):
             "seconds": f"{seconds:.0f}",
             "n_train": n_train,
             "max_iter": max_iter,
+            "seed": seed,
         }
 
-    for cell in cells():
-        column, kind = cell[2], cell[4]
-        if kind not in ("refused", "published") and not (quick and column in LARGE):
-            yield key_of(*cell), partial(work, *cell)
+    has_torch = importlib.util.find_spec("torch") is not None
+    for seed in range(n_seeds):
+        for cell in cells():
+            column, kind, options = cell[2], cell[4], cell[5]
+            if kind in ("refused", "published") or (quick and column in LARGE):
+                continue
+            if kind == "nn" and options["net"] != "dense" and not has_torch:
+                continue
+            yield key_of(seed, *cell), partial(work, seed, *cell)
 
 
 def main():
@@ -372,11 +407,12 @@ def main():
     parser = make_parser(__doc__, "layered_tables", "500 images, a single epoch, 8 colors at most")
     parser.add_argument("--n-train", type=int, default=60000, help="training images, with the 20%%")
     parser.add_argument("--max-iter", type=int, default=100, help="epochs at most")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds of each cell")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.n_train, arguments.max_iter = 500, 1
     store = rows_of(arguments)
-    every = runs(arguments.n_train, arguments.max_iter, arguments.quick, store)
+    every = runs(arguments.n_train, arguments.max_iter, arguments.quick, store, arguments.seeds)
     run_tables(arguments, every, markdown)
 
 

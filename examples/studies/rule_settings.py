@@ -8,10 +8,10 @@ violation; a margin; the start of the search and of W; rate, batch size, averagi
 epochs. Of MLE-BP and MSSVM it varies the rate, the batch size, the average and the tolerance;
 "printed" has the rates, the iterations and the tolerance of the paper, without an average.
 
-It uses 3000 digits of 14 x 14 pixels and 64 hidden units, keeps the epoch with the fewest wrong
-pixels on 1000 validation images, and tests on 2000 images. Finished cells are kept in a CSV file,
-so the program can be stopped and restarted. A cell takes 5 to 40 seconds of one core, so choose
-cells with ``--only``.
+It uses 3000 digits or silhouettes of 14 x 14 pixels and 64 hidden units, keeps the epoch with the
+fewest wrong pixels on 1000 validation images, and tests on 2000 images. Finished cells are kept in
+a CSV file, so the program can be stopped and restarted. A cell takes 5 to 40 seconds of one core,
+so choose cells with ``--only``.
 
     python -m examples.studies.rule_settings --only 12x12
 """
@@ -36,7 +36,7 @@ from skcrbm.learning import SGD, CDPercLoss, ContrastiveDivergence
 from skcrbm.learning.objectives import Contrast
 from skcrbm.learning.phases import LocalSearch, Observed, moments_of_states, one_model_per_row
 
-TASKS = ("noisy MNIST 10%", "occluded MNIST 8x8", "occluded MNIST 12x12")
+TASKS = ("noisy MNIST 10%", "occluded MNIST 8x8", "occluded MNIST 12x12", "noisy Caltech 20%")
 SIZE = SIZES["reduced"]._replace(n_train=3000, n_validation=1000, n_test=2000, max_iter=15)
 QUICK = SIZE._replace(n_hidden=8, n_train=200, n_validation=100, n_test=100, max_iter=2)
 DECODERS = ("marginal", "marginal_map")

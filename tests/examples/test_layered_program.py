@@ -92,6 +92,92 @@ def test_equal_fits_take_the_score_of_the_first(images, fitted, tmp_path):
     assert second["accuracy"] == first["accuracy"] != "0.0000"
 
 
+def test_seeds_of_a_cell(images, fitted, tmp_path):
+    """Each seed has a fit of its own; the table shows their mean, and the least and greatest."""
+    store, key = Rows(tmp_path / "rows.csv"), CELLS["layered"]
+    keys = [key, f"{key}, seed 1", f"{key}, seed 2"]
+    runs = layered_tables.runs(90, 1, False, store, n_seeds=3)
+    run_missing([cell for cell in runs if cell[0] in keys], store)
+    assert [model.random_state for model in fitted] == [0, 1, 2]
+    rows = store.read()
+    accuracies = [model.score(*images[2:]) for model in fitted]
+    assert [rows[k]["accuracy"] for k in keys] == [f"{value:.4f}" for value in accuracies]
+    assert len(set(accuracies)) > 1
+    low, high = min(accuracies), max(accuracies)
+    shown = f"| {np.mean(accuracies):.3f}, {low:.3f} to {high:.3f} [90] (0.963) |"
+    assert shown in layered_tables.markdown(rows)
+
+
+def test_the_seed_draws_the_observed_pixels(images, fitted):
+    options = layered_tables.seq("TRW", **layered_tables.dense(n_nodes=3), visible=0.5)
+    for seed in (0, 1):
+        accuracy, _, _ = layered_tables.run("layered", options, images, 1, seed)
+        hidden = np.random.RandomState(10_000 * seed + 2).random_sample(images[2].shape) >= 0.5
+        X = np.where(hidden, np.float32(np.nan), images[2])
+        assert accuracy == fitted[seed].score(X, images[3])
+
+
+# --- neural networks ------------------------------------------------------------------------
+
+
+def windows_of(image, padding):
+    """Yield the rows and columns, and the 5 x 5 windows at a stride of 2, of an image (c, h, w)."""
+    image = np.pad(image, ((0, 0), (padding, padding), (padding, padding)))
+    n = (image.shape[1] - 5) // 2 + 1
+    for i, j in itertools.product(range(n), repeat=2):
+        yield i, j, n, image[:, 2 * i : 2 * i + 5, 2 * j : 2 * j + 5]
+
+
+@pytest.mark.parametrize("net", ["conv", "local"])
+@pytest.mark.parametrize("activation", ["sigmoid", "relu"])
+def test_scores_of_a_network_window_by_window(net, activation):
+    torch = pytest.importorskip("torch")
+    networks = pytest.importorskip("examples.papers._layered_networks")
+    rng = np.random.default_rng(0)
+    model = networks.ImageNetwork(
+        net, activation, validation_fraction=0.2, n_iter_no_change=1, max_iter=1
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model.parameters_ = model._draw_parameters()
+    images = rng.random((3, 784)).astype(np.float32)
+    weights = [value.detach().numpy() for value in model.parameters_]
+    activate = {"relu": lambda v: np.maximum(v, 0), "sigmoid": lambda v: 1 / (1 + np.exp(-v))}
+    expected = []
+    for image in images:
+        values = image.reshape(1, 28, 28)
+        for k, padding in ((0, 1), (2, 0)):
+            w, b = weights[k : k + 2]
+            channels = len(b) if net == "conv" else b.shape[2]
+            size = 13 if k == 0 else 5
+            above = np.empty((channels, size, size))
+            for i, j, n, window in windows_of(values, padding):
+                if net == "conv":
+                    above[:, i, j] = [np.sum(window * kernel) for kernel in w] + b
+                else:
+                    above[:, i, j] = window.ravel() @ w[i * n + j] + b[i * n + j, 0]
+            values = activate[activation](above)
+        values = activate[activation](weights[4] @ values.ravel() + weights[5])
+        expected.append(weights[6] @ values + weights[7])
+    np.testing.assert_allclose(model.decision_function(images), expected, atol=1e-4)
+
+
+def test_a_network_keeps_its_best_epoch():
+    torch = pytest.importorskip("torch")
+    networks = pytest.importorskip("examples.papers._layered_networks")
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 10
+    pattern = rng.random((10, 784))
+    X = (0.3 * pattern[y] + 0.7 * rng.random((200, 784))).astype(np.float32)
+    options = {"validation_fraction": 0.5, "n_iter_no_change": 2, "random_state": 3}
+    model = networks.ImageNetwork("conv", "relu", max_iter=40, **options).fit(X, y)
+    again = networks.ImageNetwork("conv", "relu", max_iter=model.best_iter_, **options).fit(X, y)
+    assert model.n_iter_ in (40, model.best_iter_ + 2)
+    assert again.best_iter_ == again.n_iter_ == model.best_iter_ > 1
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters_, again.parameters_))
+    assert model.score(X, y) > 0.3
+
+
 # --- layer-wise contrastive divergence ------------------------------------------------------
 
 

@@ -1,10 +1,26 @@
-"""The figures in the pages about large margin machines against the results of the program."""
+"""The tables of the pages, and figures in their prose, against the results of the programs."""
 
 import csv
 import re
 from pathlib import Path
 
 import pytest
+
+from examples._harness import Rows
+from examples.papers import (
+    bp_chain_tables,
+    crbm_figures,
+    crbm_tables,
+    layered_tables,
+    pmp_tables,
+)
+from examples.studies import (
+    inference_in_learning,
+    learning_rules,
+    margin_settings,
+    persistent_messages,
+    rule_settings,
+)
 
 DOC = Path(__file__).parents[2] / "doc"
 COLUMNS = "HAPRF"
@@ -31,6 +47,30 @@ def tables():
             row, *cells = (cell.strip() for cell in line.strip("|").split("|"))
             if not cells[0].startswith("not run"):
                 yield name, row, cells
+
+
+# The report of "lmbm_tables" reads the data sets; `test_tables_are_the_results` compares its table.
+REPORTS = {
+    "bp_chain_tables": bp_chain_tables.report,
+    "crbm_tables": crbm_tables.markdown,
+    "inference_in_learning": inference_in_learning.report,
+    "layered_tables": layered_tables.markdown,
+    "learning_rules_multilabel": learning_rules.markdown,
+    "margin_settings": margin_settings.markdown,
+    "persistent_messages": persistent_messages.markdown,
+    "pmp_tables": pmp_tables.report,
+    "rule_settings": rule_settings.markdown,
+}
+
+
+@pytest.mark.parametrize("name", [*REPORTS, "crbm_figures"])
+def test_the_table_of_a_page_is_made_from_its_results(name, tmp_path):
+    done = Rows(DOC / f"{name}.csv").read()
+    if name == "crbm_figures":
+        text = crbm_figures.report(tmp_path / "picture.png", done)
+    else:
+        text = REPORTS[name](done)
+    assert (DOC / f"{name}.md").read_text() == text
 
 
 def test_tables_are_the_results():
@@ -86,6 +126,15 @@ CLAIMS = [
         ],
     ),
     (
+        r"lowers A of LMBM from (\S+) to (\S+) and A of LMBMr, with C and eta searched again, from "
+        r"(\S+) to (\S+); on Yeast it lowers A of LMBM from (\S+) to (\S+)\. In more",
+        [
+            (name, row, "A")
+            for name, machine in (("scene", "LMBM"), ("scene", "LMBMr"), ("yeast", "LMBM"))
+            for row in (machine, f"{machine}, linear program")
+        ],
+    ),
+    (
         r"per label, kernel SVMs have the better H \((\S+) for (\S+); (\S+) for (\S+)\)",
         [
             ("scene", "kernel SVM per label", "H"),
@@ -105,3 +154,208 @@ def test_prose_is_the_results(phrase, places):
     rows = results()
     expected = [f"{float(rows[name, row][column]):.3f}" for name, row, column in places]
     assert list(found.groups()) == expected
+
+
+# --- perturb-and-max-product ----------------------------------------------------------------
+
+
+def digits_scores(kind, learner, rule, column):
+    """Return the scores of the seeds, with 50 sweeps, of a learner of the small digits."""
+    rows = Rows(DOC / "pmp_tables.csv").read()
+    cells = [rows[f"digits {kind} {learner} {rule} seed={seed}"] for seed in range(3)]
+    return [float(row[column].split()[row["sweeps"].split().index("50")]) for row in cells]
+
+
+def test_prose_about_the_seeds_of_small_digits():
+    text = " ".join((DOC / "perturb_and_max_product.md").read_text().split())
+    phrase = (
+        r"of the last step is (\S+), (\S+) and (\S+), and of the averages (\S+), (\S+) and (\S+), "
+        r"while the seeds of a single learner differ by (\S+) to (\S+)\. .*? the means are (\S+), "
+        r"(\S+) and (\S+), and each seed"
+    )
+    found = re.search(phrase, text)
+    assert found, "the phrase has changed: adapt this test"
+    learners = ("pmp", "gibbs reset", "gibbs pcd")
+    last, averages = (
+        [digits_scores("ising", learner, rule, "log_mmd") for learner in learners]
+        for rule in ("plain", "average")
+    )
+    rbm = [digits_scores("rbm", learner, "plain", "log_mmd_05") for learner in learners]
+    means = [f"{sum(seeds) / 3:.2f}" for seeds in (*last, *averages)]
+    spread = [max(seeds) - min(seeds) for seeds in (*last, *averages)]
+    apart = [f"{value:.1f}".lstrip("0") for value in (min(spread), max(spread))]
+    assert list(found.groups()) == [*means, *apart, *(f"{sum(seeds) / 3:.2f}" for seeds in rbm)]
+    assert max(rbm[0]) < min(rbm[1] + rbm[2])
+
+
+# --- chained belief propagation -------------------------------------------------------------
+
+SEQUENCE_ROWS = {
+    'exact gradient ("mle")': "mle",
+    "chain, 20 iterations per variable from scratch (as printed)": "bp_chain cold 20",
+    "chain, 5 iterations from the messages before": "bp_chain warm 5",
+    "chain, weighted": "weighted_bp_chain",
+    'Gibbs, 100 updates from the data ("cd")': "cd 100 updates",
+    'persistent Gibbs chains ("pcd")': "pcd",
+    'independent beliefs ("bp")': "bp",
+}
+
+
+def test_the_table_of_sequences_in_the_guide():
+    """Means of three seeds with 23 variables, by the learner's own samples and by exact samples."""
+    rows = Rows(DOC / "bp_chain_tables.csv").read().values()
+    lines = (DOC / "factor_graphs.md").read_text().splitlines()
+    for text, learner in SEQUENCE_ROWS.items():
+        cell = [
+            row
+            for row in rows
+            if (row["kind"], row["n"], row["learner"]) == ("sequences", "23", learner)
+        ]
+        assert len(cell) == 3
+        mean = {
+            name: sum(float(row[name]) for row in cell) / 3
+            for name in ("own_precision", "own_recall", "precision", "recall", "seconds")
+        }
+        shares = [f"{mean[name]:.2f}".removeprefix("0") for name in list(mean)[:4]]
+        own, exact = ", ".join(shares[:2]), ", ".join(shares[2:])
+        assert f"| {text} | {own} | {exact} | {mean['seconds']:.0f} |" in lines
+
+
+# --- layered models -------------------------------------------------------------------------
+
+
+def accuracies(table, row, column):
+    """Return the accuracies of a cell with all images, for each seed."""
+    cells = Rows(DOC / "layered_tables.csv").read().values()
+    place = (str(table), row, column, "60000")
+    return [
+        float(cell["accuracy"])
+        for cell in cells
+        if (cell["table"], cell["row"], cell["column"], cell["n_train"]) == place
+    ]
+
+
+def accuracy(*place):
+    """Return the mean accuracy of a cell as the prose writes it: .985."""
+    values = accuracies(*place)
+    return f"{sum(values) / len(values):.3f}".removeprefix("0")
+
+
+def span(*places):
+    """Return the least and the greatest of the means of several cells."""
+    values = sorted(accuracy(*place) for place in places)
+    return [values[0], values[-1]]
+
+
+GRIDS = ("conv", "local")
+# A phrase of doc/layered.md with groups for figures, and a function that returns the figures.
+LAYERED_CLAIMS = [
+    (
+        r"By contrastive divergence it has (\S+) \(\.938\) and (\S+) \(\.936\), and the "
+        r"convolutional net (\S+) twice",
+        lambda: [accuracy(4, *c) for c in (("CD1", "dense"), ("CD10", "dense"), ("CD1", "conv"))],
+    ),
+    (
+        r"Neural networks of scikit-learn with a dense layer, the control, have (\S+) and (\S+) "
+        r"\(\.970 and \.973\), and (\S+) and (\S+) on",
+        lambda: [
+            accuracy(table, *place)
+            for table, places in (
+                (4, (("NN(sigmoid)", "dense"), ("NN(relu)", "dense"))),
+                (6, (("dense", "NN(sigmoid)"), ("dense", "NN(relu)"))),
+            )
+            for place in places
+        ],
+    ),
+    (
+        r"Sum-product has (\S+) to (\S+) \(\.968 to \.979\), mean field (\S+) \(\.968\) and "
+        r"(\S+) \(\.976\), tree-reweighted (\S+) to (\S+) \(",
+        lambda: [
+            *span(*((4, f"{s}LBP", net) for s in ("Par", "Seq") for net in GRIDS)),
+            *(accuracy(4, "MF", net) for net in GRIDS),
+            *span(*((4, f"{s}TRW", net) for s in ("Par", "Seq") for net in GRIDS)),
+        ],
+    ),
+    (
+        r"pixels: MNIST (\S+) \(\.978\) and (\S+) \(\.952\) .*? Fashion-MNIST (\S+) \(\.862\) and "
+        r"(\S+) \(\.828\) there and (\S+) \(\.830\) .*? MNIST has (\S+) \(\.984\) and (\S+) "
+        r"\(\.956\), Fashion-MNIST with 70% (\S+) \(\.882\)",
+        lambda: [
+            accuracy(table, f"{net} ({visible})", "LGM")
+            for table, net, visible in (
+                (7, "conv", 0.7), (7, "conv", 0.3), (8, "conv", 0.7), (8, "conv", 0.3),
+                (8, "local", 0.3), (7, "local", 0.7), (7, "local", 0.3), (8, "local", 0.7),
+            )
+        ],
+    ),
+    (
+        r'\("redrawn"\), .*? MNIST (\S+) and (\S+), Fashion-MNIST (\S+) \(a single',
+        lambda: [
+            accuracy(table, f"local ({visible})", "redrawn")
+            for table, visible in ((7, 0.7), (7, 0.3), (8, 0.7))
+        ],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("phrase", "figures"), LAYERED_CLAIMS)
+def test_prose_about_layered_models_is_the_results(phrase, figures):
+    text = " ".join((DOC / "layered.md").read_text().split())
+    found = re.search(phrase, text)
+    assert found, "the phrase has changed: adapt this test"
+    assert list(found.groups()) == figures()
+
+
+# --- conditional RBMs -----------------------------------------------------------------------
+
+DIGITS = ("noisy MNIST 10%", "noisy MNIST 20%", "occluded MNIST 8x8", "occluded MNIST 12x12")
+# A phrase of doc/learning_rules.md with groups for figures at full size, the number of their
+# digits, and the figures: (task, method, column).
+CRBM_CLAIMS = [
+    (
+        r"\((\S+)% for 3\.12% of 12 x 12, (\S+)% for 4\.55% on silhouettes\)",
+        2,
+        [(task, "MLE-BP", "all") for task in ("occluded MNIST 12x12", "occluded Caltech 12x12")],
+    ),
+    (
+        r"\((\S+) / (\S+), published 1\.688 / 10\.718; (\S+) / (\S+), published 5\.445 / 10\.731\)",
+        3,
+        [
+            (task, "MLE-BP", column)
+            for task in ("noisy MNIST 10%", "noisy Caltech 20%")
+            for column in ("all", "changed")
+        ],
+    ),
+    (
+        r"to (\S+)% / (\S+)% \(published 1\.69% / 10\.72%\), with 20% noise for 46, to (\S+)% / "
+        r"(\S+)% \(3\.69% / 10\.41%\), and noisy silhouettes reach (\S+)% / (\S+)% \(5",
+        2,
+        [
+            (task, "MLE-BP + L2", column)
+            for task in (*DIGITS[:2], "noisy Caltech 20%")
+            for column in ("all", "changed")
+        ],
+    ),
+    (
+        r"tasks of digits, by 1 to 3% \((\S+)%, (\S+)%, (\S+)% and (\S+)%, for (\S+)%, (\S+)%, "
+        r"(\S+)% and (\S+)% of MLE-BP\)",
+        2,
+        [(task, method, "all") for method in ("MSSVM", "MLE-BP") for task in DIGITS],
+    ),
+    (
+        r"level with logistic regression on digits \((\S+)% for (\S+)% and (\S+)% for (\S+)% in "
+        r"noise, (\S+)% for (\S+)% and (\S+)% for (\S+)% in patches\)",
+        2,
+        [(task, method, "all") for task in DIGITS for method in ("CD-PercLoss", "LR")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("phrase", "digits", "places"), CRBM_CLAIMS)
+def test_prose_about_images_is_the_results(phrase, digits, places):
+    text = " ".join((DOC / "learning_rules.md").read_text().split())
+    found = re.search(phrase, text)
+    assert found, "the phrase has changed: adapt this test"
+    rows = Rows(DOC / "crbm_tables.csv").read()
+    expected = [float(rows[f"{task}, {method}, full"][column]) for task, method, column in places]
+    assert list(found.groups()) == [f"{value:.{digits}f}" for value in expected]

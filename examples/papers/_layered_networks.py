@@ -1,0 +1,149 @@
+"""Neural networks with the connections of Shen et al. (2019): the controls of tables 4 and 6 to 8.
+
+The networks have the shape of the convolutional and the local layered model: a node of k states of
+a layered model carries k - 1 numbers, so 6 and 16 channels take the place of 7 and 17 states, and
+100 units the place of 10 nodes of 11 states. They are trained by PyTorch, which the package itself
+does not need: ``pip install torch``.
+"""
+
+import itertools
+import math
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+
+try:
+    import torch
+    from torch.nn import functional
+except ImportError as error:
+    raise ImportError(
+        "the convolutional and local neural networks need PyTorch: pip install torch"
+    ) from error
+
+_SIDE, _KERNEL, _STRIDE = 28, 5, 2
+_ACTIVATIONS = {"sigmoid": torch.sigmoid, "relu": torch.relu}
+
+
+def _uniform(shape, fan_in):
+    """Draw parameters as PyTorch's own layers do, within 1 / sqrt(fan_in) of 0."""
+    bound = 1 / math.sqrt(fan_in)
+    return torch.empty(shape).uniform_(-bound, bound).requires_grad_()
+
+
+class ImageNetwork(ClassifierMixin, BaseEstimator):
+    """Neural network with two convolutional or local layers and a dense layer.
+
+    Both first layers have windows of 5 x 5 at a stride of 2, and 6 and 16 channels; the dense layer
+    has 100 units. Adam at its default rate of 0.001 minimises the cross-entropy. A part of the
+    images is held out, and the parameters of the epoch with their smallest cross-entropy are kept.
+
+    Parameters
+    ----------
+    net : {"conv", "local"}
+        Whether all windows of a layer share their weights ("conv") or not ("local").
+    activation : {"sigmoid", "relu"}
+    validation_fraction : float
+        Share of the images that are held out.
+    n_iter_no_change : int
+        Number of epochs without a smaller cross-entropy after which training ends.
+    max_iter : int
+        Largest number of epochs.
+    batch_size : int, default=20
+    random_state : int, default=0
+        Seed of the parameters, of the held-out images and of the order of the images.
+    """
+
+    def __init__(
+        self,
+        net,
+        activation,
+        *,
+        validation_fraction,
+        n_iter_no_change,
+        max_iter,
+        batch_size=20,
+        random_state=0,
+    ):
+        self.net = net
+        self.activation = activation
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.random_state = random_state
+
+    def _draw_parameters(self):
+        """Return the weights and biases of the layers."""
+        parameters, below, side = [], 1, _SIDE
+        for channels, padding in ((6, 1), (16, 0)):
+            side = (side + 2 * padding - _KERNEL) // _STRIDE + 1
+            fan_in = below * _KERNEL**2
+            shape = (channels, below, _KERNEL, _KERNEL)
+            if self.net == "local":
+                shape = (side**2, fan_in, channels)
+            bias = (channels,) if self.net == "conv" else (side**2, 1, channels)
+            parameters += [_uniform(shape, fan_in), _uniform(bias, fan_in)]
+            below = channels
+        sizes = (below * side**2, 100, 10)
+        for n_below, n in itertools.pairwise(sizes):
+            parameters += [_uniform((n, n_below), n_below), _uniform((n,), n_below)]
+        return parameters
+
+    def _scores(self, X):
+        """Return the scores of the classes of images (n, 784)."""
+        activate = _ACTIVATIONS[self.activation]
+        values = X.reshape(-1, 1, _SIDE, _SIDE)
+        pairs = list(zip(self.parameters_[::2], self.parameters_[1::2]))
+        for (weights, bias), padding in zip(pairs, (1, 0)):
+            if self.net == "conv":
+                values = functional.conv2d(values, weights, bias, _STRIDE, padding)
+            else:
+                windows = functional.unfold(values, _KERNEL, padding=padding, stride=_STRIDE)
+                windows = windows.permute(2, 0, 1).contiguous()
+                values = torch.baddbmm(bias, windows, weights).permute(1, 2, 0)
+                values = values.unflatten(2, (math.isqrt(len(weights)),) * 2)
+            values = activate(values)
+        (weights, bias), (last_weights, last_bias) = pairs[2:]
+        values = activate(functional.linear(values.flatten(1), weights, bias))
+        return functional.linear(values, last_weights, last_bias)
+
+    def fit(self, X, y):
+        """Fit to images in [0, 1], float32 (n, 784), and their classes 0 to 9."""
+        X, X_val, y, y_val = train_test_split(
+            X, y, test_size=self.validation_fraction, stratify=y, random_state=self.random_state
+        )
+        X, y = torch.from_numpy(X), torch.from_numpy(y.astype(np.int64))
+        y_val = torch.from_numpy(y_val.astype(np.int64))
+        rng = np.random.RandomState(self.random_state)
+        torch.set_num_threads(1)
+        with torch.random.fork_rng():
+            torch.manual_seed(self.random_state)
+            self.parameters_ = self._draw_parameters()
+        solver = torch.optim.Adam(self.parameters_, fused=True)
+        best, kept = np.inf, self.parameters_
+        for epoch in range(1, self.max_iter + 1):
+            order = torch.from_numpy(rng.permutation(len(X)))
+            for part in order.split(self.batch_size):
+                solver.zero_grad()
+                functional.cross_entropy(self._scores(X[part]), y[part]).backward()
+                solver.step()
+            loss = float(functional.cross_entropy(self.decision_function(X_val), y_val))
+            if loss < best:
+                best, kept = loss, [value.detach().clone() for value in self.parameters_]
+                self.best_iter_ = epoch
+            elif epoch - self.best_iter_ >= self.n_iter_no_change:
+                break
+        self.n_iter_ = epoch
+        self.parameters_ = kept
+        self.classes_ = np.arange(10)
+        return self
+
+    def decision_function(self, X):
+        """Return the scores of the classes, a tensor (n, 10)."""
+        with torch.no_grad():
+            return torch.cat([self._scores(part) for part in torch.as_tensor(X).split(1000)])
+
+    def predict(self, X):
+        """Return the classes with the largest scores."""
+        return self.classes_[self.decision_function(X).argmax(dim=1).numpy()]
