@@ -121,8 +121,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         each latent state of a node and to each pair of latent states of neighbours, and sums over
         the latent states of the labels. So a class may contain several kinds of nodes that have
         different features or neighbours: the pixels of the class "car" may belong to wheels or to
-        windows. Latent states need ``learning="mle"``. Training starts at random weights, and may
-        end at a local optimum.
+        windows. Latent states need ``learning="mle"``, and nodes may have types. Training starts at
+        random weights, and may end at a local optimum.
     directed : bool, default=False
         If True, the first and the second node of an edge have different roles, so the matrices of
         pairs may be asymmetric. If False, these matrices are symmetric.
@@ -435,8 +435,6 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"{option_name(self.learning)!r}"
             )
         types = graphs.arrays.types is not None
-        if types and latent > 1:
-            raise ValueError(f"node_types need n_latent_states=1; got n_latent_states={latent}")
         if self._rows.sizes and (latent > 1 or rule.name == "backprop" or types):
             raise ValueError(
                 "cliques need n_latent_states=1, no node_types, and a learning rule other than "

@@ -155,7 +155,9 @@ class GraphModel(NamedTuple):
     @property
     def most_states(self) -> int:
         """Largest number of states of a node."""
-        return self.n_states if self.first is None else int(np.diff(self.first).max())
+        if self.first is None:
+            return self.n_states
+        return int(np.diff(self.first).max()) * self.n_latent
 
     @property
     def n_classes(self) -> int:
@@ -209,15 +211,24 @@ class GraphModel(NamedTuple):
         closed = self.closed(batch)
         if self.first is None:
             return closed
-        kind = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        kind = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first) * self.n_latent)
         outside = kind != np.asarray(batch.arrays.types)[:, None]
         return outside if closed is None else outside | closed
 
-    def ranges(self, batch: GraphBatch, scores: np.ndarray, tables: np.ndarray) -> RangeModel:
-        """Return the model in which each node has the classes of its type only."""
-        assert self.first is not None
-        a = batch.arrays
-        begin, size = self.first[:-1][a.types], np.diff(self.first)[a.types]
+    def ranges(
+        self, batch: GraphBatch, scores: np.ndarray, tables: np.ndarray, path: np.ndarray
+    ) -> RangeModel:
+        """Return the model in which each node has the states of its type only.
+
+        If `path` (T,) holds the class of a node, instead of `MISSING`, the node has only the latent
+        states of this class.
+        """
+        a, latent = batch.arrays, self.n_latent
+        begin, size = np.zeros(len(path), np.int64), np.full(len(path), self.n_states)
+        if self.first is not None:
+            begin, size = self.first[:-1][a.types] * latent, np.diff(self.first)[a.types] * latent
+        known = path != MISSING
+        begin, size = np.where(known, path * latent, begin), np.where(known, latent, size)
         return RangeModel(scores, a.edges, tables, begin, size, self.closed(batch))
 
     def clique_tables(self) -> list[np.ndarray]:
@@ -258,22 +269,14 @@ class Posed(NamedTuple):
         """Return the distribution given the classes in `piece.path`; `MISSING` is unknown."""
         path = piece.path
         known = path != MISSING
-        if model.first is not None:
+        if not known.any():
+            return cls.free(model, piece)
+        if model.n_latent == 1:
             free = cls.free(model, piece)
-            clamp = np.where(known, free.assignment(path), np.nan)[None] if known.any() else None
+            clamp = np.where(known, free.assignment(path), np.nan)[None]
             return free._replace(clamp=clamp)
-        if model.n_latent == 1 or not known.any():
-            clamp = evidence_of(path) if known.any() else None
-            return cls(model.energy(piece), clamp, None)
-        a, latent = piece.arrays, model.n_latent
-        ranges = RangeModel(
-            model.scores(a.X),
-            a.edges,
-            model.pairs(a.Z),
-            np.where(known, path * latent, 0),
-            np.where(known, latent, model.n_states),
-            model.closed(piece),
-        )
+        a = piece.arrays
+        ranges = model.ranges(piece, model.scores(a.X), model.pairs(a.Z), path)
         return cls(ranges.energy, None, ranges)
 
     @classmethod
@@ -282,7 +285,8 @@ class Posed(NamedTuple):
         if model.first is None:
             return cls(model.energy(piece), None, None)
         a = piece.arrays
-        ranges = model.ranges(piece, model.scores(a.X), model.pairs(a.Z))
+        unknown = np.full(len(piece.path), MISSING)
+        ranges = model.ranges(piece, model.scores(a.X), model.pairs(a.Z), unknown)
         return cls(ranges.energy, None, ranges)
 
     def assignment(self, states: np.ndarray) -> np.ndarray:
@@ -345,11 +349,6 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
     found = min_fill(edges.tolist(), range(n), np.full(n, n_states).tolist())
     narrow = found.complete and float(n_states) ** (found.width + 1) <= _NARROW
     return "narrow" if narrow else "wide"
-
-
-def evidence_of(path: np.ndarray) -> np.ndarray:
-    """Return the values (1, T) to clamp: the observed classes, and NaN for missing labels."""
-    return np.where(path == MISSING, np.nan, path)[None]
 
 
 class GraphLikelihood(StructuredObjective):

@@ -78,6 +78,7 @@ def enumerated(model, graph):
         (True, "exact", {"directed": True}),
         (True, "exact", {"types": True}),
         (False, "sum_product", {"latent": 2}),
+        (True, "exact", {"types": True, "latent": 2}),
     ],
 )
 def test_answers_are_those_of_enumeration(cycles, inference, options):
@@ -119,23 +120,23 @@ def test_answers_are_those_of_enumeration(cycles, inference, options):
 
 
 @pytest.mark.parametrize(
-    ("learning", "missing", "types"),
+    ("learning", "missing", "types", "latent"),
     [
-        ("mle", False, False),
-        ("mle", True, False),
-        ("mle", True, True),
-        ("pseudo_likelihood", False, False),
-        pytest.param("pseudo_likelihood", False, True, marks=pytest.mark.deep),
+        ("mle", False, False, 1),
+        ("mle", True, False, 1),
+        ("mle", True, True, 2),
+        ("pseudo_likelihood", False, False, 1),
+        pytest.param("pseudo_likelihood", False, True, 1, marks=pytest.mark.deep),
     ],
 )
-def test_gradient_by_finite_differences(learning, missing, types):
+def test_gradient_by_finite_differences(learning, missing, types, latent):
     X, y = make_graphs(1, n_graphs=25, types=types, directed=True)
     if missing:
         y = [[None, *labels[1:]] for labels in y]
     weight = np.arange(len(X)) % 3 + 1.0
     model = GraphCRF(
         learning=learning, inference=SumProduct(tol=1e-12), directed=True, forbidden=PAIRS,
-        alpha=0.1, max_iter=2,
+        alpha=0.1, max_iter=2, n_latent_states=latent, random_state=0,
     )  # fmt: skip
     model.fit(X, y, sample_weight=weight)
     check_gradient(model, objective_of(model, X, y, weight))

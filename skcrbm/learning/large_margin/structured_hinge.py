@@ -20,7 +20,14 @@ from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.chains import best_paths, path_log_weights
 from skcrbm.learning.chains import SequenceBatch, add_path
-from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, clique_counts, kind_of_graphs
+from skcrbm.learning.graphs import (
+    MISSING,
+    GraphBatch,
+    GraphModel,
+    Posed,
+    clique_counts,
+    kind_of_graphs,
+)
 from skcrbm.learning.structured import Residuals, StructuredObjective
 
 
@@ -181,7 +188,8 @@ class GraphWeights(NamedTuple):
         """Return the distribution with log-weights `scores` (T, K) of nodes in place of its own."""
         a, model = piece.arrays, self.model
         if model.first is not None:
-            ranges = model.ranges(piece, scores, self.tables)
+            unknown = np.full(len(piece.path), MISSING)
+            ranges = model.ranges(piece, scores, self.tables, unknown)
             return Posed(ranges.energy, None, ranges)
         cliques = zip((part.scopes for part in a.cliques), model.clique_tables())
         closed = model.closed(piece)
