@@ -18,6 +18,7 @@ def pairwise_classes(
     edges: np.ndarray,
     tables: np.ndarray,
     cliques: Iterable[tuple[np.ndarray, np.ndarray]] = (),
+    closed: np.ndarray | None = None,
 ) -> CategoricalGraphEnergy:
     """Return a pairwise model of T variables with K classes each.
 
@@ -27,12 +28,24 @@ def pairwise_classes(
     `scores` (T, K) are the log-weights of the classes of each variable. `tables` (M, K, K) are the
     log-weights of the classes of the first variable (rows) and the second variable (columns) of the
     pairs in `edges` (M, 2). Each item of `cliques` describes C sets of m variables: an array (C, m)
-    of variables, and the log-weights (K, ..., K) of the joint classes of the m variables.
+    of variables, and the log-weights (K, ..., K) of the joint classes of the m variables. `closed`
+    (T, K) is True for the classes that a variable must not have.
     """
     factors = [TableFactors(edges, tables)] if len(edges) else []
     factors += [TableFactors(scopes, np.repeat(table[None], len(scopes), axis=0))
                 for scopes, table in cliques if len(scopes)]  # fmt: skip
+    if closed is not None and closed.any():
+        nodes = np.flatnonzero(closed.any(axis=1))
+        factors.append(closing_factors(nodes, closed[nodes]))
     return CategoricalGraphEnergy(factors, scores, n_states=np.full(len(scores), scores.shape[1]))
+
+
+def closing_factors(nodes: np.ndarray, closed: np.ndarray) -> TableFactors:
+    """Return factors that give the weight 0 to closed states.
+
+    `closed` (n, K) is True for the states that the variables in `nodes` (n,) must not have.
+    """
+    return TableFactors(nodes[:, None], np.where(closed, -np.inf, 0.0))
 
 
 def two_classes(scores: np.ndarray, edges: np.ndarray, tables: np.ndarray) -> FactorGraphEnergy:

@@ -6,6 +6,7 @@ import numpy as np
 
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 from skcrbm.energies._factors import TableFactors
+from skcrbm.energies.pairwise_classes import closing_factors
 
 
 class RangeModel:
@@ -16,7 +17,8 @@ class RangeModel:
 
     `scores` (T, S) are the log-weights of the states of each node. `tables` (M, S, S) are the
     log-weights of the pairs of states of the two nodes of each edge, and `edges` (M, 2) holds these
-    nodes. Node i has the states ``begin[i]`` to ``begin[i] + size[i] - 1``.
+    nodes. Node i has the states ``begin[i]`` to ``begin[i] + size[i] - 1``, except for the states
+    for which `closed` (T, S) is True.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class RangeModel:
         tables: np.ndarray,
         begin: np.ndarray,
         size: np.ndarray,
+        closed: np.ndarray | None = None,
     ):
         self.shape = scores.shape
         self.begin = begin
@@ -46,6 +49,13 @@ class RangeModel:
             self._groups.append(index)
             factors.append(TableFactors(edges[chosen], tables[index]))
         self._n_edges = len(edges)
+        # Factors of closed states come last, so that `pair_marginals` need not know them.
+        if closed is not None:
+            inner = np.take_along_axis(closed, self._index, axis=1) & inside
+            restricted = inner.any(axis=1)
+            for n_states in np.unique(size[restricted]):
+                nodes = np.flatnonzero(restricted & (size == n_states))
+                factors.append(closing_factors(nodes, inner[nodes, :n_states]))
         self.energy = CategoricalGraphEnergy(factors, field, n_states=size)
 
     def states(self, assignment: np.ndarray) -> np.ndarray:

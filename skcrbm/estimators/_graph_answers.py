@@ -23,6 +23,7 @@ from skcrbm.estimators._structured import (
 from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_states
+from skcrbm.learning.graph_constraints import closed_classes, require_possible
 from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs
 from skcrbm.learning.truncated_graphs import network_of
 from skcrbm.targets.graphs import GraphRows, NodeClasses
@@ -34,6 +35,10 @@ from skcrbm.utils.validation import check_count
 
 # Largest number of nodes of the search tree that `predict_with_gap` visits for a graph.
 _SEARCH_NODES = 1_000_000
+_NO_LABELS = (
+    "max-product found no labels that agree with `forbidden`; set inference='exact' if the graphs "
+    "are narrow, or call predict_with_gap, which searches longer"
+)
 
 
 class GraphAnswers(SavedModel, BaseEstimator):
@@ -87,6 +92,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         variable elimination. Otherwise they are approximate.
         """
         k = self._model.most_states
+        restricted = self._model.forbidden is not None or piece.closed is not None
         exact = np.full(len(piece), self._method().name == "exact")
         if not exact.any() and kind_of_graphs(piece, k) != "forest":
             single = (piece.take(np.array([c])) for c in range(len(piece)))
@@ -97,6 +103,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
                 posed = Posed.of(self._model, piece.take(np.flatnonzero(chosen)))
                 found = infer(posed.energy, method, returns="map", clamp=posed.clamp)
                 assert found.assignment is not None
+                if restricted and np.isneginf(posed.energy.score(found.assignment)[0]):
+                    raise ValueError(_NO_LABELS)
                 states = posed.states(found.assignment[0])
                 path[np.repeat(chosen, np.diff(piece.start))] = states
         return path
@@ -158,6 +166,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
                 )
             except ValueError as error:
                 raise ValueError(f"graph {c} is too wide for predict_topk: {error}") from None
+            possible = scores > -np.inf
+            states, scores = states[possible], scores[possible]
             labels = self.classes_[posed.states(states)]
             if self._hinge:
                 return TopPaths(labels, np.full(len(scores), np.nan))
@@ -326,7 +336,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         sample_weight : array-like of shape (n_graphs,), default=None
             Weights of the graphs.
         """
-        batch = self._given(X, y, "y")
+        batch = self._given(X, y, "y", check_labels=False)
         codes = partial(self._node_classes.codes, types=batch.arrays.types)
         return share_of_right_labels(self, batch, X, sample_weight, codes)
 
@@ -350,11 +360,11 @@ class GraphAnswers(SavedModel, BaseEstimator):
         """
         return Posed.free(self._model, self._given([graph], None)).energy
 
-    def _given(self, X, y_known, name="y_known") -> GraphBatch:
+    def _given(self, X, y_known, name="y_known", check_labels=True) -> GraphBatch:
         """Validate X and `y_known`, and return the graphs and known labels as a batch.
 
         Labels that are not known get the code `MISSING`. Error messages call the known labels
-        `name`.
+        `name`. Unless `check_labels` is False, known labels must agree with the constraints.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))
@@ -364,7 +374,12 @@ class GraphAnswers(SavedModel, BaseEstimator):
             labels = flat_labels(y_known, arrays.start, name, GRAPH)
             path = self._node_classes.codes(labels, arrays.types, name)
         n_graphs = len(arrays.start) - 1
-        return GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs))
+        closed = closed_classes(arrays, self._node_classes)
+        batch = GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs), closed)
+        if check_labels:
+            pairs, first = self._model.forbidden, self._node_classes.first
+            require_possible(batch, pairs, first, len(self.classes_), name)
+        return batch
 
     def _marginals(self, batch):
         """Return the probabilities (T, K) of the K classes of the T nodes in a batch of graphs."""

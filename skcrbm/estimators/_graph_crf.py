@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -30,7 +30,8 @@ from skcrbm.inference import InferenceMethod
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.chain_model import columns_for
 from skcrbm.learning.fit import Plan, resumed_generator, warn_of_convergence
-from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams
+from skcrbm.learning.graph_constraints import closed_classes, forbidden_pairs, require_possible
+from skcrbm.learning.graphs import MISSING, GraphBatch, GraphModel, GraphParams
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
     LossPlateau,
@@ -76,6 +77,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     F: the entry of a table for the classes of its nodes. All cliques of the same size share a
     table.
 
+    Constraints exclude labels in training and in prediction. `forbidden` lists pairs of classes
+    that the two nodes of an edge must not have, and the `forbidden` of a `Graph` lists classes that
+    single nodes must not have.
+
     If all graphs are trees or forests, "sum_product" is exact, and so are all likelihoods,
     probabilities and best labels. For graphs with cycles it is approximate.
 
@@ -116,11 +121,16 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         each latent state of a node and to each pair of latent states of neighbours, and sums over
         the latent states of the labels. So a class may contain several kinds of nodes that have
         different features or neighbours: the pixels of the class "car" may belong to wheels or to
-        windows. Latent states need ``learning="mle"``. Training starts at random weights, and may
-        end at a local optimum.
+        windows. Latent states need ``learning="mle"``, and nodes may have types. Training starts at
+        random weights, and may end at a local optimum.
     directed : bool, default=False
         If True, the first and the second node of an edge have different roles, so the matrices of
         pairs may be asymmetric. If False, these matrices are symmetric.
+    forbidden : list of pairs, default=None
+        Pairs of classes that the two nodes of an edge must not have. If `directed` is True, the
+        first class belongs to the first node; otherwise both orders are forbidden. Every learning
+        rule except "backprop" takes forbidden pairs. ``decode="marginal"`` chooses the class of
+        each node separately, so the predicted classes of two nodes may be a forbidden pair.
     solver : str or object, default="auto"
         Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
         samples labels, else "lbfgs". "cutting_planes" solves the same problem as "frank_wolfe".
@@ -166,7 +176,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     intercept_ : ndarray (n_classes,)
         Weight of each class.
     pair_intercept_ : ndarray (n_classes, n_classes)
-        Weight of the classes of the two nodes of an edge.
+        Weight of the classes of the two nodes of an edge; -inf for forbidden pairs.
     pair_coef_ : ndarray (n_edge_features, n_classes, n_classes)
         Coefficients of the features of edges.
     clique_coef_ : dict of ndarray
@@ -222,6 +232,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         ),
         "n_latent_states": [Integer(1)],
         "directed": ["boolean"],
+        "forbidden": [list, tuple, set, None],
     }
 
     def __init__(
@@ -233,6 +244,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         inference: str | InferenceMethod = "sum_product",
         n_latent_states: int = 1,
         directed: bool = False,
+        forbidden: Sequence[tuple[Any, Any]] | None = None,
         solver: str | Solver = "auto",
         max_iter: int = 300,
         early_stopping: bool | LossPlateau = False,
@@ -249,6 +261,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         self.inference = inference
         self.n_latent_states = n_latent_states
         self.directed = directed
+        self.forbidden = forbidden
         self.solver = solver
         self.max_iter = max_iter
         self.early_stopping = early_stopping
@@ -376,7 +389,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                     f"partial_fit had cliques of {list(self._rows.sizes)} nodes"
                 )
         else:
-            self._rows = GraphRows()
+            self._rows = GraphRows(self.directed)
             types = list(classes) if isinstance(classes, Mapping) else None
             arrays = self._rows.fit_transform(X, types, sizes)
         labels = flat_labels(y, arrays.start, kind=GRAPH)
@@ -395,7 +408,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 self.feature_names_in_ = np.array(names, object)
         path = self._node_classes.codes(labels, arrays.types)
         weight = check_sample_weight(sample_weight, arrays.start[1:, None])
-        graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)))
+        closed = closed_classes(arrays, self._node_classes)
+        graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)), closed)
+        pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
+        require_possible(graphs, pairs, self._node_classes.first, len(self.classes_), "y")
         if (weight == 0).any():
             graphs = graphs.take(np.flatnonzero(weight))
             graphs = replace(graphs, index=np.arange(len(graphs)), _pieces={})
@@ -419,8 +435,6 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"{option_name(self.learning)!r}"
             )
         types = graphs.arrays.types is not None
-        if types and latent > 1:
-            raise ValueError(f"node_types need n_latent_states=1; got n_latent_states={latent}")
         if self._rows.sizes and (latent > 1 or rule.name == "backprop" or types):
             raise ValueError(
                 "cliques need n_latent_states=1, no node_types, and a learning rule other than "
@@ -428,6 +442,15 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"{option_name(self.learning)!r}, n_latent_states={latent}"
             )
         model = self._model if resume else self._first_model(graphs, rng, partial)
+        pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
+        if pairs is not None and rule.name == "backprop":
+            raise ValueError("forbidden needs a learning rule other than 'backprop'")
+        if pairs is not None and rule.name in ("cd", "pcd") and (graphs.path == MISSING).any():
+            raise ValueError(
+                f"learning={option_name(self.learning)!r} with forbidden pairs needs complete "
+                "labels, from which its Markov chains begin; learning='mle' supports missing labels"
+            )
+        model = model._replace(forbidden=pairs)
         if model.n_latent != latent:
             raise ValueError(
                 f"n_latent_states={latent} differs from the fitted model, which was fitted with "
@@ -485,7 +508,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             "_model": model,
             "coef_": model.columns.matrix(p.coef),
             "intercept_": p.intercept,
-            "pair_intercept_": p.pair_intercept,
+            "pair_intercept_": model.with_forbidden(p.pair_intercept),
             "pair_coef_": p.pair_coef,
             "clique_coef_": dict(zip(model.sizes, model.clique_tables())),
             "alpha_": alpha,

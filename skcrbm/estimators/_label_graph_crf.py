@@ -112,8 +112,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
           measured on held-out rows: how much the classes of the two outputs depend on each other
           beyond their dependence on x. If there are fewer than 40 rows, it is the mutual
           information of the classes [2]_;
-        - an array or list of pairs of outputs: indices, or names of the columns if y is a data
-          frame whose columns have strings as names. An empty list makes the outputs independent;
+        - an array or list of pairs of outputs, in which repeated pairs count once: indices, or
+          names of the columns if y is a data frame. An empty list makes the outputs independent;
         - "auto": "full" for up to 14 labels, or up to 4096 vectors of classes, otherwise "tree". If
           there are many rows, the limit is lower, so that a fit takes minutes at most.
     alpha : float or "auto", default="auto"

@@ -57,6 +57,7 @@ class GraphBatch:
     path: np.ndarray  # (T,) class of each node, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the graphs
     index: np.ndarray  # (n,) position of each graph in the training data
+    closed: np.ndarray | None = None  # (T, K), True if the node must not have the class
     _pieces: dict = field(default_factory=dict, repr=False)  # lists of parts made by `pieces`
 
     @property
@@ -96,7 +97,9 @@ class GraphBatch:
             cliques.append(Cliques(scopes[chosen] + shift[:, None], clique_start))
         parts = a.X[nodes], start, edges, edge_start, a.Z[some], types, tuple(cliques)
         arrays = GraphArrays(*parts)
-        return GraphBatch(arrays, self.path[nodes], self.weight[numbers], self.index[numbers])
+        closed = None if self.closed is None else self.closed[nodes]
+        weight, index = self.weight[numbers], self.index[numbers]
+        return GraphBatch(arrays, self.path[nodes], weight, index, closed)
 
     def pieces(self, n_entries: int) -> list[GraphBatch]:
         """Split the batch into parts of graphs with the same weight, to bound the memory.
@@ -141,6 +144,8 @@ class GraphModel(NamedTuple):
     # (n_types + 1,): first class of each type of nodes; None if all nodes have the same classes
     first: np.ndarray | None = None
     sizes: tuple[int, ...] = ()  # sizes of cliques
+    # (K, K), True for pairs of classes that the nodes of an edge must not have; None without them
+    forbidden: np.ndarray | None = None
 
     @property
     def n_states(self) -> int:
@@ -150,7 +155,9 @@ class GraphModel(NamedTuple):
     @property
     def most_states(self) -> int:
         """Largest number of states of a node."""
-        return self.n_states if self.first is None else int(np.diff(self.first).max())
+        if self.first is None:
+            return self.n_states
+        return int(np.diff(self.first).max()) * self.n_latent
 
     @property
     def n_classes(self) -> int:
@@ -167,34 +174,62 @@ class GraphModel(NamedTuple):
         return self.columns.products(X, self.params.coef) + self.params.intercept
 
     def pairs(self, Z: np.ndarray) -> np.ndarray:
-        """Return the log-weights (M, K, K) of the pairs of classes at each edge."""
-        p = self.params
+        """Return the log-weights (M, K, K) of the pairs of states at each edge.
+
+        The log-weights of pairs that `forbidden` excludes are -inf.
+        """
+        intercept = self.with_forbidden(self.params.pair_intercept)
         if not Z.shape[1]:
-            return np.repeat(p.pair_intercept[None], len(Z), axis=0)
-        return p.pair_intercept + np.tensordot(Z, p.pair_coef, 1)
+            return np.repeat(intercept[None], len(Z), axis=0)
+        return intercept + np.tensordot(Z, self.params.pair_coef, 1)
+
+    def with_forbidden(self, table: np.ndarray) -> np.ndarray:
+        """Return a table of pairs of states with -inf for the pairs that `forbidden` excludes."""
+        if self.forbidden is None:
+            return table
+        return np.where(
+            self.forbidden.repeat(self.n_latent, 0).repeat(self.n_latent, 1), -np.inf, table
+        )
+
+    def closed(self, batch: GraphBatch) -> np.ndarray | None:
+        """Return an array (T, K), True if a node must not have a state; None without such nodes."""
+        return None if batch.closed is None else np.repeat(batch.closed, self.n_latent, axis=1)
 
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
         """Return the joint distribution of all node classes of a batch, as a single model."""
         a = batch.arrays
         scopes = (part.scopes for part in a.cliques)
         cliques = zip(scopes, self.clique_tables())
-        return pairwise_classes(self.scores(a.X), a.edges, self.pairs(a.Z), cliques)
+        tables, closed = self.pairs(a.Z), self.closed(batch)
+        return pairwise_classes(self.scores(a.X), a.edges, tables, cliques, closed)
 
-    def outside(self, arrays: GraphArrays) -> np.ndarray | None:
-        """Return an array (T, K): True if the type of the node does not have the class.
+    def outside(self, batch: GraphBatch) -> np.ndarray | None:
+        """Return an array (T, K): True if the node must not have the state, or its type lacks it.
 
-        The result is None if nodes have no types.
+        The result is None if all nodes may have all states.
         """
+        closed = self.closed(batch)
         if self.first is None:
-            return None
-        kind = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
-        return kind != np.asarray(arrays.types)[:, None]
+            return closed
+        kind = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first) * self.n_latent)
+        outside = kind != np.asarray(batch.arrays.types)[:, None]
+        return outside if closed is None else outside | closed
 
-    def ranges(self, arrays: GraphArrays, scores: np.ndarray, tables: np.ndarray) -> RangeModel:
-        """Return the model in which each node has the classes of its type only."""
-        assert self.first is not None
-        begin, size = self.first[:-1][arrays.types], np.diff(self.first)[arrays.types]
-        return RangeModel(scores, arrays.edges, tables, begin, size)
+    def ranges(
+        self, batch: GraphBatch, scores: np.ndarray, tables: np.ndarray, path: np.ndarray
+    ) -> RangeModel:
+        """Return the model in which each node has the states of its type only.
+
+        If `path` (T,) holds the class of a node, instead of `MISSING`, the node has only the latent
+        states of this class.
+        """
+        a, latent = batch.arrays, self.n_latent
+        begin, size = np.zeros(len(path), np.int64), np.full(len(path), self.n_states)
+        if self.first is not None:
+            begin, size = self.first[:-1][a.types] * latent, np.diff(self.first)[a.types] * latent
+        known = path != MISSING
+        begin, size = np.where(known, path * latent, begin), np.where(known, latent, size)
+        return RangeModel(scores, a.edges, tables, begin, size, self.closed(batch))
 
     def clique_tables(self) -> list[np.ndarray]:
         """Return a table for each size of cliques; it has m axes of length K if the size is m."""
@@ -234,21 +269,14 @@ class Posed(NamedTuple):
         """Return the distribution given the classes in `piece.path`; `MISSING` is unknown."""
         path = piece.path
         known = path != MISSING
-        if model.first is not None:
+        if not known.any():
+            return cls.free(model, piece)
+        if model.n_latent == 1:
             free = cls.free(model, piece)
-            clamp = np.where(known, free.assignment(path), np.nan)[None] if known.any() else None
+            clamp = np.where(known, free.assignment(path), np.nan)[None]
             return free._replace(clamp=clamp)
-        if model.n_latent == 1 or not known.any():
-            clamp = evidence_of(path) if known.any() else None
-            return cls(model.energy(piece), clamp, None)
-        a, latent = piece.arrays, model.n_latent
-        ranges = RangeModel(
-            model.scores(a.X),
-            a.edges,
-            model.pairs(a.Z),
-            np.where(known, path * latent, 0),
-            np.where(known, latent, model.n_states),
-        )
+        a = piece.arrays
+        ranges = model.ranges(piece, model.scores(a.X), model.pairs(a.Z), path)
         return cls(ranges.energy, None, ranges)
 
     @classmethod
@@ -257,7 +285,8 @@ class Posed(NamedTuple):
         if model.first is None:
             return cls(model.energy(piece), None, None)
         a = piece.arrays
-        ranges = model.ranges(a, model.scores(a.X), model.pairs(a.Z))
+        unknown = np.full(len(piece.path), MISSING)
+        ranges = model.ranges(piece, model.scores(a.X), model.pairs(a.Z), unknown)
         return cls(ranges.energy, None, ranges)
 
     def assignment(self, states: np.ndarray) -> np.ndarray:
@@ -322,11 +351,6 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
     return "narrow" if narrow else "wide"
 
 
-def evidence_of(path: np.ndarray) -> np.ndarray:
-    """Return the values (1, T) to clamp: the observed classes, and NaN for missing labels."""
-    return np.where(path == MISSING, np.nan, path)[None]
-
-
 class GraphLikelihood(StructuredObjective):
     """Negative log-likelihood of the observed labels; missing labels are summed out.
 
@@ -387,6 +411,8 @@ class GraphLikelihood(StructuredObjective):
         if self._continues:
             last[free] = found
         assert found.log_partition is not None
+        if np.isneginf(found.log_partition[0]):
+            raise ValueError("a graph has no labels that agree with `forbidden` and with y")
         counts = (
             posed.marginals(found),
             posed.pair_marginals(found, len(piece.arrays.edges)),
@@ -429,7 +455,7 @@ class GraphPseudoLikelihood(StructuredObjective):
         entries = list(_clique_entries(model, a, path))
         for nodes, _, log_weights in entries:
             np.add.at(scores, nodes, log_weights)
-        outside = model.outside(a)
+        outside = model.outside(piece)
         if outside is not None:
             scores = np.where(outside, -np.inf, scores)
         log_p = log_softmax(scores, axis=1)

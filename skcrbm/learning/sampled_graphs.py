@@ -148,7 +148,8 @@ class SamplerStates(GraphSampler):
     def _posed(self, model, piece):
         """Return the distribution of the states in a form for the sampler, and the sampler."""
         posed = Posed.free(model, piece)
-        if model.n_states == 2 and model.first is None and not piece.arrays.cliques:
+        restricted = model.first is not None or piece.closed is not None
+        if model.n_states == 2 and not (restricted or piece.arrays.cliques):
             try:
                 return posed, self.find(posed.energy)
             except ValueError:
@@ -236,6 +237,7 @@ class GraphContrast(SampledContrast):
         states -= observed[0]
         pairs -= observed[1]
         scores, tables = model.scores(piece.X), model.pairs(piece.arrays.Z)
+        tables = np.where(np.isfinite(tables), tables, 0.0)  # forbidden pairs have the count 0
         loss = float(np.vdot(states, scores) + np.vdot(pairs, tables))
         weight = float(piece.weight[0])
         if cliques is not None:

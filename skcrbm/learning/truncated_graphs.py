@@ -24,7 +24,7 @@ def network_of(
     """
     a = piece.arrays
     scores = model.scores(a.X)
-    outside = model.outside(a)
+    outside = model.outside(piece)
     if outside is not None:
         scores[outside] = _OUTSIDE
     if known:
@@ -58,7 +58,7 @@ class GraphTruncated(StructuredObjective):
         k, eps = model.n_states, self.label_smoothing
         observed = np.flatnonzero(piece.path != MISSING)
         target = np.full((len(observed), k), eps / k)
-        outside = model.outside(piece.arrays)
+        outside = model.outside(piece)
         if outside is not None:  # spread `label_smoothing` over the classes of the node's type only
             own = ~outside[observed]
             target = eps * own / own.sum(axis=1, keepdims=True)

@@ -43,6 +43,9 @@ class Graph(NamedTuple):
     cliques : list of sequences of int, default=None
         Sets of three or more nodes, as indices, whose classes are weighted together: all cliques of
         the same size share a table of weights. The order of the nodes of a clique matters.
+    forbidden : list of pairs, default=None
+        Pairs ``(node, class)`` of the index of a node and a class that the node must not have. To
+        force a class, pass it as the label in `y` or `y_known`.
 
     Examples
     --------
@@ -55,12 +58,17 @@ class Graph(NamedTuple):
     edge_features: Any = None
     node_types: Any = None
     cliques: Any = None
+    forbidden: Any = None
 
 
 class GraphRows:
-    """Converter of a list of graphs into `GraphArrays`."""
+    """Converter of a list of graphs into `GraphArrays`.
 
-    def __init__(self):
+    If `directed` is False, the edges (0, 1) and (1, 0) of a graph are the same edge.
+    """
+
+    def __init__(self, directed: bool = False):
+        self.directed = directed
         self.nodes = SequenceRows(GRAPH)
         self.n_edge_features: int | None = None
         self.types: NodeTypes | None = None  # None if the nodes have no types
@@ -99,14 +107,15 @@ class GraphRows:
     def _arrays(self, graphs, rows, start):
         edges, features = [], []
         for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start))):
-            found = _edges_of(graph, i, end - first)
+            found = _edges_of(graph, i, end - first, self.directed)
             edges.append(found + first)
             features.append(self._features_of(graph, i, len(found)))
         edge_start = np.concatenate([[0], np.cumsum([len(part) for part in edges])])
         types = None if self.types is None else self.types.codes(graphs, np.diff(start))
         edges, features = np.concatenate(edges), np.concatenate(features)
         cliques = _cliques_of(graphs, start, self.sizes)
-        return GraphArrays(rows, start, edges, edge_start, features, types, cliques)
+        forbidden = _forbidden_of(graphs, start)
+        return GraphArrays(rows, start, edges, edge_start, features, types, cliques, forbidden)
 
     def _features_of(self, graph, i, n_edges):
         """Return the features (n_edges, E) of the edges of the graph with index i."""
@@ -158,6 +167,28 @@ def _cliques_of(graphs, start, sizes):
         array = np.array(scopes, np.int64).reshape(-1, size)
         parts.append(Cliques(array, np.concatenate([[0], np.cumsum(counts)])))
     return tuple(parts)
+
+
+def _forbidden_of(graphs, start):
+    """Return the nodes (R,) and the R classes of the pairs (node, class) in all graphs, or None."""
+    if all(graph.forbidden is None for graph in graphs):
+        return None
+    nodes, classes = [], []
+    for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start.tolist()))):
+        for pair in () if graph.forbidden is None else graph.forbidden:
+            try:
+                node, name = operator.index(pair[0]), pair[1]
+                valid = len(pair) == 2 and 0 <= node < end - first and not is_missing(name)
+            except (TypeError, IndexError, KeyError):
+                valid = False
+            if not valid:
+                raise ValueError(
+                    f"forbidden of graph {i} of X should hold pairs (node, class), with nodes from "
+                    f"0 to {end - first - 1}, got {pair!r}"
+                )
+            nodes.append(first + node)
+            classes.append(name)
+    return np.array(nodes, np.int64), classes
 
 
 class NodeTypes:
@@ -263,8 +294,11 @@ def _lists_of_nodes(cliques, i):
     return found
 
 
-def _edges_of(graph, i, n_nodes):
-    """Return the edges (m, 2) of the graph with index i as int64, or raise a ValueError."""
+def _edges_of(graph, i, n_nodes, directed):
+    """Return the edges (m, 2) of the graph with index i as int64, or raise a ValueError.
+
+    If `directed` is False, the edges (0, 1) and (1, 0) are the same edge.
+    """
     edges = np.asarray(graph.edges)
     if edges.size == 0:
         return np.empty((0, 2), np.int64)
@@ -283,7 +317,18 @@ def _edges_of(graph, i, n_nodes):
     loops = np.flatnonzero(edges[:, 0] == edges[:, 1])
     if len(loops):
         raise ValueError(f"edge {loops[0]} of graph {i} of X joins a node with itself")
-    return edges.astype(np.int64)
+    edges = edges.astype(np.int64)
+    ends = edges if directed else np.sort(edges, axis=1)
+    key = ends[:, 0] * n_nodes + ends[:, 1]
+    _, once = np.unique(key, return_index=True)
+    if len(once) < len(edges):
+        e = int(np.setdiff1d(np.arange(len(edges)), once)[0])
+        before = int(np.flatnonzero(key[:e] == key[e])[0])
+        raise ValueError(
+            f"edges {before} and {e} of graph {i} of X both join the nodes {edges[e].tolist()}; "
+            "list each edge once, because a repeated edge would count twice"
+        )
+    return edges
 
 
 class NodeClasses(NamedTuple):

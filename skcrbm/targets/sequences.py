@@ -7,9 +7,8 @@ on. An array `start` contains the first position of each sequence.
 from __future__ import annotations
 
 import math
-from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from itertools import chain, pairwise, repeat
 from numbers import Integral, Number
 from typing import Any, NamedTuple
@@ -20,6 +19,10 @@ from sklearn.utils import check_array
 
 #: Code of a missing label.
 MISSING = -1
+# Positions whose features are converted together. A larger number takes more memory.
+_ITEMS_PER_PART = 4096
+# Types of positions with names of features whose value is 1.
+_COLLECTIONS = {list, tuple, set, frozenset}
 
 
 class Structure(NamedTuple):
@@ -45,89 +48,176 @@ class FeatureIndex:
     def __init__(self, kind: Structure = SEQUENCE):
         self.columns: dict[str, int] = {}
         self.kind = kind
+        # Columns by the key of a dict and by its value. A search for both takes less time than
+        # making the string "word=the". Predictions from dicts make it when they need it.
+        self._by_key: dict[str, dict[str, int]] | None = None
 
-    def rows(self, X: list, learn: bool) -> csr_matrix:
-        """Return the rows of all positions; add new features if `learn` is True, else skip them."""
-        number = self._learner() if learn else self.columns.get
-        options = () if learn else (repeat(-1),)
-        # `values` contains only the values in dicts, because a feature in a collection of strings
-        # always has the value 1.
-        indices, values, lengths, named = array("i"), array("d"), array("q"), array("b")
-        for i, sequence in enumerate(X):
-            for item in sequence:
-                if isinstance(item, (dict, Mapping)):
-                    names, numbers = _named(item, i, self.kind)
-                    values.extend(numbers)
-                    named.append(1)
-                else:
-                    names = _strings(item, i, self.kind)
-                    named.append(0)
-                indices.extend(map(number, names, *options))
-                lengths.append(len(names))
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave `_by_key` out of a pickle, because predictions make it again."""
+        return {**vars(self), "_by_key": None}
+
+    def rows(self, X: list, start: np.ndarray, learn: bool) -> csr_matrix:
+        """Return the rows of all positions; add new features if `learn` is True, else skip them.
+
+        `start` holds the first position of each sequence, for error messages.
+        """
+        if learn:
+            self._by_key = None
+            self.columns = defaultdict()
+            self.columns.default_factory = self.columns.__len__
+        items = list(chain.from_iterable(X))
+        parts = [
+            self._part(items[a : a + _ITEMS_PER_PART], start, a, learn)
+            for a in range(0, len(items), _ITEMS_PER_PART)
+        ]
         if learn:
             self.columns = dict(self.columns)
             _check_names(self.columns)
-        lengths = np.frombuffer(lengths, np.int64)
-        by_dict = np.repeat(np.frombuffer(named, np.bool_), lengths)
-        data = np.ones(len(indices))
-        data[by_dict] = np.frombuffer(values)
-        return self._matrix(np.frombuffer(indices, np.int32), data, by_dict, lengths)
+        columns, data, lengths, once = map(np.concatenate, zip(*parts))
+        return self._matrix(columns, data, lengths, once)
 
-    def _learner(self):
-        """Return a function that maps a name to its column, and adds a column for a new name."""
-        self.columns = defaultdict()
-        self.columns.default_factory = self.columns.__len__
-        return self.columns.__getitem__
+    def _part(self, items, start, first, learn):
+        """Return the features of some positions, of which `first` is the first.
 
-    def _matrix(self, columns, data, by_dict, lengths):
-        """Return the CSR matrix of features.
+        The result has four arrays: the column of each feature (-1 if the feature is unknown), the
+        value of each feature, the number of features of each position, and True for each position
+        that is a collection of strings.
+        """
+        kinds = set(map(type, items))
+        collections = kinds <= _COLLECTIONS
+        if not collections and kinds != {dict}:
+            number = np.searchsorted(start, np.arange(first, first + len(items)), side="right") - 1
+            items = [_as_dict(item, i, self.kind) for item, i in zip(items, number.tolist())]
+        lengths = np.fromiter(map(len, items), np.int64, len(items))
+        try:
+            if collections:
+                columns = self._of_strings(items, int(lengths.sum()), learn)
+                data = np.ones(len(columns))
+            else:
+                columns, data = self._of_dicts(items, learn)
+        except _FeatureError as error:
+            place = first + int(np.searchsorted(np.cumsum(lengths), error.place, side="right"))
+            number = int(np.searchsorted(start, place, side="right")) - 1
+            raise ValueError(f"{self.kind.whole} {number} of X {error}") from None
+        return columns, data, lengths, np.full(len(items), collections)
 
-        `columns`, `data` and `by_dict` have an entry for each feature of each position: the column
-        of the feature (-1 if the feature is unknown), the value of the feature, and True if the
-        feature comes from a dict. `lengths` holds the number of features of each position.
+    def _of_strings(self, items, n_names, learn):
+        """Return the column of each string in collections of strings."""
+        names = chain.from_iterable(items)
+        find = map(self.columns.__getitem__, names) if learn else self._found(names)
+        try:
+            return np.fromiter(find, np.int32, n_names)
+        except TypeError:  # a name that cannot be hashed
+            for place, name in enumerate(chain.from_iterable(items)):
+                if not isinstance(name, str):
+                    raise _FeatureError(
+                        place, f"holds the feature {name!r}; names of features should be strings"
+                    ) from None
+            raise
+
+    def _found(self, names):
+        return map(self.columns.get, names, repeat(-1))
+
+    def _of_dicts(self, items, learn):
+        """Return the column and the value of each feature in dicts."""
+        names = list(chain.from_iterable(items))
+        values = list(chain.from_iterable(map(dict.values, items)))
+        if learn:
+            pairs = zip(names, values)
+            features = (f"{k}={v}" if isinstance(v, str) else k for k, v in pairs)
+            columns = np.fromiter(map(self.columns.__getitem__, features), np.int32, len(names))
+            others = [i for i, value in enumerate(values) if not isinstance(value, str)]
+        else:
+            columns = self._columns_of_pairs(names, values)
+            missing = np.flatnonzero(columns == -1).tolist()
+            others = [i for i in missing if type(values[i]) is not str or type(names[i]) is not str]
+        data = np.ones(len(names))
+        if others:
+            names, values = ([part[i] for i in others] for part in (names, values))
+            if not learn:
+                pairs = zip(names, values)
+                features = (f"{k}={v}" if isinstance(v, str) else k for k, v in pairs)
+                columns[others] = np.fromiter(self._found(features), np.int32, len(others))
+            data[others] = _numbers(names, values, others)
+        return columns, data
+
+    def _columns_of_pairs(self, names, values):
+        """Return the column of each key of a dict and its value, which is a string; else -1."""
+        if self._by_key is None:
+            self._by_key = _columns_by_key(self.columns)
+        try:
+            by_value = map(self._by_key.get, names, repeat({}))
+            return np.fromiter(map(dict.get, by_value, values, repeat(-1)), np.int32, len(names))
+        except TypeError:  # a value that cannot be hashed is invalid, see `_numbers`
+            return np.full(len(names), -1, np.int32)
+
+    def _matrix(self, columns, data, lengths, once):
+        """Return the CSR matrix of the features that `_part` returns for all positions.
 
         A feature that occurs twice in a collection of strings counts once.
         """
-        rows = np.repeat(np.arange(len(lengths)), lengths)
-        order = np.argsort(rows * (len(self.columns) + 1) + columns, kind="stable")
-        rows, columns, data, by_dict = rows[order], columns[order], data[order], by_dict[order]
-        keep = columns >= 0
-        same = (rows[1:] == rows[:-1]) & (columns[1:] == columns[:-1]) & ~by_dict[1:]
-        keep[1:] &= ~same
-        rows = rows[keep]
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(lengths)))])
+        known = columns >= 0
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        indptr = np.concatenate([[0], np.cumsum(known)])[ends].astype(np.int32)
         shape = len(lengths), len(self.columns)
-        return csr_matrix((data[keep], columns[keep], indptr.astype(np.int32)), shape)
+        rows = csr_matrix((data[known], columns[known], indptr), shape)
+        rows.sort_indices()
+        same = np.zeros(rows.nnz, np.bool_)
+        same[1:] = rows.indices[1:] == rows.indices[:-1]
+        begin = indptr[:-1][np.diff(indptr) > 0]
+        same[begin] = False
+        if same.any():
+            rows.data[same & np.repeat(once, np.diff(indptr))] = 0.0
+            rows.sum_duplicates()
+        return rows
 
 
-def _named(item, number, kind):
-    """Return the names and the values of the features of a dict."""
-    names, numbers = [], []
-    for name, value in item.items():
-        if isinstance(value, str):
-            names.append(f"{name}={value}")
-            numbers.append(1.0)
-        elif isinstance(value, (Number, np.bool_)) and not isinstance(value, complex):
-            names.append(name)
-            numbers.append(float(value))
-        else:
-            raise ValueError(
-                f"{kind.whole} {number} of X has the feature {name!r} with the value {value!r}; "
-                "values should be strings or numbers"
-            )
-    return names, numbers
+class _FeatureError(Exception):
+    """An invalid feature of a position; `place` counts the features in a part of the positions."""
+
+    def __init__(self, place: int, message: str):
+        super().__init__(message)
+        self.place = place
 
 
-def _strings(item, number, kind):
-    """Return the names of the features of a collection of strings."""
-    if isinstance(item, (list, tuple, set, frozenset)):
-        return item
+def _columns_by_key(columns):
+    """Return a dict that maps the key "word" to ``{"the": column}`` for the feature "word=the"."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, column in columns.items():
+        end = name.find("=")
+        while end >= 0:  # "a=b=c" may have the key "a" or the key "a=b"
+            found[name[:end]][name[end + 1 :]] = column
+            end = name.find("=", end + 1)
+    return dict(found)
+
+
+def _numbers(names, values, places):
+    """Return the values of features as numbers, with 1.0 for strings."""
+    wrong = [
+        kind
+        for kind in set(map(type, values))
+        if not issubclass(kind, (str, Number, np.bool_)) or issubclass(kind, complex)
+    ]
+    if wrong:
+        i = next(i for i, value in enumerate(values) if type(value) in wrong)
+        raise _FeatureError(
+            places[i],
+            f"has the feature {names[i]!r} with the value {values[i]!r}; values should be strings "
+            "or numbers",
+        )
+    return [1.0 if isinstance(value, str) else float(value) for value in values]
+
+
+def _as_dict(item, number, kind):
+    """Return the features of a position as a dict; each string of a collection has the value 1."""
+    if isinstance(item, Mapping):
+        return dict(item)
     if isinstance(item, (str, bytes)) or not isinstance(item, Iterable):
         raise ValueError(
             f"{kind.whole} {number} of X holds {item!r}; each {kind.part} should be a dict or a "
             "collection of strings"
         )
-    return item if isinstance(item, Sized) else list(item)
+    return dict.fromkeys(item, 1)
 
 
 def _check_names(names):
@@ -187,7 +277,9 @@ class SequenceRows:
 
     def _indexed(self, X, learn):
         start = _starts([len(sequence) for sequence in X], self.kind)
-        return check_array(self.index.rows(X, learn), accept_sparse="csr", input_name="X"), start
+        return check_array(
+            self.index.rows(X, start, learn), accept_sparse="csr", input_name="X"
+        ), start
 
 
 def list_of(values: Any, name: str, kind: str) -> list:
@@ -223,7 +315,11 @@ def _holds_items(X, kind):
                 )
             if isinstance(item, (Mapping, set, frozenset)):
                 return True
-            return any(isinstance(value, str) for value in item)
+            if not isinstance(item, Iterable):
+                return False
+            values = list(item)
+            if values:  # an empty list may be a position without features
+                return any(isinstance(value, str) for value in values)
     return False
 
 

@@ -32,6 +32,9 @@ class GraphArrays(NamedTuple):
     Z: np.ndarray  # (M, E) features of the edges; E is 0 without features
     types: np.ndarray | None = None  # (T,) index of the type of each node; None without types
     cliques: tuple[Cliques, ...] = ()  # the cliques of each size
+    # Nodes (R,) and R classes, which are not codes: a node must not have the class. None if no
+    # class of a node is forbidden. `GraphBatch` stores the same facts as an array of bools.
+    forbidden: tuple[np.ndarray, list] | None = None
 
 
 def cliques_of_sizes(

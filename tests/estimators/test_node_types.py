@@ -251,7 +251,5 @@ def test_clear_errors():
         model.score_samples(X, wrong)
     with pytest.raises(ValueError, match="fitted without node_types"):
         GraphCRF(alpha=0.1).fit([plain] * 2, [[0, 1]] * 2).predict(X)
-    with pytest.raises(ValueError, match="node_types need n_latent_states=1"):
-        GraphCRF(alpha=0.1, n_latent_states=2).fit(X, y)
     with pytest.raises(ValueError, match="classes must be a dict"):
         GraphCRF(solver="adam").partial_fit(X, y, classes=["C", "N"])

@@ -20,7 +20,14 @@ from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.chains import best_paths, path_log_weights
 from skcrbm.learning.chains import SequenceBatch, add_path
-from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, clique_counts, kind_of_graphs
+from skcrbm.learning.graphs import (
+    MISSING,
+    GraphBatch,
+    GraphModel,
+    Posed,
+    clique_counts,
+    kind_of_graphs,
+)
 from skcrbm.learning.structured import Residuals, StructuredObjective
 
 
@@ -181,10 +188,12 @@ class GraphWeights(NamedTuple):
         """Return the distribution with log-weights `scores` (T, K) of nodes in place of its own."""
         a, model = piece.arrays, self.model
         if model.first is not None:
-            ranges = model.ranges(a, scores, self.tables)
+            unknown = np.full(len(piece.path), MISSING)
+            ranges = model.ranges(piece, scores, self.tables, unknown)
             return Posed(ranges.energy, None, ranges)
         cliques = zip((part.scopes for part in a.cliques), model.clique_tables())
-        return Posed(pairwise_classes(scores, a.edges, self.tables, cliques), None, None)
+        closed = model.closed(piece)
+        return Posed(pairwise_classes(scores, a.edges, self.tables, cliques, closed), None, None)
 
 
 class GraphHinge(HingeObjective):
@@ -239,8 +248,9 @@ class GraphHinge(HingeObjective):
         model, scores, tables = energies
         i, j = piece.arrays.edges.T
         own = np.add.reduceat(scores[np.arange(len(path)), path], piece.start[:-1])
-        pairs = np.cumsum(np.append(0.0, tables[np.arange(len(tables)), path[i], path[j]]))
-        own = own + np.diff(pairs[piece.arrays.edge_start])
+        pairs = tables[np.arange(len(tables)), path[i], path[j]]
+        graph = np.repeat(np.arange(len(piece)), np.diff(piece.arrays.edge_start))
+        own = own + np.bincount(graph, pairs, len(piece))  # -inf stays within its graph
         for (scopes, first), table in zip(piece.arrays.cliques, model.clique_tables()):
             entries = np.cumsum(np.append(0.0, table[tuple(path[scopes].T)]))
             own = own + np.diff(entries[first])

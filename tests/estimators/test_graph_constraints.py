@@ -1,0 +1,270 @@
+"""GraphCRF with forbidden classes of nodes and forbidden pairs: enumeration, gradients, errors."""
+
+import pickle
+from itertools import product
+
+import numpy as np
+import pytest
+from reference.graph_objectives import check_gradient, check_mean_gradient, objective_of
+from scipy.special import logsumexp
+
+from skcrbm import Graph, GraphCRF
+from skcrbm.inference import SumProduct
+from skcrbm.learning import PMPLearning
+
+PAIRS = [("a", "c"), ("b", "b")]
+
+
+def make_graphs(seed=0, n_graphs=10, cycles=False, directed=False, types=False, closed=True):
+    """Return graphs with constraints, and labels that agree with the constraints."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    while len(X) < n_graphs:
+        n = int(rng.integers(2, 6))
+        edges = [[int(rng.integers(v)), v] for v in range(1, n)]
+        if cycles and n > 2:
+            edges.append([0, n - 1] if [0, n - 1] not in edges else [1, n - 1])
+        kinds = ["uv"[int(v)] for v in rng.integers(0, 2, n)] if types else None
+        where = np.flatnonzero(rng.random(n) < 0.5) if closed else ()
+        pairs = [(int(v), "abc"[int(rng.integers(3))]) for v in where]
+        graph = Graph(
+            rng.normal(size=(n, 2)), edges, rng.normal(size=(len(edges), 1)), kinds, None, pairs
+        )
+        possible = [s for s in product("abc", repeat=n) if agrees(graph, s, directed)]
+        if possible:
+            X.append(graph)
+            y.append(list(possible[int(rng.integers(len(possible)))]))
+    return X, y
+
+
+def agrees(graph, labels, directed, pairs=PAIRS):
+    """Return True if labels of a graph agree with all constraints, by plain loops."""
+    both = set(pairs) if directed else {*pairs, *((b, a) for a, b in pairs)}
+    return not any(labels[v] == name for v, name in graph.forbidden) and not any(
+        (labels[i], labels[j]) in both for i, j in graph.edges
+    )
+
+
+def enumerated(model, graph):
+    """Return the possible labels of a graph as indices of classes, and their log-weights.
+
+    Latent states are summed out.
+    """
+    n, latent = len(graph.nodes), model.n_latent_states
+    k = len(model.classes_)
+    own = [range(k)] * n
+    if graph.node_types is not None:
+        own = [np.flatnonzero(model.class_types_ == t) for t in graph.node_types]
+    classes, found = [], []
+    for state in product(*own):
+        if not agrees(graph, model.classes_[list(state)], model.directed):
+            continue
+        weights = []
+        for hidden in product(range(latent), repeat=n):
+            s = [c * latent + h for c, h in zip(state, hidden)]
+            total = sum(model.coef_[c] @ x + model.intercept_[c] for c, x in zip(s, graph.nodes))
+            for (i, j), z in zip(graph.edges, graph.edge_features):
+                total += model.pair_intercept_[s[i], s[j]] + z @ model.pair_coef_[:, s[i], s[j]]
+            weights.append(total)
+        classes.append(state)
+        found.append(logsumexp(weights))
+    return np.array(classes), np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("cycles", "inference", "options"),
+    [
+        (False, "sum_product", {}),
+        (True, "exact", {"directed": True}),
+        (True, "exact", {"types": True}),
+        (False, "sum_product", {"latent": 2}),
+        (True, "exact", {"types": True, "latent": 2}),
+    ],
+)
+def test_answers_are_those_of_enumeration(cycles, inference, options):
+    latent = options.get("latent", 1)
+    of_data = {name: value for name, value in options.items() if name != "latent"}
+    X, y = make_graphs(cycles=cycles, **of_data)
+    directed = options.get("directed", False)
+    model = GraphCRF(
+        alpha=0.05, inference=inference, directed=directed, forbidden=PAIRS, max_iter=15,
+        n_latent_states=latent, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    known = [[labels[0], *[None] * (len(labels) - 1)] for labels in y]
+    proba, given = model.predict_proba(X), model.predict_proba(X, known)
+    likelihood, part = model.score_samples(X, y), model.score_samples(X, known)
+    drawn, best = model.sample(X, 30, random_state=0), model.predict(X)
+    top = [None] * len(X) if latent > 1 else model.predict_topk(X, 3)
+    for c, graph in enumerate(X):
+        states, weight = enumerated(model, graph)
+        p = np.exp(weight - logsumexp(weight))
+        labels = model.classes_[states]
+        one_hot = np.eye(len(model.classes_))[states]
+        np.testing.assert_allclose(proba[c], np.tensordot(p, one_hot, 1), atol=1e-7)
+        where = (labels == np.array(y[c])).all(axis=1)
+        first = labels[:, 0] == y[c][0]
+        assert likelihood[c] == pytest.approx(np.log(p[where].sum()), abs=1e-6)
+        assert part[c] == pytest.approx(np.log(p[first].sum()), abs=1e-6)
+        q = p * first / p[first].sum()
+        np.testing.assert_allclose(given[c], np.tensordot(q, one_hot, 1), atol=1e-7)
+        assert all(agrees(graph, row, directed) for row in [*drawn[c], best[c]])
+        if latent == 1:
+            order = np.argsort(-p)[:3]
+            np.testing.assert_array_equal(best[c], labels[order[0]])
+            np.testing.assert_array_equal(top[c].labels, labels[order])
+            np.testing.assert_allclose(top[c].log_proba, np.log(p[order]), atol=1e-7)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(copy.predict_proba(X[:1])[0], proba[0], atol=1e-12)
+    assert model.score(X, y) > 0.5
+    assert np.isneginf(model.pair_intercept_).sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("learning", "missing", "types", "latent"),
+    [
+        ("mle", False, False, 1),
+        ("mle", True, False, 1),
+        ("mle", True, True, 2),
+        ("pseudo_likelihood", False, False, 1),
+        pytest.param("pseudo_likelihood", False, True, 1, marks=pytest.mark.deep),
+    ],
+)
+def test_gradient_by_finite_differences(learning, missing, types, latent):
+    X, y = make_graphs(1, n_graphs=25, types=types, directed=True)
+    if missing:
+        y = [[None, *labels[1:]] for labels in y]
+    weight = np.arange(len(X)) % 3 + 1.0
+    model = GraphCRF(
+        learning=learning, inference=SumProduct(tol=1e-12), directed=True, forbidden=PAIRS,
+        alpha=0.1, max_iter=2, n_latent_states=latent, random_state=0,
+    )  # fmt: skip
+    model.fit(X, y, sample_weight=weight)
+    check_gradient(model, objective_of(model, X, y, weight))
+
+
+def test_the_loss_is_that_of_possible_labels():
+    X, y = make_graphs(2, cycles=True)
+    y[0] = [None, *y[0][1:]]
+    model = GraphCRF(alpha=0.0, inference="exact", forbidden=PAIRS, max_iter=5).fit(X, y)
+    losses = []
+    for graph, labels in zip(X, y):
+        states, weight = enumerated(model, graph)
+        known = np.array([label is not None for label in labels])
+        names = np.array([label or "" for label in labels])
+        right = ((model.classes_[states] == names) | ~known).all(axis=1)
+        losses.append(logsumexp(weight) - logsumexp(weight[right]))
+    assert model.loss_curve_[-1] == pytest.approx(np.mean(losses), abs=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["frank_wolfe", "cutting_planes"])
+def test_max_margin_searches_among_possible_labels(solver):
+    X, y = make_graphs(3)
+    model = GraphCRF(learning="max_margin", alpha=0.1, forbidden=PAIRS, solver=solver).fit(X, y)
+    losses = []
+    for graph, labels in zip(X, y):
+        states, weight = enumerated(model, graph)
+        wrong = (model.classes_[states] != labels).sum(axis=1)
+        losses.append((weight + wrong).max() - weight[wrong == 0][0])
+    p = model._model.params
+    penalty = 0.05 * sum((part**2).sum() for part in p)
+    assert model.objective_ == pytest.approx(np.mean(losses) + penalty, rel=1e-6)
+    assert model.duality_gap_ <= 0.02 * model.objective_
+    for graph, labels in zip(X, model.predict(X)):
+        assert agrees(graph, labels, False)
+
+
+def test_rules_that_sample_respect_constraints():
+    X, y = make_graphs(4, directed=True)
+    for learning in ("cd", "bp_chain", PMPLearning(n_samples=20)):
+        other = GraphCRF(learning=learning, alpha=0.1, forbidden=PAIRS, directed=True, max_iter=3,
+                         random_state=0).fit(X, y)  # fmt: skip
+        assert np.isfinite(other.loss_curve_).all()
+        for graph, labels in zip(X, other.predict(X)):
+            assert agrees(graph, labels, True)
+
+
+@pytest.mark.deep
+def test_the_mean_gradient_of_drawn_labels_is_that_of_the_likelihood():
+    X, y = make_graphs(4, directed=True)
+    model = GraphCRF(learning="bp_chain", alpha=0.1, forbidden=PAIRS, directed=True, max_iter=1)
+    model.fit(X, y)
+    assert check_mean_gradient(model, X, y, np.ones(len(X))) < 0.1
+
+
+def test_wide_graphs_are_never_labelled_with_a_forbidden_pair():
+    rng = np.random.default_rng(0)
+    side = 24
+    number = np.arange(side * side).reshape(side, side)
+    edges = np.concatenate(
+        [
+            np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], 1),
+            np.stack([number[:-1].ravel(), number[1:].ravel()], 1),
+        ]
+    )
+    X = [Graph(rng.normal(size=(side * side, 1)), edges, forbidden=[(7, 0), (8, 1)])]
+    y = [np.ones(side * side, int)]
+    y[0][8], y[0][:7] = 2, 2
+    model = GraphCRF(alpha=0.1, forbidden=[(0, 2)], max_iter=3)
+    model.fit([X[0], Graph([[0.0]], [])], [y[0], [0]])
+    labels = model.predict(X)[0]
+    ends = labels[edges]
+    assert labels[7] != 0
+    assert labels[8] != 1
+    assert not ((ends == [0, 2]) | (ends == [2, 0])).all(axis=1).any()
+
+
+def test_errors():
+    graph = Graph([[0.0], [1.0]], [[0, 1]])
+    X, y = [graph] * 4, [["a", "b"], ["b", "a"], ["a", "a"], ["b", "b"]]
+    with pytest.raises(ValueError, match=r"graph 3 of X has no labels that agree with `forbidden`"):
+        GraphCRF(forbidden=[("b", "b")]).fit(X, y, sample_weight=[0, 1, 1, 1])
+    with pytest.raises(ValueError, match="forbidden holds the label 'z', which is not a class"):
+        GraphCRF(forbidden=[("z", "b")]).fit(X, y)
+    with pytest.raises(ValueError, match="forbidden should hold pairs of classes, got 'ab'"):
+        GraphCRF(forbidden=["ab"]).fit(X, y)
+    with pytest.raises(ValueError, match="forbidden needs a learning rule other than 'backprop'"):
+        GraphCRF(forbidden=[("b", "b")], learning="backprop").fit(X[:3], y[:3])
+    with pytest.raises(ValueError, match="with forbidden pairs needs complete labels"):
+        GraphCRF(forbidden=[("b", "b")], learning="cd").fit(X[:3], [["a", None], *y[1:3]])
+    for pairs in ([(2, "a")], [(0, "a", 1)], ["a"], [(0, None)], [5]):
+        with pytest.raises(ValueError, match="forbidden of graph 1 of X should hold pairs"):
+            GraphCRF().fit([graph, graph._replace(forbidden=pairs)], y[:2])
+    model = GraphCRF(alpha=0.1, forbidden=[("b", "b")]).fit(X[:3], y[:3])
+    with pytest.raises(
+        ValueError, match=r"graph 1 of X has no labels .* with its labels in y_known"
+    ):
+        model.predict(X[:2], y_known=[None, ["b", "b"]])
+    with pytest.raises(ValueError, match="forbidden holds the label 'q'"):
+        model.predict([graph._replace(forbidden=[(0, "q")])])
+    with pytest.raises(ValueError, match="graph 0 of X has no labels"):
+        model.predict([graph._replace(forbidden=[(0, "a"), (0, "b")])])
+    assert model.score(X, y) < 1  # labels that break a constraint are wrong predictions
+
+
+def test_backprop_respects_forbidden_classes_of_nodes():
+    X, y = make_graphs(5)
+    model = GraphCRF(learning="backprop", alpha=0.1, max_iter=5).fit(X, y)
+    for graph, proba in zip(X, model.predict_proba(X)):
+        for node, name in graph.forbidden:
+            assert proba[node, "abc".index(name)] < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("edges", "directed", "message"),
+    [
+        ([[0, 1], [1, 2], [0, 1]], True, r"edges 0 and 2 of graph 1 of X both join the nodes"),
+        ([[0, 1], [1, 2], [2, 1]], False, r"edges 1 and 2 of graph 1 of X both join the nodes"),
+        ([[0, 1], [1, 2], [2, 1]], True, None),
+    ],
+)
+def test_a_repeated_edge_is_an_error(edges, directed, message):
+    nodes = np.eye(3)
+    X, y = [Graph(nodes, [[0, 1]]), Graph(nodes, edges)], [[0, 1, 0], [1, 0, 1]]
+    model = GraphCRF(alpha=0.1, directed=directed, max_iter=2, inference="exact")
+    if message is None:
+        model.fit(X, y)
+        return
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X[:1], y[:1]).predict(X)
