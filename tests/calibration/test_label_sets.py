@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier, LMBMClassifier
 from skcrbm.calibration import ConformalLabelSets
-from skcrbm.calibration._label_sets import _mass_above
+from skcrbm.calibration._label_sets import _mass_above, _scores
 from skcrbm.calibration._summary import summarize
 from skcrbm.datasets import make_structured_labels
 from skcrbm.model_selection import MultilabelStratifiedKFold
@@ -222,6 +222,36 @@ def test_estimated_sizes_agree_with_counts(data, joint, monkeypatch):
     counted = sets.set_sizes(X[400:440])
     monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
     np.testing.assert_allclose(sets.set_sizes(X[400:440]), counted, rtol=0.2, atol=1.0)
+
+
+def test_scores_from_draws_are_near_the_exact_scores(data, joint, marginal, monkeypatch):
+    X, Y = data[0][200:300], data[1][200:300]
+    options = {"rule": "mass", "n_draws": 2500, "n_best": 0, "seed": 0}
+    for model in (joint, marginal):
+        exact = _scores(model, X, Y, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+            found = _scores(model, X, Y, **options)
+            alone = _scores(model, X[40:41], Y[40:41], **options)
+        assert np.abs(found - exact).max() < 4 * 0.5 / np.sqrt(2500)
+        assert alone[0] == found[40]  # the draws of a row do not depend on the other rows
+
+
+@pytest.mark.deep
+def test_coverage_does_not_depend_on_the_error_of_the_draws(data, joint, marginal, monkeypatch):
+    """Scores from 15 draws are bad estimates, but all rows have the same bad score."""
+    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    X, Y = data[0][200:], data[1][200:]
+    for model in (joint, marginal):
+        rng, covered = np.random.RandomState(0), []
+        for seed in range(40):
+            order = rng.permutation(len(Y))
+            some, rest = order[:99], order[99:]
+            sets = ConformalLabelSets(model, confidence=0.8, n_draws=15, random_state=seed)
+            covered.append(sets.fit(X[some], Y[some]).contains(X[rest], Y[rest]).mean())
+        # Scores are multiples of 1/15, and rows with equal scores can only raise the coverage.
+        assert np.mean(covered) > 0.8 - 4 * np.sqrt(0.8 * 0.2 * (1 / 101 + 1 / 601) / 40)
+        assert np.mean(covered) < 0.95
 
 
 def test_other_joint_models_and_pipelines(data):
