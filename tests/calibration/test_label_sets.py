@@ -179,7 +179,7 @@ def test_missing_labels_do_not_calibrate(data, joint):
     holey = ConformalLabelSets(joint).fit(X, Y)
     whole = ConformalLabelSets(joint).fit(X[complete], Y[complete])
     assert holey.thresholds_ == whole.thresholds_
-    with pytest.raises(ValueError, match="NaN in every row"):
+    with pytest.raises(ValueError, match="NaN, or a label of weight 0, in every row"):
         ConformalLabelSets(joint).fit(X, np.where(np.arange(N_LABELS) == 0, np.nan, Y))
 
 

@@ -46,7 +46,8 @@ def test_mean_over_seeds_is_unbiased():
     log_p = enumerated(energy)
     own = np.median(log_p, axis=1)
     exact = (np.exp(log_p) * (log_p > own[:, None])).sum(axis=1)
-    found = [(drawn_log_proba(energy, 7, s, None)[0] > own[:, None]).mean(axis=1) for s in range(800)]
+    draws = [drawn_log_proba(energy, 7, seed, None)[0] for seed in range(800)]
+    found = [(drawn > own[:, None]).mean(axis=1) for drawn in draws]
     error = np.std(found, axis=0) / np.sqrt(len(found))
     assert (np.abs(np.mean(found, axis=0) - exact) < 4 * error + 1e-3).all()
 
