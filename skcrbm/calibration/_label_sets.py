@@ -299,8 +299,13 @@ class ConformalLabelSets(ConformalBase):
         distribution = self._distribution()
         if distribution.can_rank and not distribution.can_enumerate:
             return self._listed_sets(distribution, X, threshold, limit)
-        vectors, sets = all_label_vectors(self._enumerated("predict_sets")), []
-        for rows, log_p in self._distribution().tables(X):
+        if not distribution.can_enumerate:
+            raise ValueError(
+                f"predict_sets enumerates all label vectors of up to {MAX_ALL_LABEL_SETS} labels, "
+                f"got {distribution.n_labels}; the other methods take any number of labels"
+            )
+        vectors, sets = all_label_vectors(distribution.n_labels), []
+        for rows, log_p in distribution.tables(X):
             for row, member in zip(log_p, self._members(log_p, threshold[rows])):
                 found = np.flatnonzero(member)
                 order = np.argsort(-row[found], kind="stable")[:limit]
@@ -323,19 +328,20 @@ class ConformalLabelSets(ConformalBase):
         -------
         summaries : list of n_samples named tuples
             Names of the labels that are `on` in all vectors of the set, `off` in all vectors, or
-            `open`; the `relations` of two open labels that hold in all vectors; `n_vectors`; and
-            `text`, for example "on: A; off: C to M; open: B and D, not both".
-
-        Raises
-        ------
-        ValueError
-            If there are more than 20 labels, which are too many to enumerate.
+            `open`; the `relations` of two open labels that hold in all vectors; `n_vectors`;
+            `n_draws`; and `text`, for example "on: A; off: C to M; open: B and D, not both". With
+            more than 20 labels the summary describes `n_draws` draws from p(y | x) that are in the
+            set, in place of all vectors of the set, and the text says so. A vector that is so
+            improbable that it is not drawn may differ. `n_draws` is 0 if the summary describes all
+            vectors, which `Constrained` can list if there are less than `n_best`.
         """
         check_count("max_relations", max_relations, 0)
         threshold = self._thresholds_of(X, groups)
-        vectors, summaries = all_label_vectors(self._enumerated("summarize")), []
-        names = self._targets.visible_names()
-        for rows, log_p in self._distribution().tables(X):
+        names, distribution = self._targets.visible_names(), self._distribution()
+        if not distribution.can_enumerate:
+            return self._drawn_summaries(distribution, X, threshold, names, max_relations)
+        vectors, summaries = all_label_vectors(distribution.n_labels), []
+        for rows, log_p in distribution.tables(X):
             members = self._members(log_p, threshold[rows])
             summaries += [summarize(vectors[member], names, max_relations) for member in members]
         return summaries
@@ -356,16 +362,6 @@ class ConformalLabelSets(ConformalBase):
 
     def _distribution(self):
         return LabelDistribution(self.estimator_, self._targets.n_visible)
-
-    def _enumerated(self, method):
-        """Return the number of labels; raise a ValueError if there are too many to enumerate."""
-        n_labels = self._targets.n_visible
-        if n_labels > MAX_ALL_LABEL_SETS:
-            raise ValueError(
-                f"{method} enumerates all label vectors of up to {MAX_ALL_LABEL_SETS} labels, got "
-                f"{n_labels}; contains and set_sizes take any number of labels"
-            )
-        return n_labels
 
     def _thresholds_of(self, X, groups):
         """Return the threshold (n,) for the group of each row."""
@@ -405,6 +401,29 @@ class ConformalLabelSets(ConformalBase):
             drawn = np.where(inside[1] & (part.drawn > _IMPOSSIBLE), weight, 0.0).mean(axis=1)
             sizes.append((inside[0] & (part.best > _IMPOSSIBLE)).sum(axis=1) + drawn)
         return np.concatenate(sizes) if sizes else np.empty(0)
+
+    def _drawn_summaries(self, distribution, X, threshold, names, max_relations):
+        """Return the summary of each row, from a complete list of the set or from draws."""
+        summaries = []
+        n_rows = max(1, BLOCK_ENTRIES // (self.n_draws * distribution.n_labels))
+        for rows in row_chunks(len(threshold), n_rows):
+            some, limit = _safe_indexing(X, np.arange(rows.start, rows.stop)), threshold[rows]
+            if distribution.can_rank and self.n_best:
+                listed = self._listed_sets(distribution, some, limit, self.n_best)
+            else:
+                listed = [None] * len(limit)
+            sizes = self._estimated_sizes(distribution, some, limit)
+            ((_, part, _),) = self._summaries(distribution, some)
+            draws, log_p = distribution.draw(some, self.n_draws, self._seed)
+            member = part.scores(log_p, self.rule) <= limit[:, None] + _SLACK
+            member &= log_p > -np.inf
+            for best, size, vectors, chosen in zip(listed, sizes, draws, member):
+                if best is not None and len(best) < self.n_best:
+                    summaries.append(summarize(best, names, max_relations))
+                else:
+                    drawn = vectors[chosen], names, max_relations, float(size)
+                    summaries.append(summarize(*drawn))
+        return summaries
 
     def _listed_sets(self, distribution, X, threshold, limit):
         """Return up to `limit` label vectors in the set of each row, the most probable first."""
