@@ -9,7 +9,7 @@ quadratures are exact, and no state is left out.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logsumexp
@@ -69,7 +69,7 @@ def _components(energy, fields, hidden_fields, free):
     return _Components(t, u, np.ascontiguousarray(gain.T), log_weight)
 
 
-def drawn_log_proba(energy: RBMEnergy, n_draws: int, seed: int, n_jobs: int | None, labels=None):
+def drawn_log_proba(energy: Any, n_draws: int, seed: int, n_jobs: int | None, labels=None):
     """Return the log-probabilities (N, n_draws) of draws from p(y | x) of each row.
 
     `energy` must satisfy `has_few_products` and have no evidence. The second result is None, or the
