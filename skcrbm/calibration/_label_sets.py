@@ -405,8 +405,9 @@ class ConformalLabelSets(ConformalBase):
     def _drawn_summaries(self, distribution, X, threshold, names, max_relations):
         """Return the summary of each row, from a complete list of the set or from draws."""
         summaries = []
-        n_rows = max(1, BLOCK_ENTRIES // (self.n_draws * distribution.n_labels))
-        for rows in row_chunks(len(threshold), n_rows):
+        entries = max(self.n_draws, self.n_best) * distribution.n_labels
+        # So few rows that `_summaries` does not cut them.
+        for rows in row_chunks(len(threshold), max(1, BLOCK_ENTRIES // entries)):
             some, limit = _safe_indexing(X, np.arange(rows.start, rows.stop)), threshold[rows]
             if distribution.can_rank and self.n_best:
                 listed = self._listed_sets(distribution, some, limit, self.n_best)
