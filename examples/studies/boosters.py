@@ -8,7 +8,8 @@ accuracy by the most probable label set seen in training, Jaccard and micro-F1 b
 expected Jaccard index, F1 by the largest expected F1, and macro-F1 by a threshold for each label,
 which costs three further fits. "On top" is `make_stacked([booster], cv=3)`: a CRBM on the
 out-of-fold log-odds of the booster. The two packages are not installed with skcrbm: `pip install
-lightgbm catboost`.
+lightgbm catboost`. Finished rows are kept in a CSV file, so that the program can be stopped and
+restarted. The key of a row says how many trees and which seed it has.
 
     python -m examples.studies.boosters [--sets emotions birds Yeast]
     python -m examples.studies.boosters --sets Yeast --trees 100 --only LightGBM CatBoost
@@ -17,6 +18,7 @@ lightgbm catboost`.
 import argparse
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 from sklearn.base import clone
@@ -24,6 +26,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 
+from examples._harness import OUTPUT, Rows
 from examples.studies._defaults_methods import split
 from skcrbm import CRBMClassifier, DecodedClassifier
 from skcrbm.decoding import Threshold
@@ -74,8 +77,11 @@ def log_likelihood(model, X, Y, proba):
     return np.log(np.where(Y == 1, proba, 1 - proba)).sum(axis=1).mean()
 
 
-def rows_of(name, model, data, own):
-    """Print a row with our rules and, if `own`, a row with the labels above 1/2."""
+def rows_of(model, data, own):
+    """Return the cells of a row with our rules and, if `own`, of a row with the labels above 1/2.
+
+    The result has the keys "our rules" and "own", and the cells as the text of a table.
+    """
     X, Y, X_test, Y_test = data
     start = time.process_time()
     fitted = model.fit(X, Y)
@@ -85,15 +91,17 @@ def rows_of(name, model, data, own):
     first = [f"{loss:.4f}", f"{log_likelihood(fitted, X_test, Y_test, proba):.2f}"]
     lrap = masked_score("label_ranking_average_precision", Y_test, y_score=proba)
     last = [f"{lrap:.3f}", f"{seconds:.0f}"]
+    found = {}
     if own:
         plain = (proba >= 0.5).astype(int)
         cells = [masked_score(score, Y_test, y_pred=plain) for score, _ in METRICS.values()]
-        show(f"{name}, own", [*first, *(f"{cell:.3f}" for cell in cells), *last])
+        found["own"] = " | ".join([*first, *(f"{cell:.3f}" for cell in cells), *last])
     cells = []
     for score, rule in METRICS.values():
         labels = predicted(model, fitted, rule, data, proba)
         cells.append(masked_score(score, Y_test, y_pred=labels))
-    show(f"{name}, our rules", [*first, *(f"{cell:.3f}" for cell in cells), *last])
+    found["our rules"] = " | ".join([*first, *(f"{cell:.3f}" for cell in cells), *last])
+    return found
 
 
 def predicted(model, fitted, rule, data, proba):
@@ -115,9 +123,16 @@ def predicted(model, fitted, rule, data, proba):
     return DecodedClassifier(model, decode=rule).fit(X, Y).predict(X_test)
 
 
-def show(name, cells):
-    """Print a row of the table."""
-    print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+def models(seed, n_trees):
+    """Yield the title of each row, its model, and True if the row of its own labels is shown."""
+    for title, booster in boosters(seed, n_trees).items():
+        yield title, booster, True
+        yield f"{title}, on top", make_stacked([booster], cv=3, random_state=seed), False
+    stack = make_stacked(n_estimators=n_trees, compare=False, random_state=seed)
+    joint = make_pipeline(StandardScaler(), CRBMClassifier(random_state=seed))
+    yield "CRBMClassifier()", joint, False
+    yield "make_stacked()", stack, False
+    yield "BlendedLabelSets()", BlendedLabelSets(clone(stack)), False
 
 
 def main():
@@ -129,29 +144,28 @@ def main():
         "--trees", type=int, default=300, help="trees of CatBoost and of each forest of the stack"
     )
     parser.add_argument("--only", nargs="*", default=ROWS, help=f"rows, of {', '.join(ROWS)}")
+    parser.add_argument(
+        "--results", type=Path, default=OUTPUT / "boosters.csv", help="file of the finished rows"
+    )
     arguments = parser.parse_args()
     seed, n_trees = arguments.seed, arguments.trees
+    store = Rows(arguments.results)
     for name in arguments.sets:
         X, Y, train, test = split(name, 0)
         seen = Y[train].any(axis=0) & ~Y[train].all(axis=0)
         Y = Y[:, seen]
         data = X[train], Y[train], X[test], Y[test]
         print(f"\n| {name} | " + " | ".join(TITLES) + " |\n|---|" + "---|" * len(TITLES))
-        for title, booster in boosters(seed, n_trees).items():
-            if title in arguments.only:
-                rows_of(title, booster, data, True)
-            if f"{title}, on top" in arguments.only:
-                on_top = make_stacked([booster], cv=3, random_state=seed)
-                rows_of(f"{title}, on top", on_top, data, False)
-        stack = make_stacked(n_estimators=n_trees, compare=False, random_state=seed)
-        ours = {
-            "CRBMClassifier()": make_pipeline(StandardScaler(), CRBMClassifier(random_state=seed)),
-            "make_stacked()": stack,
-            "BlendedLabelSets()": BlendedLabelSets(clone(stack)),
-        }
-        for title, model in ours.items():
-            if title in arguments.only:
-                rows_of(title, model, data, False)
+        for title, model, own in models(seed, n_trees):
+            if title not in arguments.only:
+                continue
+            key = f"{name}, {n_trees} trees, seed {seed}: {title}"
+            if key not in store:
+                store.add(key, rows_of(model, data, own))
+            finished = store.read()[key]
+            for kind in ("own", "our rules"):
+                if finished.get(kind):
+                    print(f"| {title}, {kind} | {finished[kind]} |", flush=True)
 
 
 if __name__ == "__main__":

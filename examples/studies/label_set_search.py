@@ -1,5 +1,8 @@
 """How small sets of label vectors become: joint models, mixtures and temperatures beside chains.
 
+Further candidates are a CRBMClassifier with more hidden units, the blend of the stack with its
+label-set trees, and the label sets of a forest, smoothed by flips of single labels.
+
 Yeast, random splits into 1,500 training rows and 917 other rows. Each model is fitted to the
 training rows. The other rows are split at random into a half that calibrates and a half that is
 covered, many times for each fit; all models see the same splits. The weights of the mixtures and
@@ -17,6 +20,8 @@ from functools import partial
 
 import numpy as np
 from scipy.special import log_expit, logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
@@ -25,13 +30,56 @@ from examples.studies.label_set_sizes import Chains
 from skcrbm import CRBMClassifier
 from skcrbm.calibration._conformal import conformal_quantile
 from skcrbm.datasets import load_yeast
-from skcrbm.ensemble import make_stacked
+from skcrbm.ensemble import BlendedLabelSets, make_stacked
 from skcrbm.pipeline import make_pipeline
 from skcrbm.utils.labels import all_label_vectors
 
 TEMPERATURES = np.array([0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4])
+FLIPS = np.array([0.001, 0.003, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2])
 PARTS = ("CRBMClassifier()", "CRBMClassifier() on a kernel", "make_stacked(n_estimators=100)")
+MORE = ("CRBMClassifier(n_hidden=10)", "label sets of a forest, with flips")
 CHAINS = "ten classifier chains, C=0.1"
+
+
+class FlippedLabelSets(ClassifierMixin, BaseEstimator):
+    """Label sets seen in training, by a random forest, of which each label may be flipped.
+
+    The probability of a label vector is a mixture over the seen sets, with the weights that a
+    forest on the label sets gives them, in which each label differs from the set with the same
+    probability. This probability has the largest likelihood of the training rows out of bag.
+
+    Parameters
+    ----------
+    n_estimators : int
+    random_state : int
+    """
+
+    def __init__(self, n_estimators=300, random_state=0):
+        self.n_estimators = n_estimators
+        self.random_state = random_state
+
+    def fit(self, X, Y):
+        """Fit the forest, and find the probability of a flip."""
+        self.classes_ = np.arange(Y.shape[1])
+        self.sets_, index = np.unique(Y, axis=0, return_inverse=True)
+        options = {"oob_score": True, "min_samples_leaf": 2, "random_state": self.random_state}
+        self.forest_ = RandomForestClassifier(self.n_estimators, **options).fit(X, index.ravel())
+        weight = np.nan_to_num(self.forest_.oob_decision_function_)
+        distance = (self.sets_[:, None] != Y[None]).sum(axis=2).T
+        n_labels = Y.shape[1]
+        fits = [
+            np.log((weight * f**distance * (1 - f) ** (n_labels - distance)).sum(axis=1) + 1e-300)
+            for f in FLIPS
+        ]
+        self.flip_ = FLIPS[np.sum(fits, axis=1).argmax()]
+        return self
+
+    def score_label_sets(self, X, label_sets):
+        """Return log p(y | x), (n, K)."""
+        distance = (self.sets_[:, None] != np.asarray(label_sets)[None]).sum(axis=2)
+        n_labels = self.sets_.shape[1]
+        flips = self.flip_**distance * (1 - self.flip_) ** (n_labels - distance)
+        return np.log(self.forest_.predict_proba(X) @ flips)
 
 
 def models(seed, n_features):
@@ -42,6 +90,8 @@ def models(seed, n_features):
         PARTS[0]: make_pipeline(StandardScaler(), joint()),
         PARTS[1]: make_pipeline(StandardScaler(), kernel, joint()),
         PARTS[2]: make_stacked(n_estimators=100, compare=False, random_state=seed),
+        MORE[0]: make_pipeline(StandardScaler(), joint(n_hidden=10)),
+        MORE[1]: FlippedLabelSets(random_state=seed),
         CHAINS: make_pipeline(StandardScaler(), Chains()),
         "ten classifier chains, C=1": make_pipeline(StandardScaler(), Chains(C=1.0)),
     }
@@ -123,6 +173,8 @@ def fit_and_evaluate(X, Y, seed, confidence, n_splits, results):
     bits = 1 << np.arange(Y.shape[1])[::-1]
     place, own_place = Y[test] @ bits, Y[train] @ bits
     tables, candidates = {}, models(seed, X.shape[1])
+    stack = candidates[PARTS[2]]
+    candidates["BlendedLabelSets() of the stack"] = BlendedLabelSets(stack, random_state=seed)
     for name, model in candidates.items():
         model.fit(X[train], Y[train])
         tables[name] = table(model, X[test], vectors)
@@ -130,7 +182,7 @@ def fit_and_evaluate(X, Y, seed, confidence, n_splits, results):
     tables["marginals of CRBMClassifier(), independent"] = independent(proba, vectors)
     # Out-of-fold tables of the training rows, for weights and temperatures.
     folds = list(KFold(5, shuffle=True, random_state=seed).split(train))
-    parts = {name: [] for name in (*PARTS, CHAINS)}
+    parts = {name: [] for name in (*PARTS, *MORE, CHAINS)}
     for inner, outer in folds:
         for name, model in models(seed, X.shape[1]).items():
             if name in parts:
@@ -141,10 +193,13 @@ def fit_and_evaluate(X, Y, seed, confidence, n_splits, results):
             np.concatenate(
                 [of_rows(t, own_place[outer]) for t, (_, outer) in zip(parts[name], folds)]
             )
-            for name in PARTS
+            for name in (*PARTS, *MORE)
         ]
     )
     weight = weights_of(own)
+    tables["mixture of all five"] = mixed([tables[name] for name in (*PARTS, *MORE)], weight)
+    print(f"fit {seed}: weights of all five {weight.round(2)}")
+    weight = weights_of(own[: len(PARTS)])
     blend = "mixture of the first three joint models"
     tables[blend] = mixed([tables[name] for name in PARTS], weight)
     losses = {name: np.zeros(len(TEMPERATURES)) for name in (blend, PARTS[0], CHAINS)}

@@ -12,6 +12,7 @@ from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.multioutput import make_label_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
+from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.labels import indicator_by_name, require_complete
 from skcrbm.utils.options import multilabel_tags
 from skcrbm.utils.validation import (
@@ -41,6 +42,9 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         The responses are the results of ``respond(model, X, y)``, an array with an entry for each
         row, where the model was not fitted on the rows of X. The labels are (n, L) for n rows and L
         labels, the weights (n,). The mask (n,) is True for rows whose labels are all observed.
+
+        Weights of labels stand for copies of a row with some labels each, of which only the copies
+        with all labels can calibrate. Their total weight is the smallest weight of a label.
         """
         targets = make_label_targets(y, type(self).__name__, self)
         check_same_length(X, y)
@@ -49,14 +53,17 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         visible = targets.encode(y)
         params = {}
         weight = np.ones(len(visible))
-        if sample_weight is not None:
+        if is_per_label(sample_weight):
+            given = checked_label_weight(sample_weight, visible.shape, targets.names)
+            params["sample_weight"], weight = given, given.min(axis=1)
+        elif sample_weight is not None:
             weight = check_sample_weight(sample_weight, visible)
             params["sample_weight"] = weight
         complete = ~np.isnan(visible).any(axis=1)
         if not (complete & (weight > 0)).any():
             raise ValueError(
-                "y holds NaN in every row of positive weight, but sets are calibrated on rows "
-                "whose labels are all observed"
+                "y holds NaN, or a label of weight 0, in every row of positive weight, but sets "
+                "are calibrated on rows whose labels are all observed"
             )
         self._targets = targets
         self.classes_ = targets.classes

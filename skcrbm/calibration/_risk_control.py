@@ -144,8 +144,10 @@ class ConformalRiskControl(ConformalBase):
             Inputs.
         y : array-like of shape (n_samples, n_outputs)
             0/1 indicator matrix. Missing labels may be NaN if the classifier takes NaN.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the threshold and, if given, for the classifier.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of the labels of each row, for the threshold and, if given, for
+            the classifier. A row whose labels have different weights counts for the threshold with
+            the smallest of them, because only copies of the row with all labels can calibrate.
 
         Returns
         -------

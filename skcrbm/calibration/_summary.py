@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+
+# A relation of two labels that is found in draws alone counts if the combinations that do not occur
+# would be expected in this number of draws, or more, if the labels were independent.
+_EXPECTED_DRAWS = 20
+# Largest number of open labels without a relation that are named in the text.
+_MAX_NAMED = 20
 
 
 class LabelSetSummary(NamedTuple):
@@ -21,8 +26,12 @@ class LabelSetSummary(NamedTuple):
         Names of the other labels.
     relations : list of str
         Relations of two open labels that hold in every vector, such as "B and D, not both".
-    n_vectors : int
-        Number of label vectors in the set.
+    n_vectors : int or float
+        Number of label vectors in the set; an estimate if `n_draws` is not 0.
+    n_draws : int
+        Number of draws from the set that the summary describes if there are too many labels to list
+        all vectors; "all vectors" above then means all draws. It is 0 if the summary describes all
+        vectors of the set.
     text : str
         Summary as text, such as "on: A; off: C, E; open: B and D, not both".
     """
@@ -31,44 +40,80 @@ class LabelSetSummary(NamedTuple):
     off: list
     open: list
     relations: list
-    n_vectors: int
+    n_vectors: float
+    n_draws: int
     text: str
 
     def __str__(self):
         return self.text
 
 
-def summarize(vectors, names, max_relations):
-    """Return the `LabelSetSummary` of a set of K vectors of L labels, an array (K, L)."""
-    vectors = vectors.astype(bool)
+def summarize(vectors, names, max_relations, n_vectors=None):
+    """Return the `LabelSetSummary` of a set of K vectors of L labels, an array (K, L).
+
+    If `n_vectors` is given, it is the estimated number of vectors in the set, and the K vectors are
+    draws from the set. The text then names at most 20 open labels without a relation, those that
+    are on in about half of the draws.
+    """
+    vectors, drawn = vectors.astype(bool), n_vectors is not None
+    size, n_draws = (n_vectors, len(vectors)) if drawn else (len(vectors), 0)
     if not len(vectors):
-        return LabelSetSummary([], [], [], [], 0, "no label vector")
+        every = list(names) if drawn else []
+        text = "no draw is in the set" if drawn else "no label vector"
+        return LabelSetSummary([], [], every, [], size, 0, text)
     always, never = vectors.all(axis=0), ~vectors.any(axis=0)
     opened = np.flatnonzero(~always & ~never)
-    relations, related = [], set()
-    for i, k in combinations(opened, 2):
-        text = _relation(vectors[:, i], vectors[:, k], names[i], names[k])
-        if text is not None and len(relations) < max_relations:
-            relations.append(text)
-            related |= {i, k}
-    alone = [str(names[i]) for i in opened if i not in related]
-    parts = []
+    least = _EXPECTED_DRAWS if drawn else 0
+    relations, related = _relations(vectors, opened, names, max_relations, least)
+    alone = np.array([i for i in opened if i not in related], int)
+    parts, more = [], ""
+    if drawn and len(alone) > _MAX_NAMED:
+        more = f" and {len(alone) - _MAX_NAMED} more"
+        order = np.argsort(np.abs(vectors[:, alone].mean(axis=0) - 0.5), kind="stable")
+        alone = np.sort(alone[order[:_MAX_NAMED]])
     if always.any():
         parts.append("on: " + _listed(always, names))
     if never.any():
         parts.append("off: " + _listed(never, names))
     if len(opened):
-        parts.append("open: " + "; ".join([", ".join(alone)] * bool(alone) + relations))
+        single = ", ".join(str(names[i]) for i in alone) + more
+        parts.append("open: " + "; ".join([single] * bool(len(alone)) + relations))
+    if drawn:
+        parts.append(f"in all of {n_draws} draws from the set")
     pick = [[names[i] for i in np.flatnonzero(mask)] for mask in (always, never)]
-    return LabelSetSummary(
-        *pick, [names[i] for i in opened], relations, len(vectors), "; ".join(parts)
-    )
+    opened = [names[i] for i in opened]
+    return LabelSetSummary(*pick, opened, relations, size, n_draws, "; ".join(parts))
 
 
-def _relation(first, second, name, other):
-    """Describe the relation of two open labels, or return None if all combinations occur."""
-    both, neither = (first & second).any(), (~first & ~second).any()
-    only_first, only_second = (first & ~second).any(), (~first & second).any()
+def _relations(vectors, opened, names, limit, least):
+    """Return the relations of two open labels as text, up to a limit, and the labels in them.
+
+    A relation counts if the combinations of the two labels that no vector has would be expected in
+    at least `least` of the K vectors (K, L) if the labels were independent.
+    """
+    on = vectors[:, opened].astype(float)
+    sides = on, 1 - on
+    relations: list = []
+    related: set = set()
+    # counts[a][b] (M, M): number of vectors with the first label on (a = 0) or off (a = 1), and the
+    # second label on (b = 0) or off (b = 1)
+    counts = np.array([[first.T @ second for second in sides] for first in sides])
+    total = np.array([side.sum(axis=0) for side in sides])
+    expected = total[:, None, :, None] * total[None, :, None, :] / len(vectors)
+    lacking = np.triu(((counts == 0) & (expected >= least)).any(axis=(0, 1)), 1)
+    for i, k in zip(*np.nonzero(lacking)):
+        if len(relations) == limit:
+            break
+        (both, only_first), (only_second, neither) = counts[:, :, i, k] > 0
+        pair = opened[i], opened[k]
+        found = both, neither, only_first, only_second
+        relations.append(_relation(*found, *(names[j] for j in pair)))
+        related.update(pair)
+    return relations, related
+
+
+def _relation(both, neither, only_first, only_second, name, other):
+    """Describe the relation of two open labels, of which not all combinations occur."""
     if not both and not neither:
         return f"either {name} or {other}"
     if not only_first and not only_second:
@@ -79,9 +124,7 @@ def _relation(first, second, name, other):
         return f"{name} or {other}, or both"
     if not only_first:
         return f"{name} only with {other}"
-    if not only_second:
-        return f"{other} only with {name}"
-    return None
+    return f"{other} only with {name}"
 
 
 def _listed(mask, names):

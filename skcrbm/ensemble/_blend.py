@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from skcrbm.decoding import apply_thresholds, decode_label_sets
@@ -28,7 +28,12 @@ from skcrbm.utils.labels import (
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
 from skcrbm.utils.options import Integer, check_parameters, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import check_count, check_same_length, note_features
+from skcrbm.utils.validation import (
+    check_count,
+    check_same_length,
+    check_sample_weight,
+    note_features,
+)
 
 # Number of EM steps that optimise the weight of the mixture. The log-likelihood is a concave
 # function of the weight, so EM finds the global maximum.
@@ -96,7 +101,9 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     y must be complete: forests on label sets do not support NaN. Known labels (`y_known`) and
-    weights of rows are not supported.
+    weights of single labels are not supported. Rows of weight 0 are left out. Other weights of rows
+    count as copies of the rows in the conditional RBM and in the weight of the mixture. In the
+    forests they are close to copies, but not equal, because trees draw their rows at random.
 
     Examples
     --------
@@ -130,7 +137,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Fit the stack and find the weight.
 
         Parameters
@@ -139,6 +146,8 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             Inputs.
         y : array-like of shape (n_samples, n_outputs)
             0/1 labels without NaN.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
 
         Returns
         -------
@@ -161,13 +170,19 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         y = targets.for_classifier(y)
         visible = targets.encode(y)
         require_complete(visible, "BlendedLabelSets needs complete labels, as label-set trees do")
+        params = {}
+        if sample_weight is not None:
+            weight = check_sample_weight(sample_weight, visible)
+            rows = np.flatnonzero(weight)
+            X, y, visible = _safe_indexing(X, rows), _safe_indexing(y, rows), visible[rows]
+            params["sample_weight"] = weight[rows]
         stack: Any = self.estimator
         if stack is None:
             options = {"n_jobs": self.n_jobs, "random_state": self.random_state}
             stack = make_stacked(compare=False, **options)
         stack = Pipeline(clone(stack).steps) if isinstance(stack, Pipeline) else stack
         _label_set_part(stack)  # raises an error before the fit
-        inputs = stack[:-1].fit_transform(X, y)
+        inputs = stack.steps[0][1].fit_transform(X, y, **params)
         final = clone(stack[-1])
         seen = out_of_fold(
             final,
@@ -176,21 +191,23 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             cv=self.cv,
             respond=_log_likelihoods,
             n_jobs=self.n_jobs,
+            fit_params=params,
             beside=(visible,),
         )
-        stack.steps[-1] = (stack.steps[-1][0], final.fit(inputs, y))
+        stack.steps[-1] = (stack.steps[-1][0], final.fit(inputs, y, **params))
         part = _label_set_part(stack)
         own = (visible[:, None] == part.label_sets_[None]).all(axis=2).argmax(axis=1)
         proba = part.estimator_.out_of_bag_values(X)[np.arange(len(own)), own]
         used = ~np.isnan(proba)  # rows that at least one tree was fitted without
-        self.weight_ = _best_weight(seen[used], proba[used])
+        seen, proba = seen[used], proba[used]
+        weight = params["sample_weight"][used] if params else np.ones(len(seen))
+        self.weight_ = _best_weight(seen, proba, weight)
         with np.errstate(divide="ignore"):
-            trees = np.log(proba[used])
-            blend = np.logaddexp(np.log(self.weight_) + seen[used], np.log1p(-self.weight_) + trees)
+            trees = np.log(proba)
+            blend = np.logaddexp(np.log(self.weight_) + seen, np.log1p(-self.weight_) + trees)
+        values = {"stack": seen, "trees": trees, "blend": blend}
         self.log_likelihoods_ = {
-            "stack": float(seen[used].mean()),
-            "trees": float(trees.mean()),
-            "blend": float(blend.mean()),
+            name: float(np.average(value, weights=weight)) for name, value in values.items()
         }
         self.allow_empty_ = may_be_empty(visible)
         self.estimator_, self._targets = stack, targets
@@ -388,15 +405,16 @@ def _agreement(labels, sets):
     return (wrong == 0).astype(float)
 
 
-def _best_weight(log_stack, trees):
+def _best_weight(log_stack, trees, weight_of_rows):
     """Find the weight of the stack in the mixture that maximises the likelihood, by EM.
 
     For each row, `log_stack` holds the log-probability that the stack gives to the labels of the
-    row, and `trees` the probability that the trees give to them.
+    row, and `trees` the probability that the trees give to them. `weight_of_rows` (n,) holds the weights of the rows.
     """
     weight = 0.5
     stack = np.exp(np.maximum(log_stack, np.log(_TINY)))
     for _ in range(_EM_STEPS):
         own = weight * stack
-        weight = float((own / (own + (1 - weight) * trees)).mean())
+        share = own / (own + (1 - weight) * trees)
+        weight = float(np.average(share, weights=weight_of_rows))
     return weight

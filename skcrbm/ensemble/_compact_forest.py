@@ -136,7 +136,7 @@ class CompactForest:
     estimators_: list
     estimators_samples_: list
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the trees of scikit-learn's forest; use fewer threads if the trees are large."""
         self.estimator = self._tree()
         n_jobs = self.n_jobs
@@ -146,7 +146,7 @@ class CompactForest:
                 warnings.catch_warnings()
             ):  # many classes are normal, because each label set is a class
                 warnings.filterwarnings("ignore", "The number of unique classes is greater")
-                return super().fit(X, y)  # type: ignore[misc]
+                return super().fit(X, y, sample_weight)  # type: ignore[misc]
         finally:
             self.n_jobs = n_jobs
 

@@ -24,7 +24,7 @@ from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.labels import require_complete, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import SavedModel
-from skcrbm.utils.validation import check_same_length, note_features
+from skcrbm.utils.validation import check_same_length, check_sample_weight, note_features
 from skcrbm.utils.warnings import warn_user
 
 
@@ -172,7 +172,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
 
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Fit the classifier on all rows, for later calls of `transform`.
 
         Parameters
@@ -181,6 +181,9 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, which the classifier must support. For forests of scikit-learn the
+            weights change the bootstrap samples or the leaves; see `RandomForestClassifier.fit`.
 
         Returns
         -------
@@ -195,12 +198,12 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         """
         estimator, X, targets = self._prepare(X, y)
         with explained_fit(estimator, X, targets):
-            self.estimator_ = estimator.fit(X, targets)
+            self.estimator_ = estimator.fit(X, targets, **_fit_params(sample_weight, X))
         return self
 
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit_transform(self, X, y):
+    def fit_transform(self, X, y, sample_weight=None):
         """Fit, and return the log-odds of the training rows, out of bag or out of fold.
 
         Each row is predicted by trees, or by a model, that did not see this row.
@@ -211,6 +214,8 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, as in `fit`.
 
         Returns
         -------
@@ -223,11 +228,13 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             If y or the estimator is invalid, as in `fit`.
         """
         estimator, X, targets = self._prepare(X, y)
+        params = _fit_params(sample_weight, X)
         if isinstance(self.cv, str):
             oob_score = not isinstance(estimator, CompactForest)  # has its own out-of-bag method
             with explained_fit(estimator, X, targets):
-                self.estimator_ = estimator.set_params(oob_score=oob_score).fit(X, targets)
-            return self._log_odds(self._out_of_bag(X, targets))
+                estimator = estimator.set_params(oob_score=oob_score)
+                self.estimator_ = estimator.fit(X, targets, **params)
+            return self._log_odds(self._out_of_bag(X, targets, params.get("sample_weight")))
         marginals = out_of_fold(
             estimator,
             X,
@@ -236,8 +243,9 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             respond=self._marginals,
             stratify=self.label_sets_[targets] if self.label_powerset else targets,
             n_jobs=self.n_jobs,
+            fit_params=params,
         )
-        self.estimator_ = estimator.fit(X, targets)
+        self.estimator_ = estimator.fit(X, targets, **params)
         return self._log_odds(marginals)
 
     def transform(self, X):
@@ -361,8 +369,11 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
                 "row; set bootstrap=True, or use a number of folds, as in cv=5"
             )
 
-    def _out_of_bag(self, X, targets):
-        """Return probabilities of the training rows, predicted by trees that did not see them."""
+    def _out_of_bag(self, X, targets, weight):
+        """Return probabilities of the training rows, predicted by trees that did not see them.
+
+        Rows that all trees have seen get the frequencies in y, with the `weight` (n,) of the rows.
+        """
         if isinstance(self.estimator_, CompactForest):
             table = self._table(self.estimator_)
             values = self.estimator_.out_of_bag_values(X, table)
@@ -373,16 +384,17 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
                     "their probabilities are the label frequencies in y; increase n_estimators"
                 )
                 truth = targets.reshape(len(targets), -1) if table is None else table[targets]
-                values[unseen] = truth.mean(axis=0)
+                values[unseen] = np.average(truth, axis=0, weights=weight)
             return self._from_values(values)
         proba = self.estimator_.oob_decision_function_
         if proba.ndim == 3:  # (n rows, 2 values, labels that are not constant)
             seen = np.nan_to_num(proba).sum(axis=1) > 0
-            return self._with_constant(np.where(seen, proba[:, 1], targets.mean(axis=0)))
+            frequency = np.average(targets, axis=0, weights=weight)
+            return self._with_constant(np.where(seen, proba[:, 1], frequency))
         unseen = ~(np.nan_to_num(proba).sum(axis=1) > 0)
         proba = proba.copy()
-        proba[unseen] = np.bincount(np.searchsorted(self.estimator_.classes_, targets))
-        proba[unseen] /= len(targets)
+        count = np.bincount(np.searchsorted(self.estimator_.classes_, targets), weights=weight)
+        proba[unseen] = count / count.sum()
         if hasattr(self, "label_sets_"):
             return np.clip(proba @ self.label_sets_, 0, 1)
         if not self._targets.multilabel:
@@ -391,3 +403,10 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
 
     def _log_odds(self, marginals):
         return logit(np.clip(marginals, self.clip, 1 - self.clip))
+
+
+def _fit_params(sample_weight, X):
+    """Return the parameters of the classifier's `fit`: validated weights, if there are any."""
+    if sample_weight is None:
+        return {}
+    return {"sample_weight": check_sample_weight(sample_weight, X)}

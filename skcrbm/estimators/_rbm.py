@@ -28,6 +28,7 @@ from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import methods_for
 from skcrbm.inference.methods.exact import exact_seconds
+from skcrbm.inference.rbm.mixture import drawn_log_proba, has_few_products
 from skcrbm.inference.registry import answers_of
 from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
@@ -211,6 +212,18 @@ class RBMClassifier(
     def _labels(self, posterior):
         self._check_decode()
         return resolve_decoder(self._decoding_rule()).decode(posterior)
+
+    def _drawn_log_proba(self, X, n_draws, seed, labels=None):
+        """Return the log-probabilities of draws from p(y | x), for sets of label vectors.
+
+        The result is None if the model has more hidden units than `drawn_log_proba` takes, or if y
+        had columns of classes.
+        """
+        with one_blas_thread():
+            posterior = self._posterior(X, None)
+        if not (self._targets.indicator and has_few_products(posterior.energy)):
+            return None
+        return drawn_log_proba(posterior.energy, n_draws, seed, self.n_jobs, labels)
 
     def transform(self, X, y_known=None):
         """Return the probabilities P(h_j = 1 | x) of the hidden units, as features of each row.

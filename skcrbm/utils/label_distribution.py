@@ -108,9 +108,27 @@ class LabelDistribution:
                 log_p[rows] = found.reshape(-1, n_draws)
             return draws, log_p
         proba = self.marginals(X)
-        uniform = check_random_state(seed).random_sample((len(proba), n_draws, self.n_labels))
+        uniform = check_random_state(seed).random_sample((n_draws, self.n_labels))
         draws = (uniform < proba[:, None]).astype(np.int8)
         return draws, _independent(proba[:, None], draws)
+
+    def drawn_log_proba(
+        self, X: Any, n_draws: int, seed: int, labels: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return log-probabilities (N, n_draws) of draws from p(y | x), without the draws.
+
+        The second result is None, or the log-probabilities (N,) of the given `labels` (N, L).
+        Independent labels, and the conditional RBMs with few hidden units, are faster than by
+        `draw`, and a row has the same draws whatever the other rows are.
+        """
+        if not self.is_joint:
+            return _independent_draws(self.marginals(X), n_draws, seed, labels)
+        function = inner_method(self.model, "_drawn_log_proba")
+        found = None if function is None else function(X, n_draws, seed, labels)
+        if found is None:
+            drawn = self.draw(X, n_draws, seed)[1]
+            found = drawn, None if labels is None else self.log_proba(X, labels)
+        return found
 
 
 def is_joint(model: Any) -> bool:
@@ -127,3 +145,17 @@ def _independent(proba, labels):
         return np.where(impossible, -np.inf, on @ labels.T + off @ (1 - labels).T)
     with np.errstate(divide="ignore"):
         return np.log(np.where(labels == 1, proba, 1 - proba)).sum(axis=-1)
+
+
+def _independent_draws(proba, n_draws, seed, labels):
+    """Return log-probabilities of draws, and of `labels` if given, for independent labels.
+
+    All rows use the same random numbers. `proba` (N, L) are the probabilities of the labels.
+    """
+    uniform = check_random_state(seed).random_sample((n_draws, proba.shape[1]))
+    # A label of probability 0 or 1 has the same value in all draws, so it adds 0 to the logarithm.
+    on, off = (np.log(np.where(p > 0, p, 1)) for p in (proba, 1 - proba))
+    drawn = np.empty((len(proba), n_draws))
+    for row, p in enumerate(proba):
+        drawn[row] = (uniform < p) @ (on[row] - off[row]) + off[row].sum()
+    return drawn, None if labels is None else _independent(proba, labels)

@@ -40,6 +40,7 @@ def test_a_complete_list_gives_the_answers_of_enumeration(rule, rules, monkeypat
     for y in (Y[30:], 1 - Y[30:]):  # possible vectors, and vectors that may violate the rules
         np.testing.assert_array_equal(listed.contains(P[30:], y), exact.contains(P[30:], y))
     np.testing.assert_allclose(listed.set_sizes(P[30:]), exact.set_sizes(P[30:]), atol=1e-9)
+    assert listed.summarize(P[30:]) == exact.summarize(P[30:])
     for one, other in zip(listed.predict_sets(P[30:]), exact.predict_sets(P[30:]), strict=True):
         np.testing.assert_array_equal(one, other)
     assert max(map(len, listed.predict_sets(P[30:], limit=3))) <= 3

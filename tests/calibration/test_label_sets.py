@@ -1,6 +1,7 @@
 """Conformal sets of label vectors: coverage, sizes, members and summaries."""
 
 import pickle
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier, LMBMClassifier
 from skcrbm.calibration import ConformalLabelSets
-from skcrbm.calibration._label_sets import _mass_above
+from skcrbm.calibration._label_sets import _mass_above, _scores
 from skcrbm.calibration._summary import summarize
 from skcrbm.datasets import make_structured_labels
 from skcrbm.model_selection import MultilabelStratifiedKFold
@@ -180,7 +181,7 @@ def test_missing_labels_do_not_calibrate(data, joint):
     holey = ConformalLabelSets(joint).fit(X, Y)
     whole = ConformalLabelSets(joint).fit(X[complete], Y[complete])
     assert holey.thresholds_ == whole.thresholds_
-    with pytest.raises(ValueError, match="NaN in every row"):
+    with pytest.raises(ValueError, match="NaN, or a label of weight 0, in every row"):
         ConformalLabelSets(joint).fit(X, np.where(np.arange(N_LABELS) == 0, np.nan, Y))
 
 
@@ -223,6 +224,36 @@ def test_estimated_sizes_agree_with_counts(data, joint, monkeypatch):
     counted = sets.set_sizes(X[400:440])
     monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
     np.testing.assert_allclose(sets.set_sizes(X[400:440]), counted, rtol=0.2, atol=1.0)
+
+
+def test_scores_from_draws_are_near_the_exact_scores(data, joint, marginal, monkeypatch):
+    X, Y = data[0][200:300], data[1][200:300]
+    options = {"rule": "mass", "n_draws": 2500, "n_best": 0, "seed": 0}
+    for model in (joint, marginal):
+        exact = _scores(model, X, Y, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+            found = _scores(model, X, Y, **options)
+            alone = _scores(model, X[40:41], Y[40:41], **options)
+        assert np.abs(found - exact).max() < 4 * 0.5 / np.sqrt(2500)
+        assert alone[0] == found[40]  # the draws of a row do not depend on the other rows
+
+
+@pytest.mark.deep
+def test_coverage_does_not_depend_on_the_error_of_the_draws(data, joint, marginal, monkeypatch):
+    """Scores from 15 draws are bad estimates, but all rows have the same bad score."""
+    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    X, Y = data[0][200:], data[1][200:]
+    for model in (joint, marginal):
+        rng, covered = np.random.RandomState(0), []
+        for seed in range(40):
+            order = rng.permutation(len(Y))
+            some, rest = order[:99], order[99:]
+            sets = ConformalLabelSets(model, confidence=0.8, n_draws=15, random_state=seed)
+            covered.append(sets.fit(X[some], Y[some]).contains(X[rest], Y[rest]).mean())
+        # Scores are multiples of 1/15, and rows with equal scores can only raise the coverage.
+        assert np.mean(covered) > 0.8 - 4 * np.sqrt(0.8 * 0.2 * (1 / 101 + 1 / 601) / 40)
+        assert np.mean(covered) < 0.95
 
 
 def test_other_joint_models_and_pipelines(data):
@@ -268,6 +299,69 @@ def test_summaries():
     assert summarize(np.empty((0, 2)), "BD", 5).text == "no label vector"
     free = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     assert summarize(free, "BD", 5).text == "open: B, D"
+
+
+def test_summaries_of_draws():
+    """Draws give the relations that are no accident, and the labels that are most open."""
+    rng = np.random.default_rng(0)
+    vectors = rng.random((400, 60)) < np.linspace(0.02, 0.5, 60)
+    vectors[:, 10:20] = False
+    vectors[:, 1] = True
+    vectors[:, 59] = ~vectors[:, 58]
+    names = [f"L{i}" for i in range(60)]
+    summary = summarize(vectors, names, 5, 1234.5)
+    assert summary.n_vectors == 1234.5
+    assert summary.n_draws == 400
+    assert summary.on == ["L1"]
+    assert summary.off == names[10:20]
+    assert summary.relations == ["either L58 or L59"]
+    share = np.abs(vectors.mean(axis=0) - 0.5)[:58]
+    most_open = np.sort(np.argsort(share, kind="stable")[:20])
+    assert "open: " + ", ".join(names[i] for i in most_open) + " and 27 more;" in str(summary)
+    assert str(summary).endswith("either L58 or L59; in all of 400 draws from the set")
+    nothing = summarize(vectors[:0], names, 5, 0.0)
+    assert nothing.text == "no draw is in the set"
+    assert nothing.open == names
+
+
+def test_summaries_of_many_labels(data, joint, monkeypatch):
+    """The draws of a set agree with the enumerated set."""
+    X, Y = data
+    sets = ConformalLabelSets(joint, confidence=0.6, n_draws=3000, random_state=0)
+    sets.fit(X[200:400], Y[200:400])
+    exact = sets.summarize(X[400:420])
+    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    drawn = sets.summarize(X[400:420])
+    # Estimated masses move the boundary of a few sets.
+    same = [(a.on, a.off, a.open) == (b.on, b.off, b.open) for a, b in zip(exact, drawn)]
+    assert np.mean(same) >= 0.8
+    sizes = sets.set_sizes(X[400:420])
+    assert [summary.n_vectors for summary in drawn] == pytest.approx(sizes.tolist())
+    assert all(0 < summary.n_draws <= 3000 and summary.text for summary in drawn)
+    assert all(summary.n_draws == 0 for summary in exact)
+
+
+def test_relations_are_those_of_pairs_of_labels():
+    """Each relation holds in all vectors, and each pair without all combinations has one."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        vectors = rng.random((rng.integers(1, 12), 4)) < 0.5
+        summary = summarize(vectors, "ABCD", 10)
+        opened = [i for i, name in enumerate("ABCD") if name in summary.open]
+        expected = [
+            pair for pair in combinations(opened, 2) if len(np.unique(vectors[:, pair], axis=0)) < 4
+        ]
+        assert len(summary.relations) == len(expected)
+        for (i, k), text in zip(expected, summary.relations):
+            assert {"ABCD"[i], "ABCD"[k]} <= set(text.replace(",", " ").split())
+            a, b = vectors[:, i], vectors[:, k]
+            if "not both" in text:
+                assert not (a & b).any()
+            if "or both" in text:
+                assert (a | b).all()
+            if "only with" in text:
+                first, second = (a, b) if text.startswith("ABCD"[i]) else (b, a)
+                assert (~first | second).all()
 
 
 def test_mass_above():

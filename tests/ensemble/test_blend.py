@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.model_selection import KFold
 
 from skcrbm import CRBMClassifier
 from skcrbm.datasets import make_structured_labels
@@ -12,6 +13,7 @@ from skcrbm.ensemble._blend import _best_weight
 from skcrbm.utils.labels import all_label_vectors
 
 X, Y = make_structured_labels(260, n_labels=4, structure="groups", random_state=0)
+RNG = np.random.RandomState(1)
 TRAIN, TEST = slice(0, 200), slice(200, None)
 FINAL = CRBMClassifier(n_hidden=2, alpha=0.03, max_iter=30)
 
@@ -86,7 +88,7 @@ def test_the_weight_maximises_the_likelihood(blend):
     """No other weight has a better likelihood of the rows from which the weight was found."""
     rng = np.random.RandomState(0)
     stack, trees = np.log(rng.beta(2, 5, 300)), rng.beta(1, 4, 300) * (rng.rand(300) < 0.7)
-    weight = _best_weight(stack, trees)
+    weight = _best_weight(stack, trees, np.ones(300))
 
     def likelihood(w):
         return np.log(w * np.exp(stack) + (1 - w) * trees).mean()
@@ -95,6 +97,36 @@ def test_the_weight_maximises_the_likelihood(blend):
     assert likelihood(weight) >= best - 1e-6
     found = blend.log_likelihoods_
     assert found["blend"] >= max(found["stack"], found["trees"]) - 1e-9
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore:.*were seen by every tree")
+def test_weights_of_rows():
+    """Weight 0 leaves a row out, and other weights are copies where nothing is drawn at random."""
+    stack = make_stacked(final_estimator=FINAL, n_estimators=12, random_state=0)
+    model = BlendedLabelSets(stack, cv=KFold(3))
+    weight = np.random.RandomState(0).choice([0.0, 1.0, 2.0], size=200)
+    kept = weight > 0
+    found = clone(model).fit(X[TRAIN], Y[TRAIN], sample_weight=weight)
+    part = clone(model).fit(X[TRAIN][kept], Y[TRAIN][kept], sample_weight=weight[kept])
+    assert found.weight_ == part.weight_
+    np.testing.assert_array_equal(found.predict_proba(X[TEST]), part.predict_proba(X[TEST]))
+    # The last step learns from the weighted rows, and both forests do.
+    inputs = found.estimator_.steps[0][1].transform(X[TEST])
+    plain = clone(model).fit(X[TRAIN][kept], Y[TRAIN][kept])
+    assert not np.allclose(inputs, plain.estimator_.steps[0][1].transform(X[TEST]))
+    # A row of weight 200 dominates: its labels become more probable than without weights.
+    heavy = clone(model).fit(X[TRAIN], Y[TRAIN], np.where(np.arange(200) == 7, 200.0, 1.0))
+    even = clone(model).fit(X[TRAIN], Y[TRAIN])
+    row = X[7:8], Y[7:8]
+    assert heavy.score_samples(*row)[0] > even.score_samples(*row)[0]
+    stack, trees, copies = np.log(RNG.beta(2, 5, 50)), RNG.beta(1, 4, 50), RNG.randint(1, 4, 50)
+    repeated = np.repeat(stack, copies), np.repeat(trees, copies)
+    assert _best_weight(stack, trees, copies) == pytest.approx(
+        _best_weight(*repeated, np.ones(copies.sum())), rel=1e-9
+    )
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(n_samples,\)"):
+        model.fit(X[TRAIN], Y[TRAIN], sample_weight=np.ones((200, 4)))
 
 
 def test_samples_follow_the_mixture(blend):

@@ -9,8 +9,9 @@ import sklearn
 from reference.cases import deep_except
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_validate
+from sklearn.model_selection import KFold, cross_validate
 
 from skcrbm import (
     MSSVMCRBM,
@@ -24,7 +25,8 @@ from skcrbm import (
     SSVMClassifier,
 )
 from skcrbm.annotation import find_label_issues
-from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets
+from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, ConformalRiskControl
+from skcrbm.calibration._conformal import conformal_quantile
 from skcrbm.datasets import make_structured_labels
 from skcrbm.decoding import fit_thresholds
 from skcrbm.metrics import marginal_log_loss, masked_score, masked_scorer, multilabel_report
@@ -221,6 +223,57 @@ def test_calibrators_use_the_weights_of_their_label():
     assert other[0] != pytest.approx(other[1], rel=1e-3)
 
 
+CONFORMAL = {
+    "sets": (ConformalLabelSets, "thresholds_", {"confidence": 0.7}),
+    "risk": (ConformalRiskControl, "threshold_", {"risk": 0.3}),
+}
+
+
+@pytest.mark.parametrize("name", CONFORMAL)
+def test_conformal_sets_take_weights_of_labels(name):
+    """Equal weights are row weights, and a label of weight 0 is a missing label."""
+    kind, attribute, options = CONFORMAL[name]
+    model = CRBMClassifier(n_hidden=0, alpha=0.1)
+
+    def threshold(y, weight):
+        fitted = kind(model, cv=KFold(3), **options).fit(X, y, sample_weight=weight)
+        return getattr(fitted, attribute), fitted.estimator_.visible_coef_
+
+    rows = RNG.choice([0.5, 1.0, 2.0], size=len(Y))
+    for found, expected in [
+        (threshold(Y, np.repeat(rows[:, None], 4, axis=1)), threshold(Y, rows)),
+        (
+            threshold(Y, (WEIGHT > 0) * 1.0),
+            threshold(np.where(WEIGHT > 0, Y, np.nan), np.ones(WEIGHT.shape)),
+        ),
+    ]:
+        assert found[0] == pytest.approx(expected[0], rel=1e-6)
+        np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", CONFORMAL)
+def test_rows_calibrate_with_their_smallest_label_weight(name):
+    kind, attribute, options = CONFORMAL[name]
+    fitted = FrozenEstimator(CRBMClassifier(n_hidden=0, alpha=0.1).fit(X, Y))
+    found = kind(fitted, **options).fit(X, Y, sample_weight=WEIGHT)
+    expected = kind(fitted, **options).fit(X, Y, sample_weight=WEIGHT.min(axis=1))
+    assert getattr(found, attribute) == getattr(expected, attribute)
+    with pytest.raises(ValueError, match="a label of weight 0, in every row"):
+        kind(fitted, **options).fit(X, Y, sample_weight=np.eye(4)[np.arange(90) % 4])
+
+
+def test_conformal_weights_are_copies_beside_a_row_of_average_weight():
+    """The threshold is a quantile of the copies, with the new row as copies of infinite score."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n, confidence = rng.integers(20, 60), rng.uniform(0.2, 0.8)
+        scores, weight = rng.normal(size=n), rng.integers(1, 5, n)
+        copies = np.sort(np.repeat(scores, weight * n))
+        copies = np.append(copies, np.full(weight.sum(), np.inf))
+        place = int(np.ceil(confidence * len(copies) * (1 - 1e-12))) - 1
+        assert conformal_quantile(scores, weight.astype(float), confidence, "") == copies[place]
+
+
 def test_routing_passes_weights_of_labels():
     """Metadata routing cuts the matrix of weights to the rows of each fold."""
     inner = CRBMClassifier(n_hidden=0, alpha=0.1, random_state=0)
@@ -242,7 +295,7 @@ def test_routing_passes_weights_of_labels():
         SSVMClassifier(),
         ImageCRBM(max_iter=1),
         CalibratedMarginals(SSVMClassifier()),
-        ConformalLabelSets(CRBMClassifier()),
+        ConformalLabelSets(SSVMClassifier()),
     ],
     ids=lambda model: type(model).__name__,
 )

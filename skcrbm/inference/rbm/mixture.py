@@ -9,10 +9,14 @@ quadratures are exact, and no state is left out.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from scipy.special import expit, logsumexp
 
 from skcrbm.energies import RBMEnergy
+from skcrbm.inference.random_numbers import random_key, uniforms
+from skcrbm.kernels.mixture_draws import draw_log_weights
 from skcrbm.kernels.rbm_mixture import (
     MAX_LOG,
     add_log_weights,
@@ -20,7 +24,8 @@ from skcrbm.kernels.rbm_mixture import (
     sum_over_labels,
     sums_of_labels,
 )
-from skcrbm.utils.limits import AUTO_EXACT_UNITS, LARGE_FIELD
+from skcrbm.utils.limits import AUTO_EXACT_UNITS, CACHED_ENTRIES, LARGE_FIELD
+from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
 # If there are more than _FEW_LABELS labels, the least probable states of the hidden units are left
@@ -29,12 +34,80 @@ _LEFT_OUT, _FEW_LABELS = 1e-6, 24
 
 
 def is_small_mixture(energy) -> bool:
-    """Return True if `LabelMixture` can describe the labels of an energy."""
-    if type(energy) is not RBMEnergy or energy.n_hidden > min(AUTO_EXACT_UNITS, energy.n_visible):
+    """Return True if `LabelMixture` can describe the labels of an energy, and is fast."""
+    return has_few_products(energy) and energy.n_hidden <= energy.n_visible
+
+
+def has_few_products(energy) -> bool:
+    """Return True if the labels of an energy are a mixture of so few products that it is listed."""
+    if type(energy) is not RBMEnergy or energy.n_hidden > AUTO_EXACT_UNITS:
         return False
     norm = np.abs(energy.weights).sum(axis=1, dtype=np.float64)
     largest = max((np.abs(field).max(initial=0.0) for field in energy.fields), default=0.0)
     return norm.max(initial=0.0) <= MAX_LOG and largest <= LARGE_FIELD
+
+
+class _Components(NamedTuple):
+    """Products of N mixtures over L labels, with a product for each of S hidden states."""
+
+    t: np.ndarray  # (N, L): sigmoid(field), or 0 for clamped labels
+    u: np.ndarray  # (N, L): sigmoid(-field), or 1 for clamped labels
+    gain: np.ndarray  # (S, L): factor of the odds of a label in a hidden state
+    log_weight: np.ndarray  # (N, S): without the terms log(1 + exp(field)) of free labels
+
+
+def _components(energy, fields, hidden_fields, free):
+    """Return the `_Components` of an energy, given fields that hold the evidence, and a mask."""
+    t, u = expit(fields), expit(-fields)
+    states = (np.arange(2**energy.n_hidden)[:, None] >> np.arange(energy.n_hidden)) & 1
+    weights = energy.weights.astype(np.float64)
+    gain = np.exp(weights @ states.T)
+    log_weight = np.ascontiguousarray(hidden_fields.astype(np.float64) @ states.T)
+    norm = np.abs(weights).sum(axis=1)
+    t, u = np.where(free, t, 0.0), np.where(free, u, 1.0)
+    add_log_weights(t, u, gain, norm, log_weight)
+    return _Components(t, u, np.ascontiguousarray(gain.T), log_weight)
+
+
+def drawn_log_proba(energy: Any, n_draws: int, seed: int, n_jobs: int | None, labels=None):
+    """Return the log-probabilities (N, n_draws) of draws from p(y | x) of each row.
+
+    `energy` must satisfy `has_few_products` and have no evidence. The second result is None, or the
+    log-probabilities (N,) of given label vectors `labels` (N, L), which are computed in float64
+    like those of the draws, so that both can be compared.
+
+    The draws of a row are independent of its place: all rows use the same random numbers. Each
+    hidden state gets its share of the draws, rounded up or down at random, so that only the labels
+    add to the variance of a mean over draws. The mean is an unbiased estimate.
+    """
+    key = random_key(seed)
+    shift = uniforms(key, [0], 0, 1)[0, 0]
+    uniform = uniforms(key, np.arange(n_draws), 1, energy.n_visible)
+    weights = kernel_array(energy.weights, np.float64)
+    size = max(1, CACHED_ENTRIES // max(n_draws, energy.n_visible, 2**energy.n_hidden))
+
+    def of_rows(rows):
+        part = energy.rows(rows)
+        fields, hidden = (kernel_array(field, np.float64) for field in part.fields)
+        t, u, gain, log_weight = _components(part, fields, hidden, np.ones(fields.shape, bool))
+        total = np.asarray(logsumexp(log_weight, axis=1, keepdims=True))
+        share = np.exp(log_weight - total).cumsum(axis=1)
+        last = np.ceil(n_draws * share / share[:, -1:] - shift).clip(0, n_draws).astype(np.int64)
+        last[:, -1] = n_draws
+        drawn = np.empty((len(fields), n_draws))
+        draw_log_weights(uniform, t, u, gain, last, fields, hidden, weights, drawn)
+        log_z = total[:, 0] + np.logaddexp(0, fields).sum(axis=1)
+        own = np.zeros(len(fields))
+        if labels is not None:
+            y = labels[rows].astype(np.float64)
+            own = (fields * y).sum(axis=1) + np.logaddexp(0, hidden + y @ weights).sum(axis=1)
+        return drawn - log_z[:, None], own - log_z
+
+    chunks = row_chunks(energy.n_models, size)
+    parts = list(ordered_map(of_rows, chunks, n_jobs))
+    drawn = np.concatenate([part[0] for part in parts] or [np.empty((0, n_draws))])
+    own = np.concatenate([part[1] for part in parts] or [np.empty(0)])
+    return drawn, None if labels is None else own
 
 
 class LabelMixture:
@@ -52,16 +125,9 @@ class LabelMixture:
 
     def __init__(self, energy: RBMEnergy, nodes: np.ndarray):
         (fields, hidden_fields), offset = energy.fold_evidence()
-        fields = kernel_array(fields, np.float64)
-        t, u = expit(fields), expit(-fields)
         free = energy.free[:, : energy.n_visible]
-        states = (np.arange(2**energy.n_hidden)[:, None] >> np.arange(energy.n_hidden)) & 1
-        weights = energy.weights.astype(np.float64)
-        gain = np.exp(weights @ states.T)
-        log_weight = np.ascontiguousarray(hidden_fields.astype(np.float64) @ states.T)
-        norm = np.abs(weights).sum(axis=1)
-        t, u = np.where(free, t, 0.0), np.where(free, u, 1.0)
-        add_log_weights(t, u, gain, norm, log_weight)
+        fields = kernel_array(fields, np.float64)
+        t, u, gain, log_weight = _components(energy, fields, hidden_fields, free)
         if energy.evidence is not None:
             held = energy.evidence[:, : energy.n_visible]
             t, u = np.where(free, t, held), np.where(free, u, 1.0 - held)
@@ -69,7 +135,7 @@ class LabelMixture:
         self.log_partition = offset + total[:, 0]
         self.log_partition += np.where(free, np.logaddexp(0, fields), 0.0).sum(axis=1)
         self._t, self._u = t, u
-        self._gain = np.ascontiguousarray(gain.T)
+        self._gain = gain
         self._find_states(np.exp(log_weight - total))
         self.nodes = nodes
         self._left = np.concatenate([[1.0], 1.0 - nodes])  # 1 - x for x = 0 and all nodes
