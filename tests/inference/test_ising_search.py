@@ -249,7 +249,7 @@ def test_open_labels_among_many(monkeypatch):
 
 def test_a_tie_that_decided_labels_leave_open():
     """The pull of the other labels cancels the field of a label up to rounding."""
-    energy = dense(0, 70, 20, coupling=0.02, field=1.0)
+    energy = dense(1, 70, 20, coupling=0.02, field=1.0)
     field = 10 * np.sign(energy.field)
     field[:, 0] = -np.sign(field[:, 1:]) @ energy.coupling[1:, 0]
     found = infer(IsingEnergy(energy.coupling, field), "branch_and_bound")
