@@ -249,11 +249,15 @@ def test_open_labels_among_many(monkeypatch):
 
 def test_a_tie_that_decided_labels_leave_open():
     """The pull of the other labels cancels the field of a label up to rounding."""
-    energy = dense(1, 70, 20, coupling=0.02, field=1.0)
-    field = 10 * np.sign(energy.field)
-    field[:, 0] = -np.sign(field[:, 1:]) @ energy.coupling[1:, 0]
+    energy = dense(15, 70, 20, coupling=0.02, field=1.0)
+    S, signs = energy.coupling, np.sign(energy.field)
+    field = 10 * signs
+    later = slice(1, 35)  # labels that are decided once the labels after them are
+    reach = np.abs(S[later, :35]).sum(axis=1)
+    field[:, later] = 1.01 * reach * signs[:, later] - signs[:, 35:] @ S[35:, later]
+    field[:, 0] = -signs[:, 1:] @ S[1:, 0]
     found = infer(IsingEnergy(energy.coupling, field), "branch_and_bound")
-    np.testing.assert_array_equal(found.assignment[:, 1:], field[:, 1:] > 0)
+    np.testing.assert_array_equal(found.assignment[:, 1:], signs[:, 1:] > 0)
     np.testing.assert_array_equal(found.gap, 0)
 
 
