@@ -79,15 +79,16 @@ def matrix(data, name):
     return csr_matrix(tuple(parts), shape=tuple(data[f"{name}_shape"]))
 
 
-def generated(n_rows=12600, n_words=20000, n_labels=60, seed=0):
+def generated(n_rows=12600, n_words=20000, n_labels=60, seed=0, log_odds=-4.2):
     """Return texts as TF-IDF (CSR) and labels that depend on twelve topics.
 
     The words of a text come from Zipf's law, from the vocabulary of its topic, and from the
-    vocabularies of its labels.
+    vocabularies of its labels. `log_odds` is the mean log-odds of a label.
     """
     rng = np.random.RandomState(seed)
     topic = rng.randint(12, size=n_rows)
-    log_odds = rng.normal(-4.2, 0.8, size=n_labels) + rng.normal(0, 1.8, size=(12, n_labels))[topic]
+    of_topics = rng.normal(log_odds, 0.8, size=n_labels) + rng.normal(0, 1.8, size=(12, n_labels))
+    log_odds = of_topics[topic]
     Y = (rng.random_sample((n_rows, n_labels)) < 1 / (1 + np.exp(-log_odds))).astype(int)
     share = np.cumsum(1 / np.arange(1, n_words + 1) ** 1.05)
     lengths = rng.poisson(60, n_rows) + 5

@@ -22,6 +22,7 @@ from skcrbm.estimators._crbm_auto import (
     search_convex_penalty,
     without_hidden_units,
 )
+from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
     CRBMPlan,
     RBMClassifier,
@@ -376,7 +377,8 @@ class MSSVMCRBM(RBMClassifier):
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes of a 1-D y; required in the first call if `y` does not contain all of them.
-            The classes of a 2-D y are 0 and 1.
+            For a 2-D y, either [0, 1] or a list of the labels of its columns, by name (even if y is
+            an array) or by number (0, 1, ...). New labels are added to the model.
 
         Returns
         -------
@@ -384,7 +386,9 @@ class MSSVMCRBM(RBMClassifier):
 
         Notes
         -----
-        A call does nothing if no row of positive weight has an observed label.
+        A call does nothing if no row of positive weight has an observed label. A new label starts
+        without coefficients, at the log-odds of its share of the rows. Labels without a column are
+        missing.
 
         The automatic learning rate depends on the number of rows of the first call. If each call
         gets few rows, set the learning rate, as in ``solver=Adam(learning_rate=0.001)``.
@@ -393,6 +397,7 @@ class MSSVMCRBM(RBMClassifier):
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()
+            add_labels_to_targets(self, classes)
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
@@ -401,6 +406,8 @@ class MSSVMCRBM(RBMClassifier):
         )
         rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
+        if resume:
+            add_labels_to_model(self, rows, rng)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
         self._set_partially_fitted(fitted, plan, rng, resume)

@@ -4,6 +4,9 @@ Computing the margin of a label takes a dot product with the inputs of the row. 
 of size D on the dual variable of a label changes the margins of all other labels of the row by
 D / eta, which takes no dot product. So a visit of a row makes several steps on its labels before it
 updates the weights.
+
+If most labels are -1 in most rows, `RarePairs` stores the couplings as sums over the other labels
+of a row. A visit then takes time in proportion to these few labels, instead of all labels.
 """
 
 from typing import NamedTuple
@@ -46,7 +49,24 @@ class LabelDual(NamedTuple):
     # (4, L): largest and smallest projected gradient of each label, in the previous pass (rows 0
     # and 1) and in this pass (rows 2 and 3); -inf and inf if a pass skips the label.
     bounds: np.ndarray
-    work: np.ndarray  # (2, L), work space for a row: margins, and changes of alpha
+    work: np.ndarray  # (3, L), work space for a row: margins, changes of alpha, and 2 sums
+
+
+class RarePairs(NamedTuple):
+    """Labels other than -1, and couplings that follow from them. Kernels change the sums in place.
+
+    The sign of label k in row n is -1 + e_nk with an excess e_nk, which is 0 for most labels. Let
+    d_ni be the dual variable of label i in row n, times its sign. The couplings are then
+    ``s_ik = (p_ik + p_ki - d_i - d_k) / eta`` with ``p_ik = sum_n d_ni e_nk`` and ``d_i = sum_n
+    d_ni``.
+    """
+
+    starts: np.ndarray  # (N + 1,) intp, where the labels of each row begin in `members`
+    members: np.ndarray  # labels with an excess, row by row
+    excess: np.ndarray  # float64: 2 for labels that are +1, 1 for labels that are not observed
+    products: np.ndarray  # (L, L), p
+    sums: np.ndarray  # (3, L): sums of p over its columns, sums of p over its rows, and d
+    total: np.ndarray  # (1,), sum of d
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -211,7 +231,52 @@ def _end_pass(order, count, n_active, goal, bounds):
 
 
 @jit
-def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
+def _rare_pull(n, i, sign, own, rare):
+    """Return eta times the pull of the other labels of row n on label i, whose sign is `sign`.
+
+    `own` holds two sums over the labels k of the row, weighted by the signs y_k: of 1 and of d_k.
+    """
+    starts, members, excess, products, sums, _ = rare
+    pull = 0.0
+    for m in range(starts[n], starts[n + 1]):
+        k = members[m]
+        pull += excess[m] * (products[i, k] + products[k, i])
+    pull -= sums[0, i] + sums[1, i] + sums[2, i] * own[0] + own[1]
+    return pull - 2.0 * (products[i, i] - sums[2, i]) * sign  # label i does not pull itself
+
+
+@jit
+def _rare_sums(n, n_labels, rare, own):
+    """Write the sums of `_rare_pull` for row n to `own` (2,)."""
+    starts, members, excess, _, sums, total = rare
+    own[0] = -float(n_labels)
+    own[1] = -total[0]
+    for m in range(starts[n], starts[n + 1]):
+        own[0] += excess[m]
+        own[1] += excess[m] * sums[2, members[m]]
+
+
+@jit
+def _couple_rare(n, signs, labels, count, change, rare):
+    """Do the same as `_couple` for couplings that are stored as `RarePairs`."""
+    starts, members, excess, products, sums, total = rare
+    moved = 0.0
+    for j in range(count):
+        i = labels[n, j]
+        change[j] *= signs[n, i]
+        if change[j] != 0:
+            moved += change[j]
+            sums[2, i] += change[j]
+            for m in range(starts[n], starts[n + 1]):
+                products[i, members[m]] += change[j] * excess[m]
+                sums[0, i] += change[j] * excess[m]
+    total[0] += moved
+    for m in range(starts[n], starts[n + 1]):
+        sums[1, members[m]] += moved * excess[m]
+
+
+@jit
+def dense_passes(n_passes, goal, state, order, count, X, rows, dual, rare):
     """Make passes over the rows until, for all labels, projected gradients differ by <= `goal`.
 
     Parameters
@@ -223,6 +288,7 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
     count : int, number of active rows
     X : (N, D) inputs
     rows, dual : LabelRows, LabelDual
+    rare : RarePairs, or None; with RarePairs, `dual.pairwise` is neither read nor changed
 
     Returns
     -------
@@ -233,22 +299,30 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
     alpha, labels, n_active, coef, intercept, pairwise, bounds, work = dual
     margin = work[0]
     change = work[1]
+    own = work[2]
     done = visited = 0
     violation = np.inf
     while done < n_passes and count > 0 and violation > goal:
         shuffle(order, count, state)
         for r in range(count):
             n = np.uintp(order[r])
+            if rare is not None:
+                _rare_sums(n, signs.shape[1], rare, own)
             for j in range(n_active[n]):
                 i = labels[n, j]
                 field = intercept[i] + _dense_dot(coef, i, X, n)
-                if spread > 0:
+                if rare is not None:
+                    field += spread * _rare_pull(n, i, float(signs[n, i]), own, rare)
+                elif spread > 0:
                     field += _dense_dot(pairwise, i, signs, n)
                 margin[j] = signs[n, i] * field
             _optimise_row(
                 n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
             )
-            _couple(n, spread, signs, labels, n_active[n], change, pairwise)
+            if rare is not None:
+                _couple_rare(n, signs, labels, n_active[n], change, rare)
+            else:
+                _couple(n, spread, signs, labels, n_active[n], change, pairwise)
             for j in range(n_active[n]):
                 if change[j] != 0:
                     i = labels[n, j]
@@ -261,7 +335,7 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
 
 
 @jit
-def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows, dual):
+def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows, dual, rare):
     """Do the same as `dense_passes` for inputs X that are a CSR matrix.
 
     The matrix is given by `data` (nnz,), `indices` (nnz,) and `indptr` (N + 1,).
@@ -270,6 +344,7 @@ def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows,
     alpha, labels, n_active, coef, intercept, pairwise, bounds, work = dual
     margin = work[0]
     change = work[1]
+    own = work[2]
     done = visited = 0
     violation = np.inf
     while done < n_passes and count > 0 and violation > goal:
@@ -277,16 +352,23 @@ def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows,
         for r in range(count):
             n = np.uintp(order[r])
             start, stop = indptr[n], indptr[n + np.uintp(1)]
+            if rare is not None:
+                _rare_sums(n, signs.shape[1], rare, own)
             for j in range(n_active[n]):
                 i = labels[n, j]
                 field = intercept[i] + _csr_dot(coef, i, data, indices, start, stop)
-                if spread > 0:
+                if rare is not None:
+                    field += spread * _rare_pull(n, i, float(signs[n, i]), own, rare)
+                elif spread > 0:
                     field += _dense_dot(pairwise, i, signs, n)
                 margin[j] = signs[n, i] * field
             _optimise_row(
                 n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
             )
-            _couple(n, spread, signs, labels, n_active[n], change, pairwise)
+            if rare is not None:
+                _couple_rare(n, signs, labels, n_active[n], change, rare)
+            else:
+                _couple(n, spread, signs, labels, n_active[n], change, pairwise)
             for j in range(n_active[n]):
                 if change[j] != 0:
                     i = labels[n, j]

@@ -66,6 +66,35 @@ def test_sums_over_blocks_of_rows(monkeypatch, kind):
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_couplings_of_rare_labels(monkeypatch, kind):
+    """Sums over the few labels of a row, instead of all pairs, make the same steps."""
+    problem = random_problem(2, n=60, d=66, n_labels=66, missing=0.02, penalty=20.0, kind=kind)
+    problem.signs[np.random.default_rng(0).random(problem.signs.shape) < 0.9] = -1
+    steps = []
+    newton_step = _dual_coordinate.NewtonSteps.step
+    monkeypatch.setattr(
+        _dual_coordinate.NewtonSteps,
+        "step",
+        lambda *given, **options: steps.append(None) or newton_step(*given, **options),
+    )
+    monkeypatch.setattr(_dual_coordinate, "_FIRST_NEWTON", 4)
+    fits = []
+    for share in (0.125, 0.0):
+        monkeypatch.setattr(_dual_coordinate, "_RARE_SHARE", share)
+        assert _dual_coordinate._labels_are_rare(problem) == (share > 0)
+        fits += [fit(problem, tol=1e-6, max_iter=3), fit(problem, tol=1e-6)]
+    assert steps
+    for one, other in zip(fits[:2], fits[2:]):
+        assert one.n_iter == other.n_iter
+        for name in ("coef", "intercept", "pairwise", "dual", "gap"):
+            np.testing.assert_allclose(
+                getattr(one, name), getattr(other, name), atol=1e-8, err_msg=name
+            )
+    again = fit(problem, tol=1e-6, dual=fits[3].dual.copy())
+    assert again.n_iter < fits[3].n_iter
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 def test_one_bound_for_all_labels_of_a_row(kind):
     each = random_problem(4, missing=0.2, kind=kind)
     each.limit[:] = each.limit[:, :1]

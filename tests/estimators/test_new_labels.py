@@ -139,8 +139,31 @@ def test_wrong_names(data):
         CRBMClassifier().partial_fit(X, Y, classes=["a", "b", "c"])
     with pytest.raises(ValueError, match="of the columns of y, or names"):
         CRBMClassifier().partial_fit(X, Y, classes=[1, 2, 3, 4])
-    with pytest.raises(ValueError, match="only CRBMClassifier"):
-        MSSVMCRBM(random_state=0).partial_fit(X, Y[:, :3]).partial_fit(X, Y, classes=range(4))
+    with pytest.raises(ValueError, match="only CRBMClassifier and MSSVMCRBM"):
+        model._targets.check_classes(NAMES)
+
+
+def test_a_max_margin_model_learns_a_new_label(data):
+    X, Y = data
+    frame = pd.DataFrame(Y, columns=NAMES)
+    options = {"hidden": "max", "n_hidden": 3, "random_state": 0}
+    model = passes(MSSVMCRBM(**options), X, frame[["b", "c"]], 2)
+    known = model.visible_coef_.copy()
+    with pytest.raises(ValueError):
+        model.partial_fit(X[:0], frame[:0].assign(e=0), classes=[*NAMES, "e", "e"])
+    assert model.predict(X).shape == (120, 2)  # a failed call changes nothing
+    model.partial_fit(X, frame, classes=NAMES)
+    assert model.label_names_.tolist() == ["b", "c", "a", "d"]
+    assert np.abs(model.visible_coef_[:2] - known).max() < 0.4
+    assert model.weights_.shape == (4, 3)
+    passes(model, X, frame, 40)
+    whole = passes(MSSVMCRBM(**options), X, frame, 43)
+    errors = [
+        (m.predict(X) != frame[m.label_names_].to_numpy()).mean(axis=0)[m.label_names_.argsort()]
+        for m in (model, whole)
+    ]
+    assert np.abs(errors[0] - errors[1]).max() < 0.06
+    assert errors[0].max() < 0.25
 
 
 def test_steps_with_an_average_start_anew(data):

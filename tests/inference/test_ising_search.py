@@ -44,12 +44,16 @@ def assert_proven(energy, result):
     assert result.converged.all()
 
 
-@pytest.fixture(params=["kernel", "numpy"])
+@pytest.fixture(params=["kernel", "numpy", "open labels"])
 def solver(request, monkeypatch):
-    """Few labels are enumerated in NumPy unless the limit forbids it."""
-    monkeypatch.setattr(
-        "skcrbm.inference.ising._search.FEW_LABELS", 0 if request.param == "kernel" else 6
-    )
+    """Few labels are enumerated in NumPy unless the limit forbids it.
+
+    With "open labels" the search leaves out labels whose sign is known, as with many labels.
+    """
+    search = "skcrbm.inference.ising._search"
+    monkeypatch.setattr(f"{search}.FEW_LABELS", 0 if request.param == "kernel" else 6)
+    if request.param == "open labels":
+        monkeypatch.setattr(f"{search}._MANY_LABELS", 1)
 
 
 @pytest.mark.usefixtures("solver")
@@ -221,6 +225,56 @@ def test_weak_couplings_are_quick_for_many_labels():
     np.testing.assert_array_equal(alone.assignment, energy.field > 0)
     nothing = infer(IsingEnergy(0 * energy.coupling, 0 * energy.field), "branch_and_bound")
     np.testing.assert_array_equal(nothing.gap, 0)
+
+
+def test_open_labels_among_many(monkeypatch):
+    """Most of 80 labels are decided by the others; some rows have open labels and a gap."""
+    energy = dense(1, 80, 30, coupling=0.015, field=1.0)
+    clamp = np.full((30, 80), np.nan)
+    clamp[:10, :5] = 1
+    given = energy.condition(clamp)
+    few, cut = infer(given, "branch_and_bound"), infer(given, BranchAndBound(node_limit=2))
+    np.testing.assert_array_equal(infer(given, "branch_and_bound", n_jobs=2).gap, few.gap)
+    part = infer(given.rows(slice(3, 5)), "branch_and_bound")
+    np.testing.assert_array_equal(part.map_bound, few.map_bound[3:5])
+    monkeypatch.setattr("skcrbm.inference.ising._search._MANY_LABELS", 100)
+    every = infer(given, "branch_and_bound")
+    np.testing.assert_array_equal(few.assignment, every.assignment)
+    np.testing.assert_allclose(few.map_bound, every.map_bound, rtol=1e-12)
+    assert every.converged.all()
+    assert few.n_iter.sum() < 0.7 * every.n_iter.sum()
+    assert cut.gap.max() > 0
+    assert (cut.map_bound >= every.map_bound - 1e-9).all()
+    np.testing.assert_allclose(given.score(few.assignment), few.map_bound, rtol=1e-12)
+
+
+def test_a_tie_that_decided_labels_leave_open():
+    """The pull of the other labels cancels the field of a label up to rounding."""
+    energy = dense(15, 70, 20, coupling=0.02, field=1.0)
+    S, signs = energy.coupling, np.sign(energy.field)
+    field = 10 * signs
+    later = slice(1, 35)  # labels that are decided once the labels after them are
+    reach = np.abs(S[later, :35]).sum(axis=1)
+    field[:, later] = 1.01 * reach * signs[:, later] - signs[:, 35:] @ S[35:, later]
+    field[:, 0] = -signs[:, 1:] @ S[1:, 0]
+    found = infer(IsingEnergy(energy.coupling, field), "branch_and_bound")
+    np.testing.assert_array_equal(found.assignment[:, 1:], signs[:, 1:] > 0)
+    np.testing.assert_array_equal(found.gap, 0)
+
+
+@pytest.mark.parametrize("margin", [None, 1.5])
+def test_labels_without_couplings(margin):
+    """The signs of the fields are the labels; clamped labels and their margins remain."""
+    rng = np.random.default_rng(0)
+    energy = IsingEnergy(np.zeros((4, 4)), rng.normal(size=(5, 4)))
+    given = energy.condition(np.where(rng.random((5, 4)) < 0.3, 1.0, np.nan))
+    found = find_labels(given, BranchAndBound(), margin)
+    known = np.where(given.evidence == 1, 1, energy.field > 0)
+    margins = (2 * known - 1) * energy.field
+    value = -margins if margin is None else np.maximum(margin - margins, 0)
+    np.testing.assert_array_equal(found.labels, known)
+    np.testing.assert_allclose(found.value, value.sum(axis=1))
+    np.testing.assert_array_equal(found.gap, 0)
 
 
 @pytest.mark.parametrize("method", ["branch_and_bound", "milp", "icm"])

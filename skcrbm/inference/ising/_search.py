@@ -6,6 +6,7 @@ the lowest hinge loss with the same methods.
 
 import numpy as np
 
+from skcrbm.energies import IsingEnergy
 from skcrbm.inference.label_search import FoundLabels
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.ising_search import (
@@ -32,6 +33,10 @@ from skcrbm.utils.validation import kernel_array
 # When states are enumerated, the rows are split into chunks. This is the target size of a chunk:
 # the number of rows times the number of states.
 _STATES_PER_CHUNK = 2**14
+# From this number of labels on, a search for the highest score only visits the labels of a row that
+# bounds of the fields leave open. The kernel would take time in proportion to the squared number of
+# all labels.
+_MANY_LABELS = 64
 
 
 def solve(method, energy, query):
@@ -113,6 +118,77 @@ class _Problem:
 
 
 def _branch_and_bound(problem, method, start, n_jobs):
+    if not problem.coupling.any():
+        return _without_couplings(problem)
+    if problem.margin is None and len(problem.coupling) >= _MANY_LABELS:
+        return _search_open_labels(problem, method, n_jobs)
+    return _search_all_labels(problem, method, n_jobs)
+
+
+def _without_couplings(problem):
+    """Return the best labels if all couplings are 0: each label has the sign of its field."""
+    found = problem.empty()
+    signs = np.where(problem.held != 0, problem.held, np.where(problem.fields > 0, 1.0, -1.0))
+    margins = signs * problem.fields
+    if problem.margin is None:
+        value = 0.0 - margins.sum(axis=1)
+    else:
+        value = np.maximum(problem.margin - margins, 0.0).sum(axis=1)
+    return FoundLabels(
+        (signs > 0).astype(np.int8), value, value.copy(), found.n_iter + 1, ~found.converged
+    )
+
+
+def _search_open_labels(problem, method, n_jobs):
+    """Find the labels with the highest score, row by row, among the open labels of each row.
+
+    A label is decided if its sign is the same for all values of the other open labels. A decided
+    label may decide further labels. The other labels are open; a row has few of them unless the
+    couplings are strong.
+    """
+    found = problem.empty()
+    coupling = problem.coupling
+    strength = np.abs(coupling)
+
+    def search(rows):
+        for n in range(len(found.value))[rows]:
+            signs, fields = _decided(problem.fields[n], problem.held[n], coupling, strength)
+            index = np.flatnonzero(signs == 0)
+            gap = 0.0
+            if len(index):
+                part = IsingEnergy(coupling[np.ix_(index, index)], fields[None, index])
+                best = _search_all_labels(_Problem(part, None), method, None)
+                signs[index] = 2.0 * best.labels[0] - 1.0
+                found.n_iter[n], gap = best.n_iter[0], best.gap[0]
+            found.labels[n] = signs > 0
+            found.value[n] = 0.0 - signs @ (problem.fields[n] + 0.5 * (coupling @ signs))
+            found.lower[n] = found.value[n] - gap
+
+    with one_blas_thread():
+        _in_chunks(search, found, n_jobs)
+    return found._replace(converged=found.gap == 0)
+
+
+def _decided(fields, held, coupling, strength):
+    """Return the signs (L,) of decided labels, 0 for open labels, and the fields (L,) given them.
+
+    `fields` (L,) and `held` (L,) describe a row, and `strength` (L, L) is the absolute value of
+    `coupling`.
+    """
+    signs = held.astype(np.float64)
+    given = fields + coupling @ signs
+    reach = strength @ (held == 0)
+    rounding = TIE * (np.abs(fields) + strength.sum(axis=0))
+    while True:
+        new = np.flatnonzero((signs == 0) & (np.abs(given) > reach + rounding))
+        if not len(new):
+            return signs, given
+        signs[new] = np.sign(given[new])
+        given += signs[new] @ coupling[new]
+        reach -= strength[new].sum(axis=0)
+
+
+def _search_all_labels(problem, method, n_jobs):
     found = problem.empty()
     n_rows, n_labels = found.labels.shape
     n_states = 1 << n_labels

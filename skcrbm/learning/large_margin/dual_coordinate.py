@@ -36,6 +36,9 @@ _FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10
 # The goal of the stage is a violation of at most _STAGE times the violation in the pass over all
 # labels. A label that has reached the goal is skipped until all labels have reached it.
 _STAGE = 0.1
+# If there are at least _MANY_LABELS labels, and a row has on average at most this share of labels
+# that are on or not observed, couplings are stored as `RarePairs`, whose updates are faster then.
+_MANY_LABELS, _RARE_SHARE = 64, 0.125
 
 
 @dataclass
@@ -258,7 +261,8 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
     bounds = np.empty((4, n_labels))
     seed = np.uint64(rng.randint(2**63 - 1, dtype=np.int64))
     state = np.array([seed | np.uint64(1)])
-    passes = _pass_kernel(problem, alpha, labels, n_active, weights, bounds)
+    rare = _RareCouplings(problem, alpha) if _labels_are_rare(problem) else None
+    passes = _pass_kernel(problem, alpha, labels, n_active, weights, bounds, rare)
     goal = tol * problem.margin
     stage, polishing, n_iter, newton_at = goal, 0, 0, _FIRST_NEWTON
     newton, work, spent = NewtonSteps(problem), 0, 0.0
@@ -290,7 +294,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 free = (alpha > 0) & (alpha < problem.limit)
                 if not 0 < np.count_nonzero(free) <= _FEW_FREE:
                     return n_iter, "tol"
-                newton.step(alpha, weights, free, exact=True)
+                _newton_step(newton, alpha, weights, free, rare, exact=True)
                 polishing += 1
                 continue
             work += visited
@@ -302,7 +306,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 free = (alpha > 0) & (alpha < problem.limit) & behind
                 cost = newton.cost(free)
                 if free.any() and spent + cost <= _NEWTON_SHARE * work:
-                    newton.step(alpha, weights, free)
+                    _newton_step(newton, alpha, weights, free, rare)
                     spent += cost
                     newton_at = n_iter + _NEWTON_EVERY
                 else:
@@ -314,8 +318,65 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
     return n_iter, "tol" if polishing else "max_iter"
 
 
-def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
-    """Return a function that makes passes over the rows with a compiled kernel."""
+def _newton_step(newton, alpha, weights, free, rare, exact=False):
+    """Make a Newton step, and update `rare` (a `_RareCouplings` or None) after it."""
+    if rare is not None:
+        weights[2][:] = rare.pairwise()
+    newton.step(alpha, weights, free, exact=exact)
+    if rare is not None:
+        rare.update(alpha)
+
+
+def _labels_are_rare(problem):
+    """Return True if storing the couplings as `RarePairs` makes passes faster."""
+    n_rows, n_labels = problem.signs.shape
+    if problem.spread == 0 or n_labels < _MANY_LABELS:
+        return False
+    return np.count_nonzero(problem.signs >= 0) <= _RARE_SHARE * n_rows * n_labels
+
+
+class _RareCouplings:
+    """Couplings of labels that are -1 in most rows; see `RarePairs`, which is in `arrays`."""
+
+    def __init__(self, problem, alpha):
+        from skcrbm.kernels.lmbm_dual import RarePairs
+
+        self._problem = problem
+        n_labels = problem.signs.shape[1]
+        self._excess = sparse.vstack(
+            [sparse.csr_matrix(problem.signs[rows] + np.float64(1)) for rows in problem.chunks()],
+            format="csr",
+        )
+        sums = np.empty((n_labels, n_labels)), np.empty((3, n_labels)), np.empty(1)
+        starts, members = (
+            a.astype(np.intp, copy=False) for a in (self._excess.indptr, self._excess.indices)
+        )
+        self.arrays = RarePairs(starts, members, self._excess.data, *sums)
+        self.update(alpha)
+
+    def update(self, alpha):
+        """Compute the sums from the dual variables (N, L)."""
+        _, _, _, products, sums, total = self.arrays
+        products[:], sums[2] = 0.0, 0.0
+        for rows in self._problem.chunks():
+            signed = alpha[rows] * self._problem.signs[rows]
+            products += np.asarray(safe_sparse_dot(self._excess[rows].T, signed)).T
+            sums[2] += signed.sum(axis=0)
+        sums[0], sums[1], total[0] = products.sum(axis=1), products.sum(axis=0), sums[2].sum()
+
+    def pairwise(self):
+        """Return the couplings (L, L)."""
+        half = self.arrays.products - self.arrays.sums[2][:, None]
+        pairwise = self._problem.spread * (half + half.T)
+        np.fill_diagonal(pairwise, 0.0)
+        return pairwise
+
+
+def _pass_kernel(problem, alpha, labels, n_active, weights, bounds, rare):
+    """Return a function that makes passes over the rows with a compiled kernel.
+
+    `rare` is a `_RareCouplings`, or None if `weights` holds the couplings.
+    """
     from skcrbm.kernels.lmbm_dual import LabelDual, LabelRows, csr_passes, dense_passes
 
     X, signs = problem.X, problem.signs
@@ -333,10 +394,11 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
     margin, spread = float(problem.margin), float(problem.spread)
     rows = LabelRows(square, signs, margin, spread, problem.limit)
     coef, intercept, pairwise = weights
-    work = np.empty((2, signs.shape[1]))
+    work = np.empty((3, max(2, signs.shape[1])))
+    sums = None if rare is None else rare.arrays
     dual = LabelDual(alpha, labels, n_active, coef, intercept, pairwise, bounds, work)
 
     def passes(n_passes, state, order, count, goal):
-        return kernel(n_passes, goal, state, order, count, *inputs, rows, dual)
+        return kernel(n_passes, goal, state, order, count, *inputs, rows, dual, sums)
 
     return passes
