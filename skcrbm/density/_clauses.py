@@ -70,7 +70,8 @@ class ClauseCliques(Versioned):
         Raises
         ------
         ValueError
-            If a clique has more than six variables.
+            If the tables of all cliques together would have more than 2^26 entries. The table of a
+            clique of k variables has 2^k entries.
         """
         return clique_energy(self.cliques, self.weights, self.n_variables)
 

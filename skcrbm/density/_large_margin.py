@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.density._questions import DensityQuestions
 from skcrbm.density._scopes import checked_inputs, checked_ties, clique_scopes
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy
-from skcrbm.energies.cliques import clique_energy
+from skcrbm.energies.cliques import clique_energy, n_table_entries
 from skcrbm.inference import BranchAndBound, InferenceMethod, infer
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.label_search import find_clique_states, find_labels
@@ -32,7 +32,7 @@ from skcrbm.utils.fitting import (
     with_callbacks,
 )
 from skcrbm.utils.labels import require_observed, signs_of
-from skcrbm.utils.limits import MAX_ENUMERATED, MAX_TABLE_VARIABLES
+from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES, MAX_ENUMERATED
 from skcrbm.utils.options import Integer, is_auto
 from skcrbm.utils.warnings import warn_user
 
@@ -57,9 +57,9 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     ----------
     cliques : "pairwise", int or list of scopes, default="pairwise"
         Cliques that have a weight: "pairwise" means all single columns and all pairs; an int k
-        means all sets of up to k columns; a list holds a sequence of columns for each clique. A
-        model with cliques of more than six columns can be fitted, but supports only
-        ``impute(rule="hinge")``.
+        means all sets of up to k columns; a list holds a sequence of columns for each clique.
+        Cliques may have any number of columns, but all methods except ``impute(rule="hinge")`` need
+        a table of 2^k entries for each clique of k columns; see `energy_`.
     ties : array-like of int (n_cliques,) or matrix (n_cliques, n_groups), default=None
         Groups of cliques that share a weight. An array holds the group of each clique, numbered
         from 0. A matrix, such as `ties` of `from_clauses`, gives the clique weights ``ties @
@@ -109,8 +109,9 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     group_weights_ : ndarray (n_groups,)
         Learned weight of each group. If `ties` is None, these are the weights of the cliques.
     energy_ : FactorGraphEnergy or None
-        Model of the cliques with nonzero weight, for `skcrbm.inference.infer`. None if a clique
-        has more than six columns.
+        Model of the cliques with nonzero weight, for `skcrbm.inference.infer`. None if the tables
+        of these cliques together would have more than 2^26 entries, for example if a single clique
+        has more than 26 columns.
     dual_gap_ : float
         Relative duality gap at the end: (primal - dual) / primal objective.
     n_iter_ : int
@@ -154,7 +155,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         *("cliques_", "weights_", "group_weights_", "_is_output"),
     )
 
-    energy_: FactorGraphEnergy | Any  # None if a clique is too large for a table
+    energy_: FactorGraphEnergy | Any  # None if the tables of the cliques would be too large
     cliques_: list[tuple[int, ...]]
     weights_: np.ndarray
     _is_output: np.ndarray
@@ -278,10 +279,10 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         if last is not None and np.array_equal(last[0], signs):
             dual = last[1]
         callbacks = EpochCallbacks(self, self.max_iter, given, y, sample_weight, "pass")
-        large = max(map(len, cliques)) > MAX_TABLE_VARIABLES
 
         def attributes(fitted):
             weights = mixing @ fitted.weight
+            large = n_table_entries(cliques, weights) > MAX_CLIQUE_ENTRIES
             energy = None if large else clique_energy(cliques, weights, visible.shape[1])
             return {
                 "cliques_": cliques,
@@ -331,8 +332,11 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     def _check_energy(self):
         if self.energy_ is None:
             raise ValueError(
-                f"inference is limited to cliques of at most {MAX_TABLE_VARIABLES} columns; a "
-                "model with larger cliques supports only impute(rule='hinge')"
+                "the tables of the fitted cliques would have "
+                f"{n_table_entries(self.cliques_, self.weights_)} entries, 2^k for a clique of k "
+                f"columns, but inference is limited to {MAX_CLIQUE_ENTRIES}; choose smaller "
+                "cliques, or raise alpha_l1 so that more cliques get the weight 0. This model "
+                "supports only impute(rule='hinge')"
             )
 
     def _check_given(self, n_samples, given):

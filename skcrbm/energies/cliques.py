@@ -9,6 +9,16 @@ from numpy.typing import ArrayLike
 
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
+from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES
+
+
+def n_table_entries(cliques: Sequence[Sequence[int]], weights: ArrayLike) -> int:
+    """Return the number of entries of all tables of `clique_energy`: 2^k for a clique of k columns.
+
+    Cliques of weight 0 have no table.
+    """
+    kept = zip(cliques, np.asarray(weights), strict=True)
+    return sum(2 ** len(clique) for clique, weight in kept if weight != 0)
 
 
 def clique_energy(
@@ -19,10 +29,17 @@ def clique_energy(
 ) -> FactorGraphEnergy:
     """Return the energy with weights ``exp(sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i)``.
 
-    The variables v are -1/+1. Clique C_j has the weight w_j in `weights` and up to six variables.
-    Cliques with w_j = 0 are left out. `field` (N, n_variables) holds f; None means a single model
-    with fields of 0.
+    The variables v are -1/+1. Clique C_j has the weight w_j in `weights`. Cliques with w_j = 0 are
+    left out. `field` (N, n_variables) holds f; None means a single model with fields of 0. A
+    ValueError is raised if the tables of all cliques together have more than `MAX_CLIQUE_ENTRIES`
+    entries.
     """
+    n_entries = n_table_entries(cliques, weights)
+    if n_entries > MAX_CLIQUE_ENTRIES:
+        raise ValueError(
+            f"the tables of the cliques would have {n_entries} entries, 2^k for a clique of k "
+            f"variables, but the limit for all tables together is {MAX_CLIQUE_ENTRIES}"
+        )
     by_size = {}
     for clique, weight in zip(cliques, np.asarray(weights), strict=True):
         if weight != 0:

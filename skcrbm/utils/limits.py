@@ -67,6 +67,10 @@ MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 #: message visits all 2^6 entries of the table. OR and AND factors may have any number of variables.
 MAX_TABLE_VARIABLES = 6
 
+#: Largest number of entries of the tables of all cliques of a model together (512 MB). The table of
+#: a clique of k variables has 2^k entries.
+MAX_CLIQUE_ENTRIES = 2**26
+
 #: Largest number of entries of the table that replaces an OR or AND factor in a graph with
 #: categorical variables. The kernels for such graphs support only tables.
 MAX_LOGIC_TABLE = 2**16

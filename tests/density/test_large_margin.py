@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm import LMBMClassifier
 from skcrbm.density import LargeMarginMarkovNetwork, from_clauses
+from skcrbm.energies.cliques import clique_energy
 from skcrbm.inference import SumProduct, infer
 
 TRIPLES = [[0], [1], [2], [3], [0, 1], [2, 1], [3, 0], [0, 1, 2], [3, 1, 2], [0, 1, 2, 3]]
@@ -342,19 +343,74 @@ def test_probabilities_add_up_to_one(X):
     assert (drawn[:, 1] * drawn[:, 3]).mean() == pytest.approx(p[1, 1, 0, 1], abs=0.03)
 
 
-def test_cliques_of_more_than_six_columns():
-    X = all_states(7)
-    X = X[X.sum(axis=1) % 2 == 1]
-    model = LargeMarginMarkovNetwork([range(7)], tol=1e-10).fit(X)
-    assert model.weights_ == pytest.approx(1)
+@pytest.fixture(scope="module")
+def large_cliques():
+    """A model with cliques of seven and eight columns, and all states with their probabilities."""
+    rng = np.random.default_rng(0)
+    X = all_states(8)
+    X = X[(X[:, :7].sum(axis=1) % 2 == 1) ^ (rng.random(len(X)) < 0.1)]
+    X[:, 7] = X[:, 0] != (rng.random(len(X)) < 0.2)
+    cliques = [[i] for i in range(8)] + [[0, 7], range(7), [7, 1, 2, 3, 4, 5, 6], range(8)]
+    model = LargeMarginMarkovNetwork(cliques, C=0.02, random_state=0).fit(X)
+    assert (model.weights_[-4:] != 0).all()
+    scores = products(model.cliques_, all_states(8)) @ model.weights_
+    return model, all_states(8), np.exp(scores - np.logaddexp.reduce(scores))
+
+
+def test_answers_with_cliques_of_more_than_six_columns(large_cliques):
+    model, states, p = large_cliques
+    np.testing.assert_allclose(np.exp(model.score_samples(states)), p)
+    holes = np.where(np.random.default_rng(1).random((20, 8)) < 0.6, np.nan, states[::13])
+    for row, marginals, score in zip(
+        holes, model.marginals(holes), model.score_samples(holes), strict=True
+    ):
+        allowed = ((states == row) | np.isnan(row)).all(axis=1)
+        np.testing.assert_allclose(marginals, p[allowed] @ states[allowed] / p[allowed].sum())
+        assert score == pytest.approx(np.log(p[allowed].sum()))
+    for rule in ("hinge", "map"):
+        filled = model.impute(holes, rule)
+        np.testing.assert_array_equal(filled, [brute_force(model, row, rule) for row in holes])
+    drawn = model.sample(5000, random_state=0)
+    share = np.bincount(drawn @ 2 ** np.arange(7, -1, -1), minlength=256) / len(drawn)
+    np.testing.assert_allclose(share, p, atol=5 * np.sqrt(p.max() / len(drawn)))
+
+
+def test_a_single_large_clique_has_exact_messages():
+    """All subsets of a clique are merged into its table, so that the graph has no cycle."""
+    X = np.random.default_rng(0).integers(0, 2, (50, 7)).astype(float)
+    model = LargeMarginMarkovNetwork(7, C=0.02, inference="sum_product").fit(X)
+    p = np.exp(model.score_samples(all_states(7)))
+    assert p.sum() == pytest.approx(1)
+    np.testing.assert_allclose(model.marginals(np.full((1, 7), np.nan))[0], p @ all_states(7))
+
+
+def test_clauses_of_more_than_six_literals():
+    clause = [1, -2, 3, 4, -5, 6, 7, -8]
+    found = from_clauses([clause], [2.0])
+    energy = found.energy().rows(np.zeros(256, int))
+    expected = 2.0 * truth(clause, all_states(8)) - found.constant
+    np.testing.assert_allclose(energy.score(all_states(8)), expected, atol=1e-12)
+
+
+def test_cliques_whose_tables_are_too_large():
+    X = np.random.default_rng(0).integers(0, 2, (20, 27)).astype(float)
+    X[:, 26] = X[:, :26].sum(axis=1) % 2
+    model = LargeMarginMarkovNetwork([range(27)], tol=1e-10).fit(X)
     assert model.energy_ is None
-    holes = np.where(np.eye(7)[np.arange(len(X)) % 7] == 1, np.nan, X)
+    holes = np.where(np.eye(27)[np.arange(len(X))] == 1, np.nan, X)
     np.testing.assert_array_equal(model.impute(holes), X)
+    message = "would have 134217728 entries.*limited to 67108864; choose smaller cliques"
     for ask in (model.score, model.marginals, lambda X: model.impute(X, "map")):
-        with pytest.raises(ValueError, match="cliques of at most 6 columns; a model with larger"):
+        with pytest.raises(ValueError, match=message):
             ask(X)
-    with pytest.raises(ValueError, match="cliques of at most 6 columns; a model with larger"):
+    with pytest.raises(ValueError, match=message):
         model.sample()
+    with pytest.raises(ValueError, match="tables of the cliques would have 134217728 entries"):
+        clique_energy([range(27)], [1.0], 27)
+    # The L1 penalty removes the clique, and inference becomes possible.
+    model.set_params(cliques=[[0], range(27)], alpha_l1=10.0).fit(X)
+    assert model.weights_[1] == 0
+    assert np.isfinite(model.score(X))
 
 
 @pytest.mark.parametrize(
