@@ -409,7 +409,8 @@ def _best_weight(log_stack, trees, weight_of_rows):
     """Find the weight of the stack in the mixture that maximises the likelihood, by EM.
 
     For each row, `log_stack` holds the log-probability that the stack gives to the labels of the
-    row, and `trees` the probability that the trees give to them. `weight_of_rows` (n,) holds the weights of the rows.
+    row, and `trees` the probability that the trees give to them. `weight_of_rows` (n,) holds the
+    weights of the rows.
     """
     weight = 0.5
     stack = np.exp(np.maximum(log_stack, np.log(_TINY)))
