@@ -12,7 +12,7 @@ import skcrbm
 PARAMETERS = {
     "CRBMClassifier": 14,
     "ChainCRF": 16,
-    "GraphCRF": 15,
+    "GraphCRF": 16,
     "IsingModel": 14,
     "LMBMClassifier": 13,
     "LargeMarginMarkovNetwork": 14,
