@@ -156,11 +156,14 @@ class FeatureIndex:
 
         A feature that occurs twice in a collection of strings counts once.
         """
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
         known = columns >= 0
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        indptr = np.concatenate([[0], np.cumsum(known)])[ends].astype(np.int32)
+        if not known.all():
+            indptr = np.concatenate([[0], np.cumsum(known)])[indptr]
+            columns, data = columns[known], data[known]
+        indptr = indptr.astype(np.int32)
         shape = len(lengths), len(self.columns)
-        rows = csr_matrix((data[known], columns[known], indptr), shape)
+        rows = csr_matrix((data, columns, indptr), shape)
         rows.sort_indices()
         same = np.zeros(rows.nnz, np.bool_)
         same[1:] = rows.indices[1:] == rows.indices[:-1]

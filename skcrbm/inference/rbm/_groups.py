@@ -4,8 +4,8 @@ A vector of classes has a class for each output. If there are fewer vectors of c
 of the hidden units, the vectors are enumerated. Otherwise the hidden states are enumerated.
 
 Given the hidden units the outputs are independent, so a hidden state h has the weight
-``exp(c' h) prod_outputs sum_classes exp(b_k + W_k h)``. With moderate weights these sums are matrix
-products of exp(b) and exp(W h). If the weights are large, or if a probability of a row underflows,
+``exp(c' h) prod_outputs sum_classes exp(b_k + W_k h)``. With moderate weights kernels compute these
+sums from exp(b) and exp(W h). If the weights are large, or if a probability of a row underflows,
 the sums are computed from logarithms.
 """
 
@@ -21,13 +21,14 @@ from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.states import binary_states, unchecked
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.random_numbers import random_key, uniforms
+from skcrbm.kernels import rbm_groups as kernels
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 # The hidden units add inputs to the classes of an output. If the inputs of two classes differ by at
-# most this number, the sums over classes are computed as matrix products, which then stay in the
-# range of floats.
+# most this number, the sums over classes are computed from weights, which then stay in the range of
+# floats.
 _MAX_RANGE = 300.0
 # Probabilities below this number are computed from logarithms: floats near 1e-308 lose digits.
 _TINY = 1e-290
@@ -38,8 +39,8 @@ def solve(method, energy, query):
     fields = empty_result(energy, query)
     by_sums = "marginal_map" in query.returns
     search = query.returns & {"map", "marginal_map"}
-    model = _model_for(method, energy, vectors=False)
     with one_blas_thread():
+        model = _model_for(method, energy, vectors=False)
         if search:
             best = _model_for(method, energy, vectors=True) if by_sums else model
             _fill_best(best, query, "marginal" if by_sums else "max", fields)
@@ -131,10 +132,14 @@ class _HiddenStates(_Model):
         self.states = binary_states(energy.n_hidden).astype(np.float64)  # (M, H)
         self.inputs = self.weights @ self.states.T  # (S, M)
         parts = [self.inputs[own] for own in self.own]
-        self.tops = [part.max(axis=0) for part in parts]
-        reach = max((float((t - p).max()) for t, p in zip(self.tops, parts)), default=0.0)
-        self.odds = [np.exp(p - t) for t, p in zip(self.tops, parts)]
-        self.moderate = reach <= _MAX_RANGE
+        tops = [part.max(axis=0) for part in parts]
+        self.top = np.sum(tops, axis=0) if tops else np.zeros(len(self.states))
+        self.odds = np.vstack([np.empty((0, len(self.states)))] + [
+            np.exp(part - top) for part, top in zip(parts, tops)
+        ])  # fmt: skip
+        reach = [float((top - part).max()) for part, top in zip(parts, tops)]
+        self.moderate = max(reach, default=0.0) <= _MAX_RANGE
+        self.groups = _groups_of_outputs(reach, self.units.n_classes)
 
     @property
     def n_columns(self):
@@ -157,20 +162,19 @@ class _HiddenStates(_Model):
         """
         if not self.moderate or weight is None:
             return self.sums_of_logs(rows, weight)
-        log_weight = self.prior(rows)
-        fields = [np.exp(self.fields[rows, own]) for own in self.own]
-        totals = [f @ odds for f, odds in zip(fields, self.odds)]  # (n, M)
-        for total, top in zip(totals, self.tops):
-            log_weight += np.log(total)
-            log_weight += top
+        fields = np.exp(self.fields[rows])
+        given = fields, self.odds, self.units.first
+        n_rows, n_states = len(fields), len(self.states)
+        total, products = np.empty(n_states), np.empty((len(self.groups) - 1, n_rows, n_states))
+        kernels.multiply_outputs(*given, self.groups, total, products)
+        log_weight = self.prior(rows) + self.top
+        for product in products:
+            log_weight += np.log(product)
         log_z = _log_sum(log_weight, 1)
         p = np.exp(log_weight - log_z[:, None])
-        statistics = np.empty(self.weights.shape)
-        chances = np.empty((len(p), len(self.weights)))
-        for own, f, total, odds in zip(self.own, fields, totals, self.odds):
-            share = np.divide(p, total, out=total)
-            chances[:, own] = f * (share @ odds.T)
-            statistics[own] = (((weight[:, None] * f).T @ share) * odds) @ self.states
+        chances, joint = np.empty(fields.shape), np.zeros(self.odds.shape)
+        kernels.add_classes(*given, p, weight, total, chances, joint)
+        statistics = (joint * self.odds) @ self.states
         on, off = p @ self.states, p @ (1 - self.states)
         log_odds = self.log_odds(chances, on, off)
         lost = self.lost(rows, chances, on, off)
@@ -347,6 +351,22 @@ class _Vectors(_Model):
         u = uniforms(key, index, 1, n_samples * n_hidden).reshape(-1, n_samples, n_hidden)
         given = np.take_along_axis(inputs, number[:, :, None], 1)
         return self.codes[number], np.log(u) < log_expit(given)
+
+
+def _groups_of_outputs(reach, n_classes):
+    """Return the first output (G + 1,) of each of G groups of outputs, and the number of outputs.
+
+    The weight of an output given the hidden units lies between ``exp(-reach)`` and its number of
+    classes, and the product of the weights of a group stays in the range of floats. A logarithm of
+    a product takes less time than the logarithms of its factors.
+    """
+    first, low, high = [], 0.0, 0.0
+    for i, (loss, count) in enumerate(zip(reach, np.log(n_classes).tolist())):
+        low, high = low + loss, high + count
+        if not first or max(low, high) > 2 * _MAX_RANGE:
+            first.append(i)
+            low, high = loss, count
+    return np.array([*first, len(reach)], np.int64)
 
 
 def _log_sum(values, axis):
