@@ -12,6 +12,7 @@ Markdown table with the mean coverage, the mean size of the sets, and the sizes 
 of the sets of the chains with the same rule.
 
     python -m examples.studies.label_set_search [--fits 4] [--splits 25] [--confidence 0.9]
+    python -m examples.studies.label_set_search --fits 1 --parts stack units flips
 """
 
 import argparse
@@ -36,8 +37,15 @@ from skcrbm.utils.labels import all_label_vectors
 
 TEMPERATURES = np.array([0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4])
 FLIPS = np.array([0.001, 0.003, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2])
-PARTS = ("CRBMClassifier()", "CRBMClassifier() on a kernel", "make_stacked(n_estimators=100)")
-MORE = ("CRBMClassifier(n_hidden=10)", "label sets of a forest, with flips")
+JOINT, STACK = "CRBMClassifier()", "make_stacked(n_estimators=100)"
+# Models that a mixture may contain, by a short name for the command line.
+PARTS = {
+    "joint": JOINT,
+    "kernel": "CRBMClassifier() on a kernel",
+    "stack": STACK,
+    "units": "CRBMClassifier(n_hidden=10)",
+    "flips": "label sets of a forest, with flips",
+}
 CHAINS = "ten classifier chains, C=0.1"
 
 
@@ -87,11 +95,11 @@ def models(seed, n_features):
     joint = partial(CRBMClassifier, random_state=seed)
     kernel = Nystroem(gamma=1 / n_features, n_components=500, random_state=seed)
     return {
-        PARTS[0]: make_pipeline(StandardScaler(), joint()),
-        PARTS[1]: make_pipeline(StandardScaler(), kernel, joint()),
-        PARTS[2]: make_stacked(n_estimators=100, compare=False, random_state=seed),
-        MORE[0]: make_pipeline(StandardScaler(), joint(n_hidden=10)),
-        MORE[1]: FlippedLabelSets(random_state=seed),
+        JOINT: make_pipeline(StandardScaler(), joint()),
+        PARTS["kernel"]: make_pipeline(StandardScaler(), kernel, joint()),
+        STACK: make_stacked(n_estimators=100, compare=False, random_state=seed),
+        PARTS["units"]: make_pipeline(StandardScaler(), joint(n_hidden=10)),
+        PARTS["flips"]: FlippedLabelSets(random_state=seed),
         CHAINS: make_pipeline(StandardScaler(), Chains()),
         "ten classifier chains, C=1": make_pipeline(StandardScaler(), Chains(C=1.0)),
     }
@@ -165,52 +173,46 @@ def evaluate(log_p, place, confidence, n_splits, seed):
     return found
 
 
-def fit_and_evaluate(X, Y, seed, confidence, n_splits, results):
-    """Fit all models to a random split, and append their figures to `results`."""
+def fit_and_evaluate(X, Y, seed, parts, confidence, n_splits, results):
+    """Fit all models to a random split, and append their figures to `results`.
+
+    `parts` are the names of the models in the mixture.
+    """
     order = np.random.RandomState(100 + seed).permutation(len(X))
     train, test = order[:1500], order[1500:]
     vectors = all_label_vectors(Y.shape[1])
     bits = 1 << np.arange(Y.shape[1])[::-1]
     place, own_place = Y[test] @ bits, Y[train] @ bits
     tables, candidates = {}, models(seed, X.shape[1])
-    stack = candidates[PARTS[2]]
-    candidates["BlendedLabelSets() of the stack"] = BlendedLabelSets(stack, random_state=seed)
+    candidates["BlendedLabelSets() of the stack"] = BlendedLabelSets(candidates[STACK])
     for name, model in candidates.items():
+        if name in PARTS.values() and name not in (*parts, JOINT):
+            continue
         model.fit(X[train], Y[train])
         tables[name] = table(model, X[test], vectors)
-    proba = np.clip(candidates[PARTS[0]].predict_proba(X[test]), 1e-9, 1 - 1e-9)
+    proba = np.clip(candidates[JOINT].predict_proba(X[test]), 1e-9, 1 - 1e-9)
     tables["marginals of CRBMClassifier(), independent"] = independent(proba, vectors)
     # Out-of-fold tables of the training rows, for weights and temperatures.
     folds = list(KFold(5, shuffle=True, random_state=seed).split(train))
-    parts = {name: [] for name in (*PARTS, *MORE, CHAINS)}
+    inside = {name: [] for name in (*parts, CHAINS)}
     for inner, outer in folds:
-        for name, model in models(seed, X.shape[1]).items():
-            if name in parts:
-                model.fit(X[train[inner]], Y[train[inner]])
-                parts[name].append(table(model, X[train[outer]], vectors))
-    own = np.array(
-        [
-            np.concatenate(
-                [of_rows(t, own_place[outer]) for t, (_, outer) in zip(parts[name], folds)]
-            )
-            for name in (*PARTS, *MORE)
-        ]
-    )
-    weight = weights_of(own)
-    tables["mixture of all five"] = mixed([tables[name] for name in (*PARTS, *MORE)], weight)
-    print(f"fit {seed}: weights of all five {weight.round(2)}")
-    weight = weights_of(own[: len(PARTS)])
-    blend = "mixture of the first three joint models"
-    tables[blend] = mixed([tables[name] for name in PARTS], weight)
-    losses = {name: np.zeros(len(TEMPERATURES)) for name in (blend, PARTS[0], CHAINS)}
-    for k, (_, outer) in enumerate(folds):
-        inside = {name: parts[name][k] for name in (PARTS[0], CHAINS)}
-        inside[blend] = mixed([parts[name][k] for name in PARTS], weight)
-        for name, log_p in inside.items():
-            losses[name] += tempered_losses(log_p, own_place[outer])
-    chosen = {name: TEMPERATURES[loss.argmax()] for name, loss in losses.items()}
-    for name, t in chosen.items():
-        tables[f"{name}, with a temperature"] = normalised(tables[name] / np.float32(t))
+        fresh = models(seed, X.shape[1])
+        for name, found in inside.items():
+            fresh[name].fit(X[train[inner]], Y[train[inner]])
+            found.append(table(fresh[name], X[train[outer]], vectors))
+    places = [own_place[outer] for _, outer in folds]
+    own = [np.concatenate(list(map(of_rows, inside[name], places))) for name in parts]
+    weight = weights_of(np.array(own))
+    blend = "mixture of " + ", ".join(parts)
+    tables[blend] = mixed([tables[name] for name in parts], weight)
+    inside[blend] = [mixed(list(of_fold), weight) for of_fold in zip(*(inside[n] for n in parts))]
+    chosen = {}
+    for name, found in inside.items():
+        losses = sum(np.array(tempered_losses(*pair)) for pair in zip(found, places))
+        chosen[name] = TEMPERATURES[losses.argmax()]
+        if chosen[name] != 1:
+            warm = normalised(tables[name] / np.float32(chosen[name]))
+            tables[f"{name}, with a temperature"] = warm
     print(f"fit {seed}: weights {weight.round(2)}, temperatures {chosen}", flush=True)
     for name, log_p in tables.items():
         found = evaluate(log_p, place, confidence, n_splits, seed)
@@ -243,14 +245,18 @@ def main():
     parser.add_argument("--fits", type=int, default=4)
     parser.add_argument("--splits", type=int, default=25, help="calibrations for each fit")
     parser.add_argument("--confidence", type=float, default=0.9)
+    parser.add_argument(
+        "--parts", nargs="*", default=["joint", "kernel", "stack"], choices=list(PARTS)
+    )
     arguments = parser.parse_args()
+    parts = [PARTS[name] for name in arguments.parts]
     data = load_yeast(data_home=arguments.data_home)
     X = np.vstack([data.X_train, data.X_test])
     Y = np.vstack([data.y_train, data.y_test]).astype(np.int64)
     results = {}
     for seed in range(arguments.fits):
         start = time.process_time()
-        fit_and_evaluate(X, Y, seed, arguments.confidence, arguments.splits, results)
+        fit_and_evaluate(X, Y, seed, parts, arguments.confidence, arguments.splits, results)
         print(f"{time.process_time() - start:.0f} processor seconds")
         show(results)
 
