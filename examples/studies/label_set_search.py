@@ -1,7 +1,8 @@
 """How small sets of label vectors become: joint models, mixtures and temperatures beside chains.
 
-Further candidates are a CRBMClassifier with more hidden units, the blend of the stack with its
-label-set trees, and the label sets of a forest, smoothed by flips of single labels.
+Further candidates are four CRBMClassifiers with more hidden units, which differ in their seeds, the
+blend of the stack with its label-set trees, and the label sets of a forest, smoothed by flips of
+single labels.
 
 Yeast, random splits into 1,500 training rows and 917 other rows. Each model is fitted to the
 training rows. The other rows are split at random into a half that calibrates and a half that is
@@ -12,7 +13,7 @@ Markdown table with the mean coverage, the mean size of the sets, and the sizes 
 of the sets of the chains with the same rule.
 
     python -m examples.studies.label_set_search [--fits 4] [--splits 25] [--confidence 0.9]
-    python -m examples.studies.label_set_search --fits 1 --parts stack units flips
+    python -m examples.studies.label_set_search --fits 1 --equal --parts stack units flips
 """
 
 import argparse
@@ -21,7 +22,7 @@ from functools import partial
 
 import numpy as np
 from scipy.special import log_expit, logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import KFold
@@ -43,7 +44,7 @@ PARTS = {
     "joint": JOINT,
     "kernel": "CRBMClassifier() on a kernel",
     "stack": STACK,
-    "units": "CRBMClassifier(n_hidden=10)",
+    "units": "four CRBMClassifier(n_hidden=10)",
     "flips": "label sets of a forest, with flips",
 }
 CHAINS = "ten classifier chains, C=0.1"
@@ -90,6 +91,35 @@ class FlippedLabelSets(ClassifierMixin, BaseEstimator):
         return np.log(self.forest_.predict_proba(X) @ flips)
 
 
+class Average(ClassifierMixin, BaseEstimator):
+    """Mixture, with equal weights, of classifiers that differ in their seed.
+
+    Parameters
+    ----------
+    classifier : estimator
+    n_seeds : int
+    """
+
+    def __init__(self, classifier, n_seeds=4):
+        self.classifier = classifier
+        self.n_seeds = n_seeds
+
+    def fit(self, X, Y):
+        """Fit the classifiers."""
+        first = self.classifier.random_state
+        self.classes_ = np.arange(Y.shape[1])
+        self.classifiers_ = [
+            clone(self.classifier).set_params(random_state=first + k).fit(X, Y)
+            for k in range(self.n_seeds)
+        ]
+        return self
+
+    def score_label_sets(self, X, label_sets):
+        """Return log p(y | x), (n, K), under the mixture."""
+        log_p = [model.score_label_sets(X, label_sets) for model in self.classifiers_]
+        return logsumexp(log_p, axis=0) - np.log(self.n_seeds)
+
+
 def models(seed, n_features):
     """Return the models that are fitted, by name."""
     joint = partial(CRBMClassifier, random_state=seed)
@@ -98,7 +128,7 @@ def models(seed, n_features):
         JOINT: make_pipeline(StandardScaler(), joint()),
         PARTS["kernel"]: make_pipeline(StandardScaler(), kernel, joint()),
         STACK: make_stacked(n_estimators=100, compare=False, random_state=seed),
-        PARTS["units"]: make_pipeline(StandardScaler(), joint(n_hidden=10)),
+        PARTS["units"]: make_pipeline(StandardScaler(), Average(joint(n_hidden=10))),
         PARTS["flips"]: FlippedLabelSets(random_state=seed),
         CHAINS: make_pipeline(StandardScaler(), Chains()),
         "ten classifier chains, C=1": make_pipeline(StandardScaler(), Chains(C=1.0)),
@@ -173,16 +203,46 @@ def evaluate(log_p, place, confidence, n_splits, seed):
     return found
 
 
-def fit_and_evaluate(X, Y, seed, parts, confidence, n_splits, results):
+def weighted(X, Y, seed, parts, tables, blend):
+    """Return the table of the mixture, and of models at the best temperature, by name.
+
+    The weights and the temperatures have the largest likelihood of the rows of X out of fold.
+    """
+    vectors = all_label_vectors(Y.shape[1])
+    place = Y @ (1 << np.arange(Y.shape[1])[::-1])
+    folds = list(KFold(5, shuffle=True, random_state=seed).split(X))
+    inside = {name: [] for name in (*parts, CHAINS)}
+    for inner, outer in folds:
+        fresh = models(seed, X.shape[1])
+        for name, found in inside.items():
+            fresh[name].fit(X[inner], Y[inner])
+            found.append(table(fresh[name], X[outer], vectors))
+    places = [place[outer] for _, outer in folds]
+    own = [np.concatenate(list(map(of_rows, inside[name], places))) for name in parts]
+    weight = weights_of(np.array(own))
+    found = {blend: mixed([tables[name] for name in parts], weight)}
+    inside[blend] = [mixed(list(of_fold), weight) for of_fold in zip(*(inside[n] for n in parts))]
+    chosen = {}
+    for name, log_p in inside.items():
+        losses = sum(np.array(tempered_losses(*pair)) for pair in zip(log_p, places))
+        chosen[name] = TEMPERATURES[losses.argmax()]
+        if chosen[name] != 1:
+            tempered = (tables | found)[name] / np.float32(chosen[name])
+            found[f"{name}, with a temperature"] = normalised(tempered)
+    print(f"fit {seed}: weights {weight.round(2)}, temperatures {chosen}", flush=True)
+    return found
+
+
+def fit_and_evaluate(X, Y, seed, parts, equal, confidence, n_splits, results):
     """Fit all models to a random split, and append their figures to `results`.
 
-    `parts` are the names of the models in the mixture.
+    `parts` are the names of the models in the mixture, which has equal weights if `equal` is True.
     """
     order = np.random.RandomState(100 + seed).permutation(len(X))
     train, test = order[:1500], order[1500:]
     vectors = all_label_vectors(Y.shape[1])
     bits = 1 << np.arange(Y.shape[1])[::-1]
-    place, own_place = Y[test] @ bits, Y[train] @ bits
+    place = Y[test] @ bits
     tables, candidates = {}, models(seed, X.shape[1])
     candidates["BlendedLabelSets() of the stack"] = BlendedLabelSets(candidates[STACK])
     for name, model in candidates.items():
@@ -192,28 +252,12 @@ def fit_and_evaluate(X, Y, seed, parts, confidence, n_splits, results):
         tables[name] = table(model, X[test], vectors)
     proba = np.clip(candidates[JOINT].predict_proba(X[test]), 1e-9, 1 - 1e-9)
     tables["marginals of CRBMClassifier(), independent"] = independent(proba, vectors)
-    # Out-of-fold tables of the training rows, for weights and temperatures.
-    folds = list(KFold(5, shuffle=True, random_state=seed).split(train))
-    inside = {name: [] for name in (*parts, CHAINS)}
-    for inner, outer in folds:
-        fresh = models(seed, X.shape[1])
-        for name, found in inside.items():
-            fresh[name].fit(X[train[inner]], Y[train[inner]])
-            found.append(table(fresh[name], X[train[outer]], vectors))
-    places = [own_place[outer] for _, outer in folds]
-    own = [np.concatenate(list(map(of_rows, inside[name], places))) for name in parts]
-    weight = weights_of(np.array(own))
     blend = "mixture of " + ", ".join(parts)
-    tables[blend] = mixed([tables[name] for name in parts], weight)
-    inside[blend] = [mixed(list(of_fold), weight) for of_fold in zip(*(inside[n] for n in parts))]
-    chosen = {}
-    for name, found in inside.items():
-        losses = sum(np.array(tempered_losses(*pair)) for pair in zip(found, places))
-        chosen[name] = TEMPERATURES[losses.argmax()]
-        if chosen[name] != 1:
-            warm = normalised(tables[name] / np.float32(chosen[name]))
-            tables[f"{name}, with a temperature"] = warm
-    print(f"fit {seed}: weights {weight.round(2)}, temperatures {chosen}", flush=True)
+    if equal:
+        weight = np.full(len(parts), 1 / len(parts))
+        tables[f"{blend}, equal weights"] = mixed([tables[name] for name in parts], weight)
+    else:
+        tables |= weighted(X[train], Y[train], seed, parts, tables, blend)
     for name, log_p in tables.items():
         found = evaluate(log_p, place, confidence, n_splits, seed)
         for rule, rows in found.items():
@@ -248,7 +292,9 @@ def main():
     parser.add_argument(
         "--parts", nargs="*", default=["joint", "kernel", "stack"], choices=list(PARTS)
     )
+    parser.add_argument("--equal", action="store_true", help="equal weights, without folds")
     arguments = parser.parse_args()
+    figures = arguments.equal, arguments.confidence, arguments.splits
     parts = [PARTS[name] for name in arguments.parts]
     data = load_yeast(data_home=arguments.data_home)
     X = np.vstack([data.X_train, data.X_test])
@@ -256,7 +302,7 @@ def main():
     results = {}
     for seed in range(arguments.fits):
         start = time.process_time()
-        fit_and_evaluate(X, Y, seed, parts, arguments.confidence, arguments.splits, results)
+        fit_and_evaluate(X, Y, seed, parts, *figures, results)
         print(f"{time.process_time() - start:.0f} processor seconds")
         show(results)
 
