@@ -1,7 +1,8 @@
 """How small sets of label vectors become: joint models, mixtures and temperatures beside chains.
 
-Further candidates are a CRBMClassifier with more hidden units, the blend of the stack with its
-label-set trees, and the label sets of a forest, smoothed by flips of single labels.
+Further candidates are four CRBMClassifiers with more hidden units, which differ in their seeds, the
+blend of the stack with its label-set trees, and the label sets of a forest, smoothed by flips of
+single labels.
 
 Yeast, random splits into 1,500 training rows and 917 other rows. Each model is fitted to the
 training rows. The other rows are split at random into a half that calibrates and a half that is
@@ -12,6 +13,7 @@ Markdown table with the mean coverage, the mean size of the sets, and the sizes 
 of the sets of the chains with the same rule.
 
     python -m examples.studies.label_set_search [--fits 4] [--splits 25] [--confidence 0.9]
+    python -m examples.studies.label_set_search --fits 1 --equal --parts stack units flips
 """
 
 import argparse
@@ -20,7 +22,7 @@ from functools import partial
 
 import numpy as np
 from scipy.special import log_expit, logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import KFold
@@ -36,8 +38,15 @@ from skcrbm.utils.labels import all_label_vectors
 
 TEMPERATURES = np.array([0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4])
 FLIPS = np.array([0.001, 0.003, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2])
-PARTS = ("CRBMClassifier()", "CRBMClassifier() on a kernel", "make_stacked(n_estimators=100)")
-MORE = ("CRBMClassifier(n_hidden=10)", "label sets of a forest, with flips")
+JOINT, STACK = "CRBMClassifier()", "make_stacked(n_estimators=100)"
+# Models that a mixture may contain, by a short name for the command line.
+PARTS = {
+    "joint": JOINT,
+    "kernel": "CRBMClassifier() on a kernel",
+    "stack": STACK,
+    "units": "four CRBMClassifier(n_hidden=10)",
+    "flips": "label sets of a forest, with flips",
+}
 CHAINS = "ten classifier chains, C=0.1"
 
 
@@ -82,16 +91,45 @@ class FlippedLabelSets(ClassifierMixin, BaseEstimator):
         return np.log(self.forest_.predict_proba(X) @ flips)
 
 
+class Average(ClassifierMixin, BaseEstimator):
+    """Mixture, with equal weights, of classifiers that differ in their seed.
+
+    Parameters
+    ----------
+    classifier : estimator
+    n_seeds : int
+    """
+
+    def __init__(self, classifier, n_seeds=4):
+        self.classifier = classifier
+        self.n_seeds = n_seeds
+
+    def fit(self, X, Y):
+        """Fit the classifiers."""
+        first = self.classifier.random_state
+        self.classes_ = np.arange(Y.shape[1])
+        self.classifiers_ = [
+            clone(self.classifier).set_params(random_state=first + k).fit(X, Y)
+            for k in range(self.n_seeds)
+        ]
+        return self
+
+    def score_label_sets(self, X, label_sets):
+        """Return log p(y | x), (n, K), under the mixture."""
+        log_p = [model.score_label_sets(X, label_sets) for model in self.classifiers_]
+        return logsumexp(log_p, axis=0) - np.log(self.n_seeds)
+
+
 def models(seed, n_features):
     """Return the models that are fitted, by name."""
     joint = partial(CRBMClassifier, random_state=seed)
     kernel = Nystroem(gamma=1 / n_features, n_components=500, random_state=seed)
     return {
-        PARTS[0]: make_pipeline(StandardScaler(), joint()),
-        PARTS[1]: make_pipeline(StandardScaler(), kernel, joint()),
-        PARTS[2]: make_stacked(n_estimators=100, compare=False, random_state=seed),
-        MORE[0]: make_pipeline(StandardScaler(), joint(n_hidden=10)),
-        MORE[1]: FlippedLabelSets(random_state=seed),
+        JOINT: make_pipeline(StandardScaler(), joint()),
+        PARTS["kernel"]: make_pipeline(StandardScaler(), kernel, joint()),
+        STACK: make_stacked(n_estimators=100, compare=False, random_state=seed),
+        PARTS["units"]: make_pipeline(StandardScaler(), Average(joint(n_hidden=10))),
+        PARTS["flips"]: FlippedLabelSets(random_state=seed),
         CHAINS: make_pipeline(StandardScaler(), Chains()),
         "ten classifier chains, C=1": make_pipeline(StandardScaler(), Chains(C=1.0)),
     }
@@ -165,53 +203,61 @@ def evaluate(log_p, place, confidence, n_splits, seed):
     return found
 
 
-def fit_and_evaluate(X, Y, seed, confidence, n_splits, results):
-    """Fit all models to a random split, and append their figures to `results`."""
+def weighted(X, Y, seed, parts, tables, blend):
+    """Return the table of the mixture, and of models at the best temperature, by name.
+
+    The weights and the temperatures have the largest likelihood of the rows of X out of fold.
+    """
+    vectors = all_label_vectors(Y.shape[1])
+    place = Y @ (1 << np.arange(Y.shape[1])[::-1])
+    folds = list(KFold(5, shuffle=True, random_state=seed).split(X))
+    inside = {name: [] for name in (*parts, CHAINS)}
+    for inner, outer in folds:
+        fresh = models(seed, X.shape[1])
+        for name, found in inside.items():
+            fresh[name].fit(X[inner], Y[inner])
+            found.append(table(fresh[name], X[outer], vectors))
+    places = [place[outer] for _, outer in folds]
+    own = [np.concatenate(list(map(of_rows, inside[name], places))) for name in parts]
+    weight = weights_of(np.array(own))
+    found = {blend: mixed([tables[name] for name in parts], weight)}
+    inside[blend] = [mixed(list(of_fold), weight) for of_fold in zip(*(inside[n] for n in parts))]
+    chosen = {}
+    for name, log_p in inside.items():
+        losses = sum(np.array(tempered_losses(*pair)) for pair in zip(log_p, places))
+        chosen[name] = TEMPERATURES[losses.argmax()]
+        if chosen[name] != 1:
+            tempered = (tables | found)[name] / np.float32(chosen[name])
+            found[f"{name}, with a temperature"] = normalised(tempered)
+    print(f"fit {seed}: weights {weight.round(2)}, temperatures {chosen}", flush=True)
+    return found
+
+
+def fit_and_evaluate(X, Y, seed, parts, equal, confidence, n_splits, results):
+    """Fit all models to a random split, and append their figures to `results`.
+
+    `parts` are the names of the models in the mixture, which has equal weights if `equal` is True.
+    """
     order = np.random.RandomState(100 + seed).permutation(len(X))
     train, test = order[:1500], order[1500:]
     vectors = all_label_vectors(Y.shape[1])
     bits = 1 << np.arange(Y.shape[1])[::-1]
-    place, own_place = Y[test] @ bits, Y[train] @ bits
+    place = Y[test] @ bits
     tables, candidates = {}, models(seed, X.shape[1])
-    stack = candidates[PARTS[2]]
-    candidates["BlendedLabelSets() of the stack"] = BlendedLabelSets(stack, random_state=seed)
+    candidates["BlendedLabelSets() of the stack"] = BlendedLabelSets(candidates[STACK])
     for name, model in candidates.items():
+        if name in PARTS.values() and name not in (*parts, JOINT):
+            continue
         model.fit(X[train], Y[train])
         tables[name] = table(model, X[test], vectors)
-    proba = np.clip(candidates[PARTS[0]].predict_proba(X[test]), 1e-9, 1 - 1e-9)
+    proba = np.clip(candidates[JOINT].predict_proba(X[test]), 1e-9, 1 - 1e-9)
     tables["marginals of CRBMClassifier(), independent"] = independent(proba, vectors)
-    # Out-of-fold tables of the training rows, for weights and temperatures.
-    folds = list(KFold(5, shuffle=True, random_state=seed).split(train))
-    parts = {name: [] for name in (*PARTS, *MORE, CHAINS)}
-    for inner, outer in folds:
-        for name, model in models(seed, X.shape[1]).items():
-            if name in parts:
-                model.fit(X[train[inner]], Y[train[inner]])
-                parts[name].append(table(model, X[train[outer]], vectors))
-    own = np.array(
-        [
-            np.concatenate(
-                [of_rows(t, own_place[outer]) for t, (_, outer) in zip(parts[name], folds)]
-            )
-            for name in (*PARTS, *MORE)
-        ]
-    )
-    weight = weights_of(own)
-    tables["mixture of all five"] = mixed([tables[name] for name in (*PARTS, *MORE)], weight)
-    print(f"fit {seed}: weights of all five {weight.round(2)}")
-    weight = weights_of(own[: len(PARTS)])
-    blend = "mixture of the first three joint models"
-    tables[blend] = mixed([tables[name] for name in PARTS], weight)
-    losses = {name: np.zeros(len(TEMPERATURES)) for name in (blend, PARTS[0], CHAINS)}
-    for k, (_, outer) in enumerate(folds):
-        inside = {name: parts[name][k] for name in (PARTS[0], CHAINS)}
-        inside[blend] = mixed([parts[name][k] for name in PARTS], weight)
-        for name, log_p in inside.items():
-            losses[name] += tempered_losses(log_p, own_place[outer])
-    chosen = {name: TEMPERATURES[loss.argmax()] for name, loss in losses.items()}
-    for name, t in chosen.items():
-        tables[f"{name}, with a temperature"] = normalised(tables[name] / np.float32(t))
-    print(f"fit {seed}: weights {weight.round(2)}, temperatures {chosen}", flush=True)
+    blend = "mixture of " + ", ".join(parts)
+    if equal:
+        weight = np.full(len(parts), 1 / len(parts))
+        tables[f"{blend}, equal weights"] = mixed([tables[name] for name in parts], weight)
+    else:
+        tables |= weighted(X[train], Y[train], seed, parts, tables, blend)
     for name, log_p in tables.items():
         found = evaluate(log_p, place, confidence, n_splits, seed)
         for rule, rows in found.items():
@@ -243,14 +289,20 @@ def main():
     parser.add_argument("--fits", type=int, default=4)
     parser.add_argument("--splits", type=int, default=25, help="calibrations for each fit")
     parser.add_argument("--confidence", type=float, default=0.9)
+    parser.add_argument(
+        "--parts", nargs="*", default=["joint", "kernel", "stack"], choices=list(PARTS)
+    )
+    parser.add_argument("--equal", action="store_true", help="equal weights, without folds")
     arguments = parser.parse_args()
+    figures = arguments.equal, arguments.confidence, arguments.splits
+    parts = [PARTS[name] for name in arguments.parts]
     data = load_yeast(data_home=arguments.data_home)
     X = np.vstack([data.X_train, data.X_test])
     Y = np.vstack([data.y_train, data.y_test]).astype(np.int64)
     results = {}
     for seed in range(arguments.fits):
         start = time.process_time()
-        fit_and_evaluate(X, Y, seed, arguments.confidence, arguments.splits, results)
+        fit_and_evaluate(X, Y, seed, parts, *figures, results)
         print(f"{time.process_time() - start:.0f} processor seconds")
         show(results)
 
