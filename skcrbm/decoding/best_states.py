@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from skcrbm.decoding.posterior import CertifiedLabels, ClassifierPosterior, Posterior
+from skcrbm.energies import IsingEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods
 from skcrbm.inference.base import resolve_method
@@ -145,22 +146,38 @@ def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
     if posterior.allow_empty:
         return CertifiedLabels(labels, value, gap)
     free = _free_outputs(posterior, labels.shape)
-    empty = ~labels.any(axis=1) & free.any(axis=1)
-    lower = np.where(empty, np.inf, value - gap)
-    value[empty] = np.inf
-    for label in range(labels.shape[1]):
-        rows = np.flatnonzero(empty & free[:, label])
-        if not len(rows):
-            continue
+    first = empty = np.flatnonzero(~labels.any(axis=1) & free.any(axis=1))
+    # Lower bounds of the values of all vectors in which a given label is on.
+    bounds = np.where(free, (value - gap)[:, None] - _most_gained(posterior.energy, free), np.inf)
+    lower = value - gap
+    lower[empty] = value[empty] = np.inf
+    order = np.argsort(bounds[empty], axis=1, kind="stable")
+    for place in range(labels.shape[1]):  # the next label of each row that may still be better
+        label = order[:, place]
+        worth = bounds[empty, label] < value[empty]
+        empty, order, label = empty[worth], order[worth], label[worth]
+        if not len(empty):
+            break
         held = np.full(labels.shape, np.nan) if posterior.known is None else posterior.known
-        held = held[rows].copy()
-        held[:, label] = 1
-        rival = _certified(posterior.rows(rows)._replace(known=held))
-        lower[rows] = np.minimum(lower[rows], rival[1] - rival[2])
-        better = rival[1] < value[rows]
-        labels[rows[better]], value[rows[better]] = rival[0][better], rival[1][better]
-    gap[empty] = np.maximum(value[empty] - lower[empty], 0.0)
+        held = held[empty].copy()
+        held[np.arange(len(empty)), label] = 1
+        rival = _certified(posterior.rows(empty)._replace(known=held))
+        lower[empty] = np.minimum(lower[empty], rival[1] - rival[2])
+        better = rival[1] < value[empty]
+        labels[empty[better]], value[empty[better]] = rival[0][better], rival[1][better]
+    gap[first] = np.maximum(value[first] - lower[first], 0.0)
     return CertifiedLabels(labels, value, gap)
+
+
+def _most_gained(energy, free):
+    """Return upper bounds (N, V) of the change of the score if an output is switched on.
+
+    The bound is infinite if the energy is not an `IsingEnergy`, which has a simple bound: twice the
+    field of the label, plus the absolute couplings of the label.
+    """
+    if not isinstance(energy, IsingEnergy):
+        return np.full(free.shape, np.inf)
+    return 2.0 * (energy.field + np.abs(energy.coupling).sum(axis=0))
 
 
 def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:
