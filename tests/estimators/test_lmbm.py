@@ -489,4 +489,4 @@ def test_the_best_answer_with_a_label_by_enumeration(monkeypatch, strength):
         np.testing.assert_array_equal(labels, states[expected.argmin(axis=1)])
         np.testing.assert_allclose(objective, expected.min(axis=1))
         np.testing.assert_array_equal(gap, 0)
-    assert len(asked) == 4 if strength == 0 else len(asked) > 4
+    assert len(asked) < 10  # a search for each label would make 14
