@@ -490,3 +490,16 @@ def test_the_best_answer_with_a_label_by_enumeration(monkeypatch, strength):
         np.testing.assert_allclose(objective, expected.min(axis=1))
         np.testing.assert_array_equal(gap, 0)
     assert len(asked) < 10  # a search for each label would make 14
+
+
+def test_probabilities_of_many_labels_without_pairs():
+    """Mean field is exact then, and faster than messages between all pairs of labels."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 30))
+    Y = (X[:, :20] + rng.normal(size=(60, 20)) > 0).astype(int)
+    model = LMBMClassifier(C=0.1, pairwise_penalty=np.inf, random_state=0).fit(X, Y)
+    expected = expit(2 * (X @ model.visible_coef_.T + model.visible_intercept_))
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-12)
+    assert model._posterior_of(X, None).method.name == "mean_field"
+    model.pairwise_coef_ = 0.1 * (1 - np.eye(20))
+    assert model._posterior_of(X, None).method.name == "tree_reweighted"
