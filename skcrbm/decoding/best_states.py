@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from skcrbm.decoding.posterior import CertifiedLabels, ClassifierPosterior, Posterior
+from skcrbm.energies import IsingEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods
 from skcrbm.inference.base import resolve_method
@@ -139,28 +140,59 @@ def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
     The outputs, scores and bounds come from the inference method of the posterior. In contrast to
     `best_outputs`, the outputs are not improved by flips. If the best vector of a row is empty, but
     `allow_empty` is False, the search is repeated for each free label, with this label clamped to
-    1, and the best answer is returned. The answer is exact if the method is exact.
+    1, and the best answer is returned. Labels whose bound shows that they cannot give a better
+    answer are left out. The answer is exact if the method is exact.
     """
     labels, value, gap = (np.array(part) for part in _certified(posterior))
     if posterior.allow_empty:
         return CertifiedLabels(labels, value, gap)
     free = _free_outputs(posterior, labels.shape)
-    empty = ~labels.any(axis=1) & free.any(axis=1)
-    lower = np.where(empty, np.inf, value - gap)
-    value[empty] = np.inf
-    for label in range(labels.shape[1]):
-        rows = np.flatnonzero(empty & free[:, label])
-        if not len(rows):
-            continue
+    first = empty = np.flatnonzero(~labels.any(axis=1) & free.any(axis=1))
+    # Lower bounds of the values of all vectors in which a given label is on.
+    gained = _most_gained(posterior.energy.rows(first))
+    bounds = np.where(free[first], value[first, None] - gained, np.inf)
+    lower = value - gap
+    lower[empty] = value[empty] = np.inf
+    order = np.argsort(bounds, axis=1, kind="stable")
+    bounds = np.take_along_axis(bounds, order, axis=1)
+    for place in range(labels.shape[1]):  # the next label of each row that may still be better
+        worth = bounds[:, place] < value[empty]
+        empty, order, bounds = empty[worth], order[worth], bounds[worth]
+        if not len(empty):
+            break
         held = np.full(labels.shape, np.nan) if posterior.known is None else posterior.known
-        held = held[rows].copy()
-        held[:, label] = 1
-        rival = _certified(posterior.rows(rows)._replace(known=held))
-        lower[rows] = np.minimum(lower[rows], rival[1] - rival[2])
-        better = rival[1] < value[rows]
-        labels[rows[better]], value[rows[better]] = rival[0][better], rival[1][better]
-    gap[empty] = np.maximum(value[empty] - lower[empty], 0.0)
+        held = held[empty].copy()
+        held[np.arange(len(empty)), order[:, place]] = 1
+        rival = _certified(posterior.rows(empty)._replace(known=held))
+        lower[empty] = np.minimum(lower[empty], rival[1] - rival[2])
+        better = rival[1] < value[empty]
+        labels[empty[better]], value[empty[better]] = rival[0][better], rival[1][better]
+    gap[first] = np.maximum(value[first] - lower[first], 0.0)
     return CertifiedLabels(labels, value, gap)
+
+
+def _most_gained(energy):
+    """Return upper bounds (N, V) of the gain in score over the empty vector with a given label on.
+
+    The bound is infinite if the energy is not an `IsingEnergy`. Let g_k be the field of label k if
+    all labels are off, and s_ik a coupling. Labels i and A on gain ``2 g_i + sum_{k in A} (2 g_k +
+    4 s_ik + 2 sum_{l in A, l != k} s_kl)``. The bound takes all positive couplings s_kl, and those
+    labels k whose term is then positive.
+    """
+    if not isinstance(energy, IsingEnergy):
+        return np.full((energy.n_models, energy.n_visible), np.inf)
+    coupling = energy.coupling
+    positive = np.maximum(coupling, 0.0)
+    with_label = 4.0 * coupling - 2.0 * positive
+    gained = 2.0 * (energy.field - coupling.sum(axis=0))
+    terms = gained + 2.0 * positive.sum(axis=0)
+    largest = terms + with_label.max(axis=1, initial=0.0)
+    for row, term, most in zip(gained, terms, largest):
+        labels = np.flatnonzero(most > 0)
+        added = np.maximum(term[labels, None] + with_label[labels], 0.0)
+        added[np.arange(len(labels)), labels] = 0.0
+        row += added.sum(axis=0)
+    return gained
 
 
 def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:

@@ -88,7 +88,9 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         method = first_that_answers(self.inference, {"marginals"})
         if method is None:
             few = len(self.visible_coef_) <= AUTO_EXACT_LABELS
-            method = "exact" if few else "tree_reweighted"
+            # Without weights of pairs or cliques, mean field is exact, and the fastest method.
+            joined = self.pairwise_coef_.any() or np.any(getattr(self, "clique_coef_", 0))
+            method = "exact" if few else "tree_reweighted" if joined else "mean_field"
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             fields = linear_fields(X, self.visible_coef_, self.visible_intercept_)
         if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # also raises if it is NaN

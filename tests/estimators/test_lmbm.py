@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skcrbm import LMBMClassifier
+from skcrbm.decoding import best_states
 from skcrbm.inference import ICM, BranchAndBound, MixedIntegerProgram, SumProduct
 from skcrbm.metrics import masked_scorer
 from skcrbm.utils.fitting import LiveLine
@@ -457,3 +458,48 @@ def test_a_certified_answer_is_not_empty_where_no_training_row_is():
     assert not free.any(axis=1).all()  # or it shows nothing
     there = free.any(axis=1)
     np.testing.assert_array_equal(labels[there], free[there])
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.3])
+def test_the_best_answer_with_a_label_by_enumeration(monkeypatch, strength):
+    """Bounds leave out labels that cannot give the best nonempty answer."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 3))
+    Y = np.eye(6, dtype=int)[rng.integers(0, 6, 60)]
+    model = LMBMClassifier(C=0.1, pairwise_penalty=np.inf, random_state=0).fit(X, Y)
+    S = np.triu(rng.normal(scale=strength, size=(6, 6)), 1)
+    model.pairwise_coef_ = S + S.T
+    model.visible_coef_, model.visible_intercept_ = 0.3 * rng.normal(size=(6, 3)), np.full(6, -1.0)
+    known = np.where(rng.random(Y.shape) < 0.2, 0.0, np.nan)
+    asked = []
+    certified = best_states._certified
+    monkeypatch.setattr(
+        best_states, "_certified", lambda given: asked.append(given) or certified(given)
+    )
+    states = np.array(list(product((0, 1), repeat=6)))[1:]
+    signs = 2.0 * states - 1
+    fields = X @ model.visible_coef_.T + model.visible_intercept_
+    value = -(fields @ signs.T + 0.5 * ((signs @ model.pairwise_coef_) * signs).sum(axis=1))
+    for given in (None, known):
+        possible = np.ones(value.shape, bool)
+        if given is not None:
+            possible = ~((given == 0) @ states.T > 0)
+        expected = np.where(possible, value, np.inf)
+        labels, objective, gap = model.predict_with_gap(X, given)
+        np.testing.assert_array_equal(labels, states[expected.argmin(axis=1)])
+        np.testing.assert_allclose(objective, expected.min(axis=1))
+        np.testing.assert_array_equal(gap, 0)
+    assert len(asked) < 10  # a search for each label would make 14
+
+
+def test_probabilities_of_many_labels_without_pairs():
+    """Mean field is exact then, and faster than messages between all pairs of labels."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 30))
+    Y = (X[:, :20] + rng.normal(size=(60, 20)) > 0).astype(int)
+    model = LMBMClassifier(C=0.1, pairwise_penalty=np.inf, random_state=0).fit(X, Y)
+    expected = expit(2 * (X @ model.visible_coef_.T + model.visible_intercept_))
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-12)
+    assert model._posterior_of(X, None).method.name == "mean_field"
+    model.pairwise_coef_ = 0.1 * (1 - np.eye(20))
+    assert model._posterior_of(X, None).method.name == "tree_reweighted"
