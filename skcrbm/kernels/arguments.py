@@ -143,7 +143,7 @@ class GraphSums(NamedTuple):
 # 0 and 1 as unsigned integers. The kernels for categorical factor graphs use unsigned integers as
 # array indices, because Numba tests signed indices for negative values, which costs time in inner
 # loops.
-ZERO, ONE = np.uintp(0), np.uintp(1)
+ZERO, ONE, FOUR = np.uintp(0), np.uintp(1), np.uintp(4)
 # Kinds of tables. PAIR: a table of two variables. POTTS: a table of two variables with one value on
 # the diagonal and another value off the diagonal. TABLE: a table of any number of variables. The
 # kind of an edge is the kind of the table of its factor.

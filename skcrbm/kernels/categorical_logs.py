@@ -27,7 +27,7 @@ import math
 
 import numpy as np
 
-from skcrbm.kernels.arguments import ONE, PAIR, POTTS, TABLE, ZERO
+from skcrbm.kernels.arguments import FOUR, ONE, PAIR, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.log_messages import (
     few_maxima,
@@ -102,95 +102,145 @@ def receive_logs(kind, graph, e, weight, out, work):
     return lower(out, ZERO, k)
 
 
-@jit(allocates=False)
-def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
-    """Send messages from variable v to all its factors, and compute its belief.
+@jit(allocates=False, inline=True)
+def receive_maxima(graph, e, k, weight, out, to):
+    """Compute the max-product message through a table of two variables along edge e.
 
-    The belief is the log-probabilities, or the log-max-marginals if `kind` is MAX. Return False if
-    all states of v have weight 0.
+    The message is written to ``out[to:to + k]``. Return its largest entry; -inf if all states have
+    weight 0.
     """
-    start, message_start = graph.state_start[v], graph.message_start
-    k = graph.state_start[v + ONE] - start
-    first, last = graph.edge_start[v], graph.edge_start[v + ONE]
-    for a in range(k):
-        belief[start + a] = own[start + a]
-        behind[a] = 0.0
-    for e in range(first, last):
-        at = message_start[e]
-        for a in range(k):
-            x = message[at + a]
-            y = rho[e] * x
-            sent[at + a] = belief[start + a] + (y - x if x > -math.inf else x)
-            belief[start + a] += y
-    good = True
-    for i in range(last - first):
-        e = last - ONE - i
-        at = message_start[e]
-        high = -math.inf
-        for a in range(k):
-            sent[at + a] += behind[a]
-            high = max(high, sent[at + a])
-            behind[a] += rho[e] * message[at + a]
-        # Max-product needs no shift, because a factor common to all entries cancels.
-        if kind != MAX or high == -math.inf:
-            good &= lower(sent, at, k)
-    good &= lower(belief, start, k)
-    if kind != MAX:
-        total = 0.0
-        for a in range(k):
-            total += math.exp(belief[start + a])
-        total = math.log(total)
-        for a in range(k):
-            belief[start + a] -= total
-    return good
+    slot, table = graph.slot[e], graph.table[e]
+    other = graph.scopes[graph.scope[e] + ONE - slot]
+    first = graph.message_start[other]
+    n_other = graph.message_start[other + ONE] - first
+    # With a constant number of states, the compiler writes out the loops entry by entry. A loop
+    # over few entries takes longer to set up than to compute.
+    if k == FOUR and n_other == FOUR:
+        if slot == ZERO:
+            return few_maxima(graph.tables, table, FOUR, FOUR, FOUR, ONE, weight, first, out, to)
+        return few_maxima(graph.tables, table, FOUR, ONE, FOUR, FOUR, weight, first, out, to)
+    step, across = (n_other, ONE) if slot == ZERO else (ONE, k)
+    return few_maxima(graph.tables, table, k, step, n_other, across, weight, first, out, to)
 
 
 @jit(allocates=False)
-def sweep_logs(graph, rho, forward, options, held, own, message, sent, before, belief, work):
-    """Update the messages of all free variables in turn. Return False if this is impossible.
+def damp_logs(damping, k, top, old, message, at):
+    """Damp a message (k,) of logarithms: replace it by a mean with the old message.
 
-    It is impossible if all states of a variable have weight 0.
+    The new message begins at ``message[at]``. It is first shifted by `top`, so that its maximum is
+    0. In the mean, the old message `old` (k,) has the weight `damping`. States that are impossible
+    in one of the messages stay impossible. Return False if all states are impossible.
+    """
+    for a in range(k):
+        new = message[at + a] - top
+        if old[a] > -math.inf and new > -math.inf:
+            message[at + a] = damping * old[a] + (1.0 - damping) * new
+        else:
+            message[at + a] = min(old[a], new)
+    return lower(message, at, k)
+
+
+@jit(allocates=False, inline=True)
+def add_message(k, rho, top, message, at, sent, belief, start):
+    """Shift a message (k,) by `top`, and add it to the belief of its variable, with the weight rho.
+
+    The message and `sent` begin at the index `at`, the belief at `start`. `sent` gets the belief
+    before the addition, which is the part of the answer to this factor that is due to the factors
+    before it.
+    """
+    for a in range(k):
+        x = message[at + a] - top
+        y = rho * x
+        z = belief[start + a]
+        message[at + a] = x
+        sent[at + a] = z + (y - x if x > -math.inf else x)
+        belief[start + a] = z + y
+
+
+@jit(allocates=False, inline=True)
+def add_behind(k, rho, message, at, sent, behind):
+    """Complete the message (k,) from a variable to a factor, and return its largest entry.
+
+    `behind` (k,) is the sum of the messages of all later factors. The message of this factor is
+    added to it afterwards.
+    """
+    high = -math.inf
+    for a in range(k):
+        x = sent[at + a] + behind[a]
+        sent[at + a] = x
+        high = max(high, x)
+        behind[a] += rho * message[at + a]
+    return high
+
+
+@jit(allocates=False)
+def sweep_logs(
+    graph, rho, forward, passing, options, held, own, message, sent, before, belief, work
+):  # fmt: skip
+    """Visit all variables once; return False if all states of a variable have weight 0.
+
+    If `passing` is True, free variables first receive new messages, and held variables are
+    skipped. Otherwise all variables use the old messages. Each variable then sends messages to all
+    its factors. Its belief is its log-probabilities, or its log-max-marginals in max-product.
     """
     damping, kind = options.damping, options.kind
-    new, behind = work.new, work.behind
+    new, behind, old = work.new, work.behind, work.old
     n = np.uintp(graph.order.shape[0])
     good = True
     for i in range(n):
         v = graph.order[i] if forward else graph.order[n - ONE - i]
         start = graph.state_start[v]
         k = graph.state_start[v + ONE] - start
-        if held[v]:
+        if passing and held[v]:
             for a in range(k):
                 belief[start + a] = before[start + a]
             continue
-        for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+        first, last = graph.edge_start[v], graph.edge_start[v + ONE]
+        for a in range(k):
+            belief[start + a] = own[start + a]
+            behind[a] = 0.0
+        for e in range(first, last):
             at = graph.message_start[e]
-            if kind == MAX and graph.kind[e] == PAIR:
-                slot = graph.slot[e]
-                other = graph.scopes[graph.scope[e] + ONE - slot]
-                place = graph.message_start[other]
-                n_other = graph.message_start[other + ONE] - place
-                step, across = (n_other, ONE) if slot == ZERO else (ONE, k)
-                out, to = (message, at) if damping == 0.0 else (new, ZERO)
-                good &= few_maxima(
-                    graph.tables, graph.table[e], k, step, n_other, across, sent, place, out, to
-                )
-                if damping == 0.0:
-                    continue
-            else:
-                good &= receive_logs(kind, graph, e, sent, new, work)
-            if damping == 0.0:
-                for a in range(k):
-                    message[at + a] = new[a]
-                continue
-            for a in range(k):
-                old = message[at + a]
-                if old > -math.inf and new[a] > -math.inf:
-                    message[at + a] = damping * old + (1.0 - damping) * new[a]
+            top = 0.0
+            if passing:
+                if damping > 0.0:
+                    for a in range(k):
+                        old[a] = message[at + a]
+                if kind == MAX and graph.kind[e] == PAIR:
+                    top = receive_maxima(graph, e, k, sent, message, at)
+                    if top == -math.inf:
+                        good, top = False, 0.0
+                        for a in range(k):
+                            message[at + a] = 0.0
                 else:
-                    message[at + a] = min(old, new[a])
-            good &= lower(message, at, k)
-        good &= send_logs(kind, graph, rho, v, own, message, sent, belief, behind)
+                    good &= receive_logs(kind, graph, e, sent, new, work)
+                    for a in range(k):
+                        message[at + a] = new[a]
+                if damping > 0.0:
+                    good &= damp_logs(damping, k, top, old, message, at)
+                    top = 0.0
+            if k == FOUR and kind == MAX:
+                add_message(FOUR, 1.0, top, message, at, sent, belief, start)
+            else:
+                add_message(k, rho[e], top, message, at, sent, belief, start)
+        for i in range(last - first):
+            e = last - ONE - i
+            at = graph.message_start[e]
+            if k == FOUR and kind == MAX:
+                high = add_behind(FOUR, 1.0, message, at, sent, behind)
+            else:
+                high = add_behind(k, rho[e], message, at, sent, behind)
+            # Max-product needs no shift, because a factor common to all entries cancels.
+            if kind != MAX or high == -math.inf:
+                good &= lower(sent, at, k)
+        good &= lower(belief, start, k)
+        if kind != MAX:
+            total = 0.0
+            for a in range(k):
+                total += math.exp(belief[start + a])
+            total = math.log(total)
+            for a in range(k):
+                belief[start + a] -= total
     return good
 
 
@@ -233,9 +283,14 @@ def decode(graph, forward, held, own, sent, state, work):
             total[a] = own[start + a]
         if not held[v]:
             for e in range(first, last):
-                receive_logs(MAX, graph, e, sent, new, work)
-                for a in range(k):
-                    total[a] += new[a]
+                top = 0.0
+                if graph.kind[e] == PAIR:
+                    top = receive_maxima(graph, e, k, sent, new, ZERO)
+                else:
+                    receive_logs(MAX, graph, e, sent, new, work)
+                if top > -math.inf:
+                    for a in range(k):
+                        total[a] += new[a] - top
         best = np.uintp(state[v]) if state[v] >= 0 else ZERO
         for a in range(k):
             if total[a] > total[best]:
@@ -296,8 +351,10 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
     other, scratch, trial = np.empty(own.shape[1]), np.empty(sent.shape[1]), state[:1].copy()
     for m in range(own.shape[0]):
         belief = answers.belief[m]
-        for v in range(np.uintp(held.shape[1])):
-            send_logs(kind, graph, rho, v, own[m], message[m], sent[m], belief, work.behind)
+        sweep_logs(
+            graph, rho, True, False, options, held[m], own[m], message[m], sent[m],
+            belief, belief, work,
+        )  # fmt: skip
         if start.shape[0]:
             for e in range(np.uintp(variables.shape[0])):
                 if not held[m, variables[e]]:
@@ -310,7 +367,7 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
         for iteration in range(max_iter):
             forward = iteration % 2 == 0
             good &= sweep_logs(
-                graph, rho, forward, options, held[m], own[m], message[m], sent[m],
+                graph, rho, forward, True, options, held[m], own[m], message[m], sent[m],
                 before, after, work,
             )  # fmt: skip
             change, moved = change_of_logs(after, before, slack, rounding)

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from skcrbm.kernels.arguments import ONE, PAIR, POTTS, TABLE, ZERO
+from skcrbm.kernels.arguments import FOUR, ONE, PAIR, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
 
 # A message to a factor is scaled up if all its weights are below this number.
@@ -165,6 +165,22 @@ def receive(graph, e, weight, out, to, work):
 
 
 @jit(allocates=False, inline=True)
+def multiply(k, factor, message, at, sent, belief, start):
+    """Scale a message (k,) by `factor`, and multiply the belief of its variable by the message.
+
+    The message and `sent` begin at the index `at`, the belief at `start`. `sent` gets the belief
+    before the multiplication, which is the product of the messages of all factors before this
+    factor.
+    """
+    for a in range(k):
+        y = factor * message[at + a]
+        z = belief[start + a]
+        message[at + a] = y
+        sent[at + a] = z
+        belief[start + a] = z * y
+
+
+@jit(allocates=False, inline=True)
 def send_behind(first, n_edges, k, message_start, message, sent, behind):
     """Multiply the weights that a variable sends to an edge by the messages of all later edges.
 
@@ -245,6 +261,17 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
                 n_other = message_start[other + ONE] - place
                 if kind[e] == POTTS:
                     top = potts(tables[table], tables[table + ONE], k, sent, place, message, at)
+                elif kind[e] == PAIR and k == FOUR and n_other == FOUR:
+                    # With a constant number of states, the compiler writes out the loops entry by
+                    # entry. A loop over few entries takes longer to set up than to compute.
+                    if slot == ZERO:
+                        top = few_states(
+                            tables, table, FOUR, FOUR, FOUR, ONE, sent, place, message, at
+                        )
+                    else:
+                        top = few_states(
+                            tables, table, FOUR, ONE, FOUR, FOUR, sent, place, message, at
+                        )
                 elif kind[e] == PAIR and n_other * k < FEW:
                     step = n_other if slot == ZERO else ONE
                     across = ONE if slot == ZERO else k
@@ -258,13 +285,14 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
                     top = damp(damping, k, top, old, message, at)
                     good &= top > SMALLEST
                 x = 1.0 / top if top > 0.0 else 0.0
-            for a in range(k):
-                y = x * message[at + a]
-                z = belief[start + a]
-                message[at + a] = y
-                sent[at + a] = z
-                belief[start + a] = z * y
-        send_behind(first, last - first, k, message_start, message, sent, behind)
+            if k == FOUR:
+                multiply(FOUR, x, message, at, sent, belief, start)
+            else:
+                multiply(k, x, message, at, sent, belief, start)
+        if k == FOUR:
+            send_behind(first, last - first, FOUR, message_start, message, sent, behind)
+        else:
+            send_behind(first, last - first, k, message_start, message, sent, behind)
         high, total = 0.0, 0.0
         for a in range(k):
             high = max(high, belief[start + a])

@@ -131,8 +131,7 @@ def lower(values, first, k):
 def few_maxima(table, at, k, step, n_other, across, weight, first, out, to):
     """Write the max-product message through a table of pairs to ``out[to:to + k]``.
 
-    Its maximum is 0. If all states have weight 0, the message is 0 for all states, and the function
-    returns False.
+    Return the largest entry of the message; -inf if all states have weight 0.
     """
     top = -math.inf
     for a in range(k):
@@ -142,7 +141,4 @@ def few_maxima(table, at, k, step, n_other, across, weight, first, out, to):
             place += across
         out[to + a] = high
         top = max(top, high)
-    good = top > -math.inf
-    for a in range(k):
-        out[to + a] = out[to + a] - top if good else 0.0
-    return good
+    return top

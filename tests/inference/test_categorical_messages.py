@@ -50,6 +50,40 @@ def test_trees(method, held, scale, zeros):
             np.testing.assert_allclose(found.log_odds, exact.log_odds, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("method", [SumProduct, MaxProduct, TreeReweighted])
+def test_loops_of_four_states_are_the_loops_of_any_number(method, damping, monkeypatch):
+    """Four states have loops of their own. A fifth, impossible state must not change a message."""
+    rng = np.random.default_rng(0)
+    scopes = [(0, 1), (1, 2), (3, 2), (3, 0), (0, 2)]
+    tables = rng.normal(size=(5, 4, 4))
+    tables[rng.random(tables.shape) < 0.15] = -np.inf
+    field = rng.normal(size=(2, 4, 4))
+    options = method(max_iter=7, tol=0.0, damping=damping)
+    four = FactorGraphEnergy([TableFactors(scopes, tables)], field, n_states=4)
+    five = FactorGraphEnergy(
+        [
+            TableFactors(scopes, np.pad(tables, [(0, 0), (0, 1), (0, 1)], constant_values=-1.0)),
+            TableFactors([[v] for v in range(4)], [0.0, 0.0, 0.0, 0.0, -np.inf]),
+        ],
+        np.pad(field, [(0, 0), (0, 0), (0, 1)]),
+        n_states=5,
+    )
+    held = np.full((2, 4), np.nan)
+    held[1, 2] = 3
+    for reach in (300.0, -1.0):  # messages as weights, then as logarithms
+        monkeypatch.setattr("skcrbm.inference.factor_graph.states.MOST_REACH", reach)
+        returns = "map" if method is MaxProduct else ("marginals", "log_partition")
+        found, expected = (
+            infer(energy, options, clamp=held, returns=returns) for energy in (four, five)
+        )
+        np.testing.assert_allclose(found.log_odds, expected.log_odds[..., :4], rtol=1e-9)
+        if method is MaxProduct:
+            np.testing.assert_array_equal(found.assignment, expected.assignment)
+        else:
+            np.testing.assert_allclose(found.log_partition, expected.log_partition, rtol=1e-9)
+
+
 @pytest.mark.parametrize("damping", [0.0, 0.3, 0.5])
 def test_weights_and_logarithms_agree(damping, monkeypatch):
     """Before convergence, on a graph with circles, equal tables and tables of one value."""
