@@ -99,9 +99,10 @@ def deconvolution_energy(
 ) -> FactorGraphEnergy:
     """Make the factor graph that explains images by unknown shapes at unknown places [1]_.
 
-    Pixel (r, c) of an image is 1 if and only if some shape has a pixel there: it is an OR over all
-    ANDs of "shape f lies at (a, b)" and "pixel (r - a, c - b) of shape f is 1". All images share
-    the shapes, and a shape lies entirely within an image.
+    Pixel (r, c) of an image is 1 if and only if some shape has a pixel there. The factor graph
+    therefore has an AND for each shape f and place (a, b): "shape f lies at (a, b)" and "pixel
+    (r - a, c - b) of shape f is 1". The pixel of the image is the OR of these ANDs. All images
+    share the shapes, and a shape lies entirely within an image.
 
     Parameters
     ----------
@@ -127,8 +128,8 @@ def deconvolution_energy(
     Raises
     ------
     ValueError
-        If the images are not 0/1 of this shape, a shape does not fit, or a number is out of
-        range.
+        If the images are not a 3-D array of 0 and 1, a shape does not fit into an image, or a
+        number is out of range.
 
     References
     ----------
@@ -203,7 +204,7 @@ def digit_contours(images: ArrayLike) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the images have another shape or other values.
+        If the images are not a 3-D array of 0 and 1, or the array is empty.
 
     References
     ----------

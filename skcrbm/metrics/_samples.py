@@ -22,10 +22,10 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     rows from the same distribution score about ``log(1 / n)``.
 
     With a bandwidth of 1 the kernel is nearly linear over the distances that occur, so the score
-    mostly compares the means of the features. Rows of independent features with the means of the
-    data then often score better than samples of any model. So compute the score also with a
-    bandwidth of 0.05, look at `covariance_error`, and compare with two baselines: a second set of
-    data, and rows of independent features with the means of the data.
+    mostly compares the means of the features. Rows whose features are drawn independently, with the
+    means of the data, then often score better than samples of any model. So compute the score also
+    with a bandwidth of 0.05, look at `covariance_error`, and compare with two baselines: a second
+    set of data, and rows whose features are drawn independently with the means of the data.
 
     Parameters
     ----------
