@@ -43,7 +43,7 @@ class Conditions:
         self.parent = np.full(n_labels, -1)
 
     def add_table(self, scope: Iterable[int], allowed: np.ndarray) -> None:
-        """Require that the values of the labels in `scope` are a True entry of `allowed`."""
+        """Require that `allowed` is True at the index formed by the values of the scope's labels."""
         self.tables.append((tuple(scope), allowed))
 
     def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:

@@ -69,7 +69,7 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
     n_splits : int, default=5
         Number of folds, at least 2.
     shuffle : bool, default=False
-        True to visit groups of the same size and labels in random order.
+        True to visit groups with the same size and the same label counts in random order.
     random_state : int, RandomState or None, default=None
         Seed of the order, for ``shuffle=True``.
 
