@@ -43,7 +43,7 @@ class Conditions:
         self.parent = np.full(n_labels, -1)
 
     def add_table(self, scope: Iterable[int], allowed: np.ndarray) -> None:
-        """Require that `allowed` is True at the index formed by the values of the scope's labels."""
+        """Require that `allowed` is True at the index that the labels in `scope` form."""
         self.tables.append((tuple(scope), allowed))
 
     def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:

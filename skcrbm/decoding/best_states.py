@@ -166,13 +166,13 @@ def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
 def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:
     """Return the labels with the least hinge loss, their loss, and a bound on the optimality gap.
 
-    The loss is ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L. With
-    cliques of more than two labels, the expression in parentheses is half of the log-odds of label
-    i given the other labels. Known labels are clamped, and their terms are part of the loss. Among
-    vectors of equal loss, the vector with the highest score is chosen. If the scores are equal,
-    too, the choice follows the lexicographic order of the vectors, or with more than 20 labels the
-    order in which the search visits the vectors. The search uses the posterior's method for "map",
-    or branch and bound if there is no such method.
+    The loss is ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L, with the
+    fields f_i and the couplings s_ik. With cliques of more than two labels, the expression in
+    parentheses is half of the log-odds of label i given the other labels. Known labels are clamped,
+    and their terms are part of the loss. Among vectors of equal loss, the vector with the highest
+    score is chosen. If the scores are equal, too, the choice follows the lexicographic order of the
+    vectors, or with more than 20 labels the order in which the search visits the vectors. The
+    search uses the posterior's method for "map", or branch and bound if there is no such method.
     """
     method = posterior.state_methods.get("map") or resolve_method("branch_and_bound")
     energy, evidence = posterior.energy, posterior.evidence()

@@ -52,7 +52,7 @@ class OutputUnits:
 
     @property
     def log2_vectors(self) -> float:
-        """Binary logarithm of the number of vectors of classes."""
+        """Binary logarithm of the number of vectors that hold a class for each output."""
         return math.fsum(math.log2(k) for k in self.n_classes.tolist())
 
     @property
