@@ -359,7 +359,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator):
 
     `ChainCRF` takes lists of sequences, but scikit-learn's transformers take tables. This class
     puts the positions of all sequences into a single table (or a single list, if positions are
-    dicts or strings), transforms it, and splits the result into sequences again.
+    dicts or strings), transforms it, and splits the result into the sequences.
 
     Parameters
     ----------

@@ -359,9 +359,9 @@ class MAP(_JointRule):
 class Hinge(_JointRule):
     """Choose the labels with the least hinge loss, the rule of the large margin Boltzmann machine.
 
-    The rule minimises ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``, with the fields f_i and
-    the couplings s_ik of the model, over all label vectors y in {-1, +1}^L, including the vector
-    without a label.
+    The rule minimises ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``, where f_i are fields
+    and s_ik are couplings, over all label vectors y in {-1, +1}^L, including the vector without a
+    label.
 
     Examples
     --------

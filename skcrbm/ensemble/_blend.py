@@ -1,4 +1,4 @@
-"""Define BlendedLabelSets, which mixes a stack's label distribution with that of its trees."""
+"""Define BlendedLabelSets, which mixes the label distributions of a stack and of its trees."""
 
 from __future__ import annotations
 
