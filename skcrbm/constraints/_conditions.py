@@ -49,8 +49,8 @@ class Conditions:
     def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:
         """Require that at least `low` and at most `high` of the literals are true; see `Count`.
 
-        A clause "a is off or b is on" is stored as an edge with the parent b and the child a, not as
-        a `Count`.
+        A clause "a is off or b is on" is stored as an edge with the parent b and the child a, and
+        not as a `Count`.
         """
         count = Count(np.array(labels), np.array(values, np.int64), low, high)
         if (len(count.labels), low, high, count.values.sum()) == (2, 1, 2, 1):
