@@ -195,7 +195,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("score_samples"))
     def score_samples(self, X, *args, **options):
-        """Return the log-likelihoods of the rows that ``score_samples`` of the last step computes.
+        """Return the log-likelihoods that ``score_samples(X, y)`` of the last step computes.
 
         Parameters
         ----------

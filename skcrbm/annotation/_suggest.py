@@ -202,7 +202,7 @@ def _checked_known(X, y_known, names, n_labels):
 
 
 def _checked_cost(cost, shape):
-    """Return the costs, which broadcast to `shape` (n rows, L labels), after checking them."""
+    """Check the costs, and return them as an array of the given `shape` (n rows, L labels)."""
     if cost is None:
         return np.ones(shape)
     cost = np.asarray(cost, float)

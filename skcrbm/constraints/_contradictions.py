@@ -184,7 +184,7 @@ def require_consistent(rules, numbers, conditions, visible) -> bool:
 def _advice(conditions, visible):
     """Return advice for the user whose rules overlap too much for exact answers.
 
-    `visible` (N, L) holds the labels of y in `fit`, which tell the most frequent labels.
+    `visible` (N, L) holds the labels of y in `fit`; the most frequent labels are found from it.
     """
     edges, counts = edges_and_counts(conditions)
     if counts or conditions.tables:

@@ -44,8 +44,8 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
     determines whether scores sum out the hidden units ("marginal") or maximise over them ("max").
 
     Yield the indices of the rows (a slice or a list), the distinct label sets (K, V) of 0/1, and
-    the log-weights (n_rows, K): ``-F(v | x)``, or -inf for a set that contradicts a known output.
-    Each row has at least one possible set.
+    the scores (n_rows, K). A score is an unnormalised log-probability, or -inf for a set that
+    contradicts a known output. Each row has at least one possible set.
     """
     sets, known = posterior.label_sets, posterior.known
     if not len(sets):
@@ -71,10 +71,10 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
 
 
 def best_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> np.ndarray:
-    """Return, for each of N rows, the label set seen in fit with the highest score ``-F(v | x)``.
+    """Return, for each of N rows, the label set seen in fit with the highest score.
 
-    If `allow_empty` is False, the empty set is chosen only if no other set agrees with the known
-    outputs.
+    The scores come from `weighted_label_sets`. If `allow_empty` is False, the empty set is chosen
+    only if no other set agrees with the known outputs.
     """
     result = np.empty((posterior.shape[0], posterior.label_sets.shape[1]), np.int8)
     for rows, sets, log_weight in weighted_label_sets(posterior, hidden):

@@ -151,8 +151,8 @@ def _check_rows(rows, name):
 def _distances(X, Y):
     """Count the pairs of a row of X (n, D) and a row of Y (m, D) by their Hamming distance.
 
-    The counts are int64 (D + 1,). If Y is None, pairs of rows of X are counted; because of the
-    symmetry, only half of the blocks of pairs are visited.
+    The counts are int64 (D + 1,). If Y is None, pairs of rows of X are counted. Distances are
+    symmetric, so the distances between two blocks of rows are computed once and counted twice.
     """
     symmetric = Y is None
     Y = X if symmetric else Y

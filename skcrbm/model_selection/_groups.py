@@ -17,7 +17,7 @@ from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
 
 
 def _group_parts(present, groups, shares, rng=None):
-    """Return the part (n,) of each row; all rows of a group are in the same part.
+    """Return the index (n,) of the part of each row; all rows of a group are in the same part.
 
     `present` is a CSC matrix (n, L) of the positive labels, `shares` (K,) are the shares of the
     parts. Groups are assigned one after the other. The groups with positives of the rarest label

@@ -10,7 +10,7 @@ from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
 
 
 def _parts(present, sizes, rng=None):
-    """Return the part (n,) of each row, by iterative stratification.
+    """Return the index (n,) of the part of each row, by iterative stratification.
 
     `present` is a CSC matrix (n, L) of the positive labels. `sizes` are the exact numbers of rows
     of the parts. `rng` decides the order of the rows and breaks ties between parts; None keeps the
@@ -29,7 +29,7 @@ def _parts(present, sizes, rng=None):
     def assign(row, label):
         """Put the row into the part that still needs the most rows with the label.
 
-        Among several such parts, the part with the most free places is chosen.
+        Among several such parts, the part that has room for the most rows is chosen.
         """
         tie = [-p for p in range(len(room))] if ties is None else ties[row].tolist()
         best = max(

@@ -173,7 +173,7 @@ class FeatureIndex:
 
 
 class _FeatureError(Exception):
-    """An invalid feature of a position; `place` counts the features in a part of the positions."""
+    """An invalid feature; `place` is its index among the features of the given positions."""
 
     def __init__(self, place: int, message: str):
         super().__init__(message)

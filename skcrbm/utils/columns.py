@@ -16,7 +16,8 @@ from skcrbm.utils.warnings import warn_user
 # A sparse column is constant up to rounding if its standard deviation is less than this number
 # times its largest absolute value.
 _CONSTANT = 1e-7
-# A column with a smaller range counts as constant, because 1 / range would overflow.
+# A column whose range is less than this number counts as constant, because 1 / range would
+# overflow.
 _LEAST_WIDTH = 1e-290
 # After scaling, the scale of each sparse column lies between 1 / _MOST_RATIO and _MOST_RATIO. The
 # median of the scales is then 1.

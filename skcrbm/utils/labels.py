@@ -520,7 +520,7 @@ def _listed(names):
 
 
 def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the total weight (L,) of the rows in which a label is 1, and in which it is observed.
+    """Return, for each label, the total weight (L,) of its 1s, and of its observed entries.
 
     `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows. The
     second array includes the rows in which the label is 0.

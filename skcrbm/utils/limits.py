@@ -138,8 +138,8 @@ BLOCK_ENTRIES = 2**21
 #: same time. A single tree may exceed this size.
 TREE_BYTES = 2**30
 
-#: Largest number of log-weights of chains that are computed together: about two megabytes, which
-#: fit into the cache.
+#: Largest number of log-weights in the chains that are computed together: about two megabytes,
+#: which fit into the cache.
 CHAIN_ENTRIES = 2**18
 
 #: Largest number of rows for which a fit with more columns than rows works in the space spanned by
