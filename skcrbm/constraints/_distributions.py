@@ -17,7 +17,7 @@ from skcrbm.utils.parallel import row_chunks
 
 
 class Listed:
-    """Label distribution of a block of rows: probabilities of all vectors that satisfy the rules."""
+    """Label distribution of a block of rows, as a list of the allowed vectors and probabilities."""
 
     def __init__(self, rows, log_p, vectors, known):
         self.rows, self.vectors = rows, vectors

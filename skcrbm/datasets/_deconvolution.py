@@ -100,8 +100,8 @@ def deconvolution_energy(
     """Make the factor graph that explains images by unknown shapes at unknown places [1]_.
 
     Pixel (r, c) of an image is 1 if and only if some shape has a pixel there. The factor graph
-    therefore has an AND for each shape f and place (a, b): "shape f lies at (a, b)" and "pixel
-    (r - a, c - b) of shape f is 1". The pixel of the image is the OR of these ANDs. All images
+    therefore has, for each pixel, an OR over all shapes f and places (a, b). The inputs of the OR
+    are the ANDs of "shape f lies at (a, b)" and "pixel (r - a, c - b) of shape f is 1". All images
     share the shapes, and a shape lies entirely within an image.
 
     Parameters

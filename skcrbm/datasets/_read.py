@@ -29,7 +29,7 @@ def _one_error(path):
     """Turn every error about a damaged or malicious file into a `DataFileError` with its path.
 
     A damaged file can cause many kinds of errors, because zipfile, zlib, lzma, the parser of array
-    headers and the operating system each raise their own.
+    headers and the operating system each raise their own errors.
     """
     try:
         yield

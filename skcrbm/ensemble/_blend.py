@@ -50,7 +50,7 @@ class _Parts(NamedTuple):
 
 
 class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
-    """Mixture of two distributions over label vectors: a stack predicts one, its trees the other.
+    """Mixture of the label distribution of a stack with the label distribution of its trees.
 
     A stack from `make_stacked` contains a forest that is fitted on the label sets: its leaves hold
     a distribution over the label sets seen in training. The conditional RBM of the stack has a

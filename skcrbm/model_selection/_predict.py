@@ -171,7 +171,7 @@ def _classes_of_columns(y):
 
 
 def _one_hot(y, classes):
-    """Return a 0/1 matrix (n, C), with C columns: one for each class of each column of y."""
+    """Return a 0/1 matrix (n, C) that has a column for each class of each column of y."""
     return np.column_stack([
         [value == k for value in column] for column, own in zip(_columns(y), classes) for k in own
     ]).astype(np.int64)  # fmt: skip
