@@ -81,9 +81,9 @@ def make_deconvolution(
 def _painted(locations, features):
     """Return images on which copies of features, which are small 0/1 images, are painted.
 
-    `features` (F, k, k) holds F features of k x k pixels. `locations` (n, F, h', w') is 1 where the
-    upper left corner of a copy of a feature lies, in each of n images. The result holds n images of
-    height h' + k - 1 and width w' + k - 1.
+    `features` (F, k, k) holds F features of k x k pixels. `locations` (n, F, h', w') marks by 1, in
+    each of n images, the upper left corner of each copy of a feature. The images of the result have
+    the height h' + k - 1 and the width w' + k - 1.
     """
     n, _, height, width = locations.shape
     size = features.shape[-1]
