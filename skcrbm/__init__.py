@@ -45,7 +45,7 @@ _SUBPACKAGES = (
 
 
 def __getattr__(name):
-    # Import on first use, so that `import skcrbm` is fast: these modules import scikit-learn.
+    # Import on first use, because these modules import scikit-learn, which takes time.
     if name in _SUBPACKAGES:
         return import_module(f"skcrbm.{name}")
     if name in __all__:

@@ -27,7 +27,7 @@ class DataFileError(ValueError, OSError):
 
 
 class InconsistentVersionWarning(exceptions.InconsistentVersionWarning):
-    """Warning given when an object is loaded that another version of skcrbm has saved.
+    """Warning that a loaded object was saved by another version of skcrbm.
 
     This is a subclass of scikit-learn's warning of the same name. If the saved object lacks an
     attribute that the running version needs, loading raises a ValueError instead.

@@ -195,7 +195,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("score_samples"))
     def score_samples(self, X, *args, **options):
-        """Return the log-likelihoods of the rows, by ``score_samples(X, y)`` of the last step.
+        """Return the log-likelihoods that ``score_samples(X, y)`` of the last step computes.
 
         Parameters
         ----------
@@ -359,7 +359,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator):
 
     `ChainCRF` takes lists of sequences, but scikit-learn's transformers take tables. This class
     puts the positions of all sequences into a single table (or a single list, if positions are
-    dicts or strings), transforms it, and splits the result into sequences again.
+    dicts or strings), transforms it, and splits the result into the sequences.
 
     Parameters
     ----------

@@ -159,9 +159,9 @@ def find_label_issues(
 
     If the estimator is `Constrained` and a row of y violates its rules, the wrong entry is probably
     one of the entries whose change repairs the row. Each of these entries gets the score 1/2 plus a
-    share of another 1/2, which is divided among them in proportion to the odds (given x) against
-    them. The other entries of the row are judged by x alone. Missing entries may hide the violation
-    of a rule.
+    share of another 1/2. Its share is proportional to the odds, given x, that the entry is wrong,
+    and the shares of all these entries add up to 1/2. The other entries of the row are judged by x
+    alone. Missing entries may hide the violation of a rule.
 
     Examples
     --------
@@ -248,12 +248,12 @@ def _conditionals(model, X, visible):
 
 
 def _by_repairs(proba, visible, repairs):
-    """Return P(y_i = 1) (n rows, L labels) for rows that violate rules but have repairs.
+    """Return P(y_i = 1) (n rows, L labels) for rows that satisfy the rules after a single change.
 
     `repairs` (n, L) is True for each entry whose change makes its row satisfy the rules, so one of
     these entries is probably wrong. The probability that such an entry is wrong is set to 1/2 plus
-    a share of another 1/2. The shares of the entries of a row are proportional to the odds, given
-    x, that the entry is wrong; `proba` (n, L) holds P(y_i = 1 | x).
+    a share of another 1/2. The shares of the entries of a row add up to 1/2, and are proportional
+    to the odds, given x, that the entry is wrong. `proba` (n, L) holds P(y_i = 1 | x).
     """
     proba = np.clip(proba, 1e-9, 1 - 1e-9)
     odds = np.where(visible == 1, 1 - proba, proba) / np.where(visible == 1, proba, 1 - proba)

@@ -87,9 +87,9 @@ def suggest_labels(
     Parameters
     ----------
     estimator : classifier
-        Fitted multi-label classifier. "mutual_information" needs a joint model with the method
-        `score_label_sets`, such as `CRBMClassifier`, `LMBMClassifier` or, with rules between
-        labels, `skcrbm.constraints.Constrained`, itself or as the last step of a pipeline.
+        Fitted multi-label classifier, or a pipeline that ends with it. "mutual_information" needs a
+        joint model with the method `score_label_sets`, such as `CRBMClassifier`, `LMBMClassifier`
+        or, for rules between labels, `skcrbm.constraints.Constrained`.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Inputs of the rows.
     y_known : array-like of shape (n_samples, n_outputs), default=None
@@ -135,8 +135,8 @@ def suggest_labels(
     function again with each answer in `y_known`.
 
     The information of a label y_i about the others is ``H(y_i) + H(others) - H(all)`` with the
-    entropies H of p(y | x, known). If a single label is unknown, its information about other
-    labels is 0; ask for it by "entropy".
+    entropies H of p(y | x, known). If only one label of a row is unknown, its information about
+    other labels is 0, so use ``strategy="entropy"`` for such rows.
 
     Each answer lowers the entropy of the whole label vector by the entropy of the label that was
     asked for. So choose "entropy" if you want to know all labels of a row, and "mutual_information"
@@ -185,9 +185,9 @@ def _labels_of(estimator, X):
 
 
 def _checked_known(X, y_known, names, n_labels):
-    """Return the known labels of n rows and L labels, (n, L), with NaN for unknown labels.
+    """Return the known labels as an array (n, L), with NaN for unknown labels.
 
-    A ValueError is raised if `y_known` is invalid.
+    The array has n rows and L labels. A ValueError is raised if `y_known` is invalid.
     """
     n_rows = count_rows(X)
     if y_known is None:
@@ -202,7 +202,7 @@ def _checked_known(X, y_known, names, n_labels):
 
 
 def _checked_cost(cost, shape):
-    """Return the costs, which broadcast to `shape` (n rows, L labels), after checking them."""
+    """Check the costs, and return them as an array of the given `shape` (n rows, L labels)."""
     if cost is None:
         return np.ones(shape)
     cost = np.asarray(cost, float)

@@ -43,14 +43,14 @@ class Conditions:
         self.parent = np.full(n_labels, -1)
 
     def add_table(self, scope: Iterable[int], allowed: np.ndarray) -> None:
-        """Require that the values of the labels in `scope` are a True entry of `allowed`."""
+        """Require that `allowed` is True at the index that the labels in `scope` form."""
         self.tables.append((tuple(scope), allowed))
 
     def add_count(self, labels: Sequence[int], values: np.ndarray, low: int, high: int) -> None:
         """Require that at least `low` and at most `high` of the literals are true; see `Count`.
 
-        A clause "a is off or b is on" is stored as an edge instead, with the parent b and the child
-        a.
+        A clause "a is off or b is on" is stored as an edge with the parent b and the child a, and
+        not as a `Count`.
         """
         count = Count(np.array(labels), np.array(values, np.int64), low, high)
         if (len(count.labels), low, high, count.values.sum()) == (2, 1, 2, 1):

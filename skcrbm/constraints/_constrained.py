@@ -55,8 +55,8 @@ def _has_few_labels(model):
 class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier whose predictions satisfy rules between labels.
 
-    The rules have no effect on the fit of the classifier. In prediction, its distribution of the
-    label vectors of a row is restricted to the vectors that satisfy all rules, so that no
+    The rules have no effect on the fit of the classifier. In prediction, the classifier's
+    distribution over label vectors is restricted to the vectors that satisfy all rules, so that no
     prediction violates a rule. Probabilities, best label vectors and samples under the rules are
     exact, unless the rules overlap too much (`is_exact_`).
 
@@ -114,10 +114,11 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     labels. If a label has several parents, only the first parent is used. A rule with the same
     meaning, such as ``Implies(child, parent)``, has the same effect as a `Hierarchy`.
 
-    Known labels, `y_known`, change predictions in two ways. Through the rules: if a child is known
-    to be on, its parents are on. And through the classifier, if its `predict_proba` takes
-    `y_known`, as in `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier`. If the joint distribution
-    is used, the answers are exact. Otherwise the rules restrict the product of the conditional
+    Known labels, `y_known`, change predictions in two ways. First, other labels may follow from the
+    rules. For example, if a child is known to be on, its parents are on. Second, the classifier
+    conditions its probabilities on the known labels if its `predict_proba` takes `y_known`, as in
+    `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier`. If the joint distribution is used, the
+    answers are exact. Otherwise the rules restrict the product of the conditional
     probabilities P(label | x, y_known), as if the unknown labels were independent given x and the
     known labels. Other classifiers, such as forests, assume that labels are independent given x, so
     known labels change predictions through the rules alone. (`DecodedClassifier`, which has no
@@ -306,8 +307,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         labels : ndarray of int (n_samples, n_outputs)
             Label vectors that satisfy the rules.
         objective : ndarray (n_samples,)
-            Negative logarithm of the weight of the labels: of their probability if `is_joint_` is
-            True, else the negative sum of the log-odds of the labels that are on.
+            If `is_joint_` is True, the negative logarithm of the probability of the labels under
+            the rules, else the negative sum of the log-odds of the labels that are on.
         gap : ndarray (n_samples,)
             Upper bound of the difference between `objective` and the smallest objective; 0 if the
             labels are proven to be the most probable vector.
@@ -482,10 +483,10 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
 
     def _answers(self, X, known, ask):
-        """Return the answers to a question for all rows, which are asked block by block.
+        """Return a list with the result of ``ask(part)`` for each block of consecutive rows.
 
-        `part` is the label distribution, under the rules, of a block of rows, and ``ask(part)``
-        returns the answers for these rows.
+        `part` is an object that holds the label distribution, under the rules, of the rows of a
+        block.
         """
         try:
             return [ask(part) for part in self._parts(X, known)]
@@ -553,7 +554,7 @@ def _fields(proba, parent):
 
 
 def _best_of_samples(drawn, others, metric):
-    """Return the candidate of each of N rows with the largest mean metric, as an array (N, L).
+    """Return, for each of N rows, the candidate with the largest mean metric, as an array (N, L).
 
     `drawn` (N, S, L) holds S samples of the L labels of each row, over which the mean is taken. The
     candidates are these samples and the C label vectors of `others` (N, C, L).

@@ -21,8 +21,8 @@ from skcrbm.utils.warnings import warn_user
 _ROWS = 1000
 # Largest number of labels that a message about contradictions shows.
 _MOST_SHOWN = 8
-# If rules overlap too much, a message recommends to keep the n most frequent labels, with n such
-# that the treewidth of the graph of their edges is at most this number.
+# If rules overlap too much, a message recommends to keep the n most frequent labels. The number n
+# is chosen such that the edges between these labels form a graph of at most this treewidth.
 _NARROW = 16
 
 
@@ -75,7 +75,7 @@ def _any_allowed(conditions):
 
 
 def _possible_by_edges(edges, known):
-    """Return a mask (n,): False for rows in which a label is known to be 0 and a descendant 1."""
+    """Return a mask (n,): False for rows in which a label is known as 0 and a descendant as 1."""
     parents, children = np.array(sorted(edges)).T
     n_labels = known.shape[1]
     above = csr_array((np.ones(len(edges), np.float32), (parents, children)), (n_labels, n_labels))
@@ -184,7 +184,7 @@ def require_consistent(rules, numbers, conditions, visible) -> bool:
 def _advice(conditions, visible):
     """Return advice for the user whose rules overlap too much for exact answers.
 
-    `visible` (N, L) holds the labels of y in `fit`, which tell the most frequent labels.
+    `visible` (N, L) holds the labels of y in `fit`; the most frequent labels are found from it.
     """
     edges, counts = edges_and_counts(conditions)
     if counts or conditions.tables:

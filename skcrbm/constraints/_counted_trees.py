@@ -43,7 +43,7 @@ def counted_trees(conditions: Conditions) -> CountedTrees | None:
 
 
 def edges_and_counts(conditions):
-    """Return the set of edges, and the list of each `Count` that some label vector violates."""
+    """Return the set of edges, and a list of the counts that not all label vectors satisfy."""
     counts = [c for c in conditions.counts if c.low > 0 or c.high < len(c.labels)]
     return set(conditions.edges), counts
 
@@ -70,8 +70,8 @@ def _roots(parent):
 def _walks(parent, block, count_of, order):
     """Return the `Walks` over the labels in the depth-first `order`.
 
-    `parent` and `block` (L,) hold the parent and the block of each label, and the dict `count_of`
-    the `Count` of each block that has a `Count`.
+    `parent` and `block` (L,) hold the parent and the block of each label. The dict `count_of` maps
+    each block that has a `Count` to this `Count`.
     """
     n = len(order)
     position = np.empty(n, np.int64)

@@ -1,4 +1,4 @@
-"""Three distributions of the labels of a block of rows under rules, with the same methods."""
+"""Three classes, with the same methods, for the label distribution of some rows under rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skcrbm.utils.parallel import row_chunks
 
 
 class Listed:
-    """Label distribution of a block of rows, as a list of all vectors that satisfy the rules."""
+    """Label distribution of a block of rows, as a list of the allowed vectors and probabilities."""
 
     def __init__(self, rows, log_p, vectors, known):
         self.rows, self.vectors = rows, vectors
@@ -132,8 +132,8 @@ class Eliminated:
         options = {"n_samples": n_samples, "random_state": rng.randint(np.iinfo(np.int32).max)}
         n = self.energy.n_models
         drawn = []
-        # In a call with several rows, the sampler would give each row other random numbers. So call
-        # the sampler for each row separately, with equal seeds.
+        # In a call with several rows, the sampler would use different random numbers for each row.
+        # So if `alike` is True, call it for each row separately, with equal seeds.
         for rows in row_chunks(n, 1 if alike else n):
             clamp = None if self.clamp is None else self.clamp[rows]
             try:

@@ -14,8 +14,8 @@ from skcrbm.constraints._conditions import Conditions
 from skcrbm.constraints._distributions import impossible_row, only_known, padded, weights_of
 from skcrbm.utils.warnings import warn_user
 
-# Number of weighted draws of each row from which probabilities are estimated; and number of
-# weighted draws per sample that a user asks for, among which the sample is chosen.
+# The probabilities of a row are estimated from N_WEIGHTED weighted draws. If a user asks for n
+# samples of a row, they are chosen among at least _CHOICES * n weighted draws.
 N_WEIGHTED, _CHOICES = 2000, 4
 # Number of nodes of the search tree of an integer program. A limit on nodes, in contrast to a limit
 # on time, gives the same answers on all machines.
@@ -166,7 +166,7 @@ class WeightedDraws:
         return on, off
 
     def forced(self, known):
-        """Return the known labels of a row, and the labels that the edges derive from them, (L,).
+        """Return the `known` labels (L,) of a row, extended by labels that follow from the edges.
 
         All ancestors of a label that is 1 are 1, and all descendants of a label that is 0 are 0.
         """
@@ -180,11 +180,11 @@ class WeightedDraws:
         return held
 
     def draw(self, log_on, log_off, held, uniform):
-        """Return S draws of L labels of a row (S, L), their log-weights (S,), and a constant.
+        """Return S draws (S, L) of the labels of a row, their log-weights (S,), and a constant.
 
         The constant is the logarithm of a factor that all weights have in common.
 
-        `uniform` (L, S) are uniform random numbers, and `held` (L,) the labels that are `forced`.
+        `uniform` (L, S) holds uniform random numbers, and `held` (L,) is the result of `forced`.
         """
         first, chance = self.conditions.parent, np.exp(log_on)
         drawn = np.empty(uniform.shape, bool)
@@ -210,10 +210,10 @@ class WeightedDraws:
         return drawn.T, log_weight, constant
 
     def root_terms(self, log_off):
-        """Return the sum (n,) of the log-probabilities of 0 of the labels without a parent.
+        """Return the log-probability (n,) that all labels without a parent are 0.
 
         The logarithm of the probability of a label vector, before further conditions, is the
-        logarithm of the target plus this sum.
+        logarithm of the target plus this number.
         """
         return log_off[:, self.conditions.parent < 0].sum(axis=1)
 
@@ -312,9 +312,10 @@ class Wide:
         return only_known(self._log_p(self.log_odds @ label_sets.T), label_sets, self.known)
 
     def _log_p(self, log_weight):
-        """Return log-probabilities (n, m) of vectors with the sums of log-odds `log_weight`.
+        """Return the log-probabilities (n, m) of m label vectors in each of n rows.
 
-        They are at most 0, although the estimated sum over all vectors may be too small.
+        `log_weight` (n, m) holds the sums of the log-odds of the labels that are 1. The results are
+        cut off at 0, because the estimated sum over all vectors may be too small.
         """
         return np.minimum(log_weight - self._log_z()[:, None], 0.0)
 

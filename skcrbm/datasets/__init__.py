@@ -1,8 +1,8 @@
 """Readers of data files, loaders of public data sets, and generators of data and graphical models.
 
-`read_arff`, `read_csv` and `read_svmlight` read your own multi-label files. The loaders read
-published data sets from a folder of the user (``data_home``), because the package ships no data;
-they fetch missing files of four sets from OpenML.
+`read_arff`, `read_csv` and `read_svmlight` read your own multi-label files. The package ships no
+data, so the loaders read published data sets from a folder of the user (``data_home``). If the
+file of Scene, Yeast, MNIST or Fashion-MNIST is missing, its loader fetches the file from OpenML.
 """
 
 from skcrbm.datasets._arff import read_arff

@@ -95,8 +95,9 @@ def read_arff(
     labels : int, list of str, str or path-like, default=None
         Label columns: n for the first n columns, -n for the last n columns, a list of their names,
         or the path of an XML file as Mulan writes it. None takes the number after ``-C`` in the
-        ``@relation`` line, as MEKA writes it, or else the XML file of the same name in the same
-        folder, such as ``emotions.xml`` for ``emotions.arff`` and ``emotions-train.arff``.
+        ``@relation`` line, which MEKA writes. If that line has no ``-C``, None takes the XML file
+        of the same name in the same folder, such as ``emotions.xml`` for ``emotions.arff`` and
+        ``emotions-train.arff``.
     drop : list of str, default=()
         Names of columns to leave out, such as an identifier of the row.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float64
@@ -107,7 +108,7 @@ def read_arff(
         True to return ``(data, target)`` instead of a Bunch.
     as_frame : bool, default=False
         True to return `data` and `target` as data frames of pandas with names of columns. The Bunch
-        then also has a `frame` of both.
+        then also has `frame`, a data frame with the columns of both.
 
     Returns
     -------

@@ -76,8 +76,8 @@ def occlude_patch(
     value : {0, 1}, default=0
         Colour of the square.
     image_shape : tuple of int, default=None
-        Height and width of the images. None means the shape of the images of a 3-D X, and square
-        images for a 2-D X.
+        Height and width of the images. If None, a 3-D X gives the height and the width, and the
+        images of a 2-D X are taken as square.
     random_state : int, RandomState or None, default=None
         Seed of the random numbers.
 

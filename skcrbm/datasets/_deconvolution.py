@@ -81,9 +81,9 @@ def make_deconvolution(
 def _painted(locations, features):
     """Return images on which copies of features, which are small 0/1 images, are painted.
 
-    `features` (F, k, k) holds F features of k x k pixels. `locations` (n, F, h', w') is 1 where the
-    upper left corner of a copy of a feature lies, in each of n images. The result holds n images of
-    height h' + k - 1 and width w' + k - 1.
+    `features` (F, k, k) holds F features of k x k pixels. `locations` (n, F, h', w') marks by 1, in
+    each of n images, the upper left corner of each copy of a feature. The images of the result have
+    the height h' + k - 1 and the width w' + k - 1.
     """
     n, _, height, width = locations.shape
     size = features.shape[-1]
@@ -99,9 +99,10 @@ def deconvolution_energy(
 ) -> FactorGraphEnergy:
     """Make the factor graph that explains images by unknown shapes at unknown places [1]_.
 
-    Pixel (r, c) of an image is 1 if and only if some shape has a pixel there: it is an OR over all
-    ANDs of "shape f lies at (a, b)" and "pixel (r - a, c - b) of shape f is 1". All images share
-    the shapes, and a shape lies entirely within an image.
+    Pixel (r, c) of an image is 1 if and only if some shape has a pixel there. The factor graph
+    therefore has, for each pixel, an OR over all shapes f and places (a, b). The inputs of the OR
+    are the ANDs of "shape f lies at (a, b)" and "pixel (r - a, c - b) of shape f is 1". All images
+    share the shapes, and a shape lies entirely within an image.
 
     Parameters
     ----------
@@ -127,8 +128,8 @@ def deconvolution_energy(
     Raises
     ------
     ValueError
-        If the images are not 0/1 of this shape, a shape does not fit, or a number is out of
-        range.
+        If the images are not a 3-D array of 0 and 1, a shape does not fit into an image, or a
+        number is out of range.
 
     References
     ----------
@@ -203,7 +204,7 @@ def digit_contours(images: ArrayLike) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the images have another shape or other values.
+        If the images are not a 3-D array of 0 and 1, or the array is empty.
 
     References
     ----------

@@ -32,7 +32,7 @@ def user_cache() -> Path:
 
 
 def find_data_home(data_home: str | os.PathLike | None = None) -> tuple[Path, str]:
-    """Return the folder of the data files, and a text for error messages on how it was chosen."""
+    """Return the folder of the data files, and how it was chosen, as a text for error messages."""
     named = os.environ.get(ENV_VARIABLE)
     try:
         if data_home is not None:

@@ -125,7 +125,7 @@ def make_structured_sequences(n_variables: int) -> tuple[np.ndarray, np.ndarray]
     scopes : ndarray of int (n_windows, 5)
         Variables of each window.
     sequences : ndarray of int8 (M, n_variables)
-        All sequences, in binary order.
+        All M sequences, in binary order.
 
     Raises
     ------
@@ -243,9 +243,9 @@ def make_random_ising(
     Returns
     -------
     energy : IsingEnergy or SparseIsingEnergy
-        Energy ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k``, which is sparse if `mean_degree` is given.
-        The matrix W of the paper is half of the matrix S of all s_ik, because the paper counts
-        every pair twice.
+        Energy ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k`` with the fields f and the couplings s_ik,
+        a sparse energy if `mean_degree` is given. The matrix W of the paper is half of the matrix
+        S of all s_ik, because the paper counts every pair twice.
 
     Raises
     ------

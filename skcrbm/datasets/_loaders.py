@@ -157,10 +157,10 @@ def load_mediamill(
 ) -> Bunch | tuple:
     """Load Mediamill: 43907 video shots, 120 features, 101 labels.
 
-    This set cannot be downloaded. Convert the ARFF files of the full set, from the data set
-    collection of the Mulan library, into ``mediamill.npz`` with the arrays ``X_train`` (30993,
-    120), ``Y_train`` (30993, 101), ``X_test`` (12914, 120), ``Y_test`` (12914, 101),
-    ``feature_names`` and ``label_names``.
+    This loader cannot download the set. Take the ARFF files of the full set from the data set
+    collection of the Mulan library, and convert them into a file ``mediamill.npz`` with the arrays
+    ``X_train`` (30993, 120), ``Y_train`` (30993, 101), ``X_test`` (12914, 120), ``Y_test`` (12914,
+    101), ``feature_names`` and ``label_names``.
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ def load_caltech101_silhouettes(
     Values are as published: 1 is the background and 0 the object (many papers use 1 - X), and the
     pixels of a row are in column-major order.
 
-    Make the file from the published MATLAB file by ::
+    This code makes the file from the published MATLAB file::
 
         m = scipy.io.loadmat("caltech101_silhouettes_28_split1.mat")
         arrays = {f"X_{p}": m[f"{p}_data"] for p in ("train", "val", "test")}

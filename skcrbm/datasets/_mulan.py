@@ -112,7 +112,7 @@ def _read_parts(files: dict[str, Path]) -> dict[str, ArffTable]:
 
 
 def _known_arrays(name: str, folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Return the path of a set's first ARFF file, and arrays with the names of an .npz file.
+    """Return the path of a set's first ARFF file, and the arrays that its .npz file would hold.
 
     The result is None if the folder does not hold the ARFF files.
     """

@@ -159,7 +159,7 @@ def read_svmlight(
 
 
 def _label_names(labels: Any) -> list[str] | None:
-    """Return the names for the argument `labels`: a number, a list of names, or None."""
+    """Return the label names; `labels` is the number of labels, a list of names, or None."""
     if labels is None:
         return None
     if isinstance(labels, (int, np.integer)) and not isinstance(labels, bool):
@@ -175,7 +175,7 @@ def _label_names(labels: Any) -> list[str] | None:
 
 
 def _declared_sizes(stream):
-    """Return the three numbers of rows, features and labels in the first line, or else None.
+    """Return the numbers of rows, features and labels if the first line holds them, else None.
 
     If the result is None, the stream is set back to its beginning.
     """

@@ -26,10 +26,10 @@ _MAX_ITEM_BYTES = 16
 
 @contextmanager
 def _one_error(path):
-    """Turn every error about a damaged or malicious file into a `DataFileError` that names it.
+    """Turn every error about a damaged or malicious file into a `DataFileError` with its path.
 
-    A damaged file can raise many kinds of errors: of zipfile, zlib, lzma, the parser of array
-    headers, or the operating system.
+    A damaged file can cause many kinds of errors, because zipfile, zlib, lzma, the parser of array
+    headers and the operating system each raise their own errors.
     """
     try:
         yield
@@ -242,7 +242,7 @@ def _frames(bunch, spec):
 
 
 def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
-    """Raise a ValueError if `subset` is unknown, or is a part although a Bunch is asked for."""
+    """Raise a ValueError if `subset` is unknown, or names a part although a Bunch is returned."""
     if subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
     if subset != "all" and not return_X_y:

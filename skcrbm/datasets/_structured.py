@@ -30,11 +30,12 @@ def make_structured_labels(
     The inputs are standard normal. Each label i has a field f_i(x), which is linear in a few
     inputs. In addition, the labels depend on each other in one of two ways:
 
-    - "pairs": a ring, ``p(y | x) ∝ exp(sum_i f_i(x) y_i + strength sum_i s_i y_i y_{i+1})``
-      with y in -1/+1 and each s_i +1 or -1;
-    - "groups": a hidden cause for every three labels, which raises some labels and lowers
-      others, ``p(y | x) ∝ prod_j (1 + exp(c_j + 2 strength sum_i w_ij y_i)) exp(sum_i f_i(x) y_i)``
-      with y in -1/+1 and w_ij -1, 0 or +1.
+    - "pairs": neighbours on a ring are coupled,
+      ``p(y | x) ∝ exp(sum_i f_i(x) y_i + strength sum_i s_i y_i y_{i+1})``,
+      where each y_i and each s_i is -1 or +1;
+    - "groups": hidden causes j, one for every three labels, raise some labels and lower others,
+      ``p(y | x) ∝ prod_j (1 + exp(c_j + 2 strength sum_i w_ij y_i)) exp(sum_i f_i(x) y_i)``,
+      where each y_i is -1 or +1, each w_ij is -1, 0 or +1, and c_j is the bias of the cause.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def make_structured_labels(
     proba : ndarray of shape (n_samples, 2 ** n_labels)
         Probabilities of the label vectors given each row; only with ``return_distribution=True``.
         ``proba @ label_sets`` are the marginals. No classifier can predict better on average than a
-        decision by these probabilities.
+        classifier that knows these probabilities.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Helpers of the readers of users' files: find label columns, check names, make results."""
+"""Helpers for reading the files of users: find label columns, check names, make results."""
 
 from __future__ import annotations
 

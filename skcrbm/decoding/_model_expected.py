@@ -69,8 +69,8 @@ def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.nd
 
     - the vectors of the k - 1, k and k + 1 most probable outputs, where k is the best number if
       outputs are independent;
-    - the best of the 16 most probable label sets seen in fit. They are left out if all sets have
-      more than two million entries in total and the factor described below is 1;
+    - the best of the 16 most probable label sets seen in fit, except if all sets have more than two
+      million entries in total and the factor described below is 1;
     - the empty vector, if `allow_empty` is True.
 
     The expectation is the same as in `decode_expected_f1`, with one exception: the probabilities of

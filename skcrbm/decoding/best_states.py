@@ -45,8 +45,8 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
     determines whether scores sum out the hidden units ("marginal") or maximise over them ("max").
 
     Yield the indices of the rows (a slice or a list), the distinct label sets (K, V) of 0/1, and
-    the log-weights (n_rows, K): ``-F(v | x)``, or -inf for a set that contradicts a known output.
-    Each row has at least one possible set.
+    the scores (n_rows, K). A score is an unnormalised log-probability, or -inf for a set that
+    contradicts a known output. Each row has at least one possible set.
     """
     sets, known = posterior.label_sets, posterior.known
     if not len(sets):
@@ -72,10 +72,10 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
 
 
 def best_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> np.ndarray:
-    """Return, for each of N rows, the label set seen in fit with the highest score ``-F(v | x)``.
+    """Return, for each of N rows, the label set seen in fit with the highest score.
 
-    If `allow_empty` is False, the empty set is chosen only if no other set agrees with the known
-    outputs.
+    The scores come from `weighted_label_sets`. If `allow_empty` is False, the empty set is chosen
+    only if no other set agrees with the known outputs.
     """
     result = np.empty((posterior.shape[0], posterior.label_sets.shape[1]), np.int8)
     for rows, sets, log_weight in weighted_label_sets(posterior, hidden):
@@ -198,13 +198,13 @@ def _most_gained(energy):
 def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:
     """Return the labels with the least hinge loss, their loss, and a bound on the optimality gap.
 
-    The loss is ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L. With
-    cliques of more than two labels, the expression in parentheses is half of the log-odds of label
-    i given the other labels. Known labels are clamped, and their terms are part of the loss. Among
-    vectors of equal loss, the vector with the highest score is chosen. If the scores are equal,
-    too, the choice follows the lexicographic order of the vectors, or with more than 20 labels the
-    order in which the search visits the vectors. The search uses the posterior's method for "map",
-    or branch and bound if there is no such method.
+    The loss is ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L, with the
+    fields f_i and the couplings s_ik. With cliques of more than two labels, the expression in
+    parentheses is half of the log-odds of label i given the other labels. Known labels are clamped,
+    and their terms are part of the loss. Among vectors of equal loss, the vector with the highest
+    score is chosen. If the scores are equal, too, the choice follows the lexicographic order of the
+    vectors, or with more than 20 labels the order in which the search visits the vectors. The
+    search uses the posterior's method for "map", or branch and bound if there is no such method.
     """
     method = posterior.state_methods.get("map") or resolve_method("branch_and_bound")
     energy, evidence = posterior.energy, posterior.evidence()

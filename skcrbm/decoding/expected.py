@@ -211,9 +211,9 @@ def decode_samples(
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        0/1 labels. If vectors are equally good, the vector of the k most probable labels with the
-        smallest k is chosen, else the first sample. For "f1" ties are broken as in
-        `decode_marginals`.
+        0/1 labels. If several candidates are equally good, a vector of the k most probable labels,
+        with the smallest k, is preferred to the samples, and an earlier sample to a later sample.
+        For "f1" ties are broken as in `decode_marginals`.
 
     Raises
     ------
@@ -380,7 +380,7 @@ def _of_rows(factors, rows):
 
 
 def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bool) -> np.ndarray:
-    """Return the index (N,) of the best of C candidates for each of N rows, by `value` (N, C).
+    """Return, for each of N rows, the index (N,) of the candidate with the best `value` (N, C).
 
     Values must be nonnegative and are compared up to rounding. If several candidates have the
     largest value, the first of them is chosen. `empty` (C,) or (N, C) is True for candidates

@@ -168,8 +168,8 @@ class ExpectedMetric(DecodingRule):
         Score of a row without true and predicted labels. With 0, the default of scikit-learn's
         `f1_score`, an empty prediction is never better than another prediction. "auto" means 0.
     n_samples : int, default=None
-        Number of samples from the joint distribution of each row by which the expectation is
-        estimated, with a fixed seed. The samples of a row under a model of skcrbm do not depend on
+        Number of samples that are drawn from the joint distribution of each row, with a fixed seed,
+        to estimate the expectation. The samples of a row under a model of skcrbm do not depend on
         the other rows of a call. If None, the expectation is computed without sampling: under
         p(y | x) for models with exact inference, otherwise as if labels were independent given x.
 
@@ -244,8 +244,8 @@ class Threshold(DecodingRule):
         Folds of the training rows. An integer is a number of folds, stratified by labels; None
         means 5.
     zero_division : {"auto", 0.0, 1.0}, default="auto"
-        Score of a row (with "f1_macro" of a label) without true and predicted labels. "auto" means
-        0, as in scikit-learn.
+        Score of a row that has neither true nor predicted labels. With "f1_macro", score of a label
+        that is neither true nor predicted in any row. "auto" means 0, as in scikit-learn.
 
     See Also
     --------
@@ -359,8 +359,9 @@ class MAP(_JointRule):
 class Hinge(_JointRule):
     """Choose the labels with the least hinge loss, the rule of the large margin Boltzmann machine.
 
-    The rule minimises ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over all label vectors
-    y in {-1, +1}^L, including the vector without a label.
+    The rule minimises ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``, where f_i are fields
+    and s_ik are couplings, over all label vectors y in {-1, +1}^L, including the vector without a
+    label.
 
     Examples
     --------

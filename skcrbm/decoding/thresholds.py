@@ -57,7 +57,8 @@ def fit_thresholds(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows.
     zero_division : {1.0, 0.0}, default=1.0
-        Score of a row (with "f1_macro" of a label) without true and predicted entries.
+        Score of a row that has neither true nor predicted labels. With "f1_macro", score of a label
+        that is neither true nor predicted in any row.
     allow_empty : bool, default=True
         Value of `allow_empty` in the later call of `apply_thresholds`. If False, the search for
         "f1_samples" and "jaccard_samples" takes into account that a label is switched on in empty

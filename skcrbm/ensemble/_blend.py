@@ -1,4 +1,4 @@
-"""Define BlendedLabelSets, which mixes the distributions of a stack and of trees on label sets."""
+"""Define BlendedLabelSets, which mixes the label distributions of a stack and of its trees."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _TINY = np.finfo(np.float64).tiny
 class _Parts(NamedTuple):
     """Predictions of the forests for n rows, from which both mixed distributions are computed."""
 
-    inputs: Any  # log-odds of the labels by the forests: the inputs of the last step of the stack
-    trees: np.ndarray  # (n, K): P of the K label sets seen in fit, by the trees
+    inputs: Any  # log-odds that the forests give to the labels, the inputs of the stack's last step
+    trees: np.ndarray  # (n, K): probabilities that the trees give to the K label sets seen in fit
 
 
 class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
-    """Mixture of the distribution of a stack with the distribution of its label-set trees.
+    """Mixture of the label distribution of a stack with the label distribution of its trees.
 
     A stack from `make_stacked` contains a forest that is fitted on the label sets: its leaves hold
     a distribution over the label sets seen in training. The conditional RBM of the stack has a
@@ -73,7 +73,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         are at most 14 labels, otherwise over the label sets seen in fit.
     cv : int, splitter or iterable, default=5
         Folds of the rows. To find the weight, the last step of the stack is fitted without each
-            fold in turn.
+        fold in turn.
     n_jobs : int, default=None
         Number of threads of the default stack, and of folds fitted at the same time.
     random_state : int, RandomState or None, default=None
@@ -279,7 +279,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._targets.decode(labels)
 
     def _decoded(self, parts, sets, value):
-        """Return the labels (n, L) with the best expected metric of each row."""
+        """Return, for each row, the labels with the best expected metric, as an array (n, L)."""
         proba = np.exp(self._log_proba_of_sets(parts, sets))
         if self.decode == "expected_f1":
             return decode_label_sets(sets, proba, "f1_samples", allow_empty=self.allow_empty_)
@@ -373,7 +373,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _label_set_part(stack) -> Any:
-    """Return the `OutOfBagLogOdds` in a stack whose forest is fitted on label sets.
+    """Return the `OutOfBagLogOdds` of a stack that fits its forest on label sets.
 
     A ValueError is raised if the stack has no such forest.
     """
@@ -406,7 +406,7 @@ def _agreement(labels, sets):
 
 
 def _best_weight(log_stack, trees, weight_of_rows):
-    """Find the weight of the stack in the mixture that maximises the likelihood, by EM.
+    """Find, by EM, the weight of the stack for which the mixture has the largest likelihood.
 
     For each row, `log_stack` holds the log-probability that the stack gives to the labels of the
     row, and `trees` the probability that the trees give to them. `weight_of_rows` (n,) holds the

@@ -1,4 +1,4 @@
-"""Define `make_stacked`, a pipeline of forests and a conditional RBM on their log-odds."""
+"""Define `make_stacked`, which makes a pipeline of forests and a conditional RBM."""
 
 import numpy as np
 from scipy.sparse import issparse

@@ -10,7 +10,7 @@ from skcrbm.utils.labels import indicator_by_name, indicator_with_nan, label_nam
 
 
 class LabelConfusionDisplay(SharesDisplay):
-    """Plot of the labels that a classifier finds, and of the labels predicted in their place.
+    """Plot of found labels, and of the labels that are predicted in place of missed labels.
 
     Create it with `from_predictions` or `from_estimator`. Cell (i, k) refers to the rows of data
     that truly have label i. On the diagonal it is the share of these rows for which label i is

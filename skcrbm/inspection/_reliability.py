@@ -21,7 +21,8 @@ class ReliabilityDisplay:
     probability : list of ndarray
         Mean predicted probability of each bin. The list has an array for each curve.
     share : list of ndarray
-        Share of entries in each bin for which the event occurred, for example the label is true.
+        Share of the entries in each bin for which the event occurred. By default, the event is
+        that the label is true.
     count : list of ndarray
         Number of entries (predicted probabilities) in each bin.
     names : list of str

@@ -1,4 +1,4 @@
-"""Compute scores over the observed labels, from predictions or by a scorer of estimators."""
+"""Score predictions over the observed labels, and make scorers that do so for an estimator."""
 
 from __future__ import annotations
 

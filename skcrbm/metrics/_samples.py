@@ -22,10 +22,10 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     rows from the same distribution score about ``log(1 / n)``.
 
     With a bandwidth of 1 the kernel is nearly linear over the distances that occur, so the score
-    mostly compares the means of the features. Rows of independent features with the means of the
-    data then often score better than samples of any model. So compute the score also with a
-    bandwidth of 0.05, look at `covariance_error`, and compare with two baselines: a second set of
-    data, and rows of independent features with the means of the data.
+    mostly compares the means of the features. Rows whose features are drawn independently, with the
+    means of the data, then often score better than samples of any model. So compute the score also
+    with a bandwidth of 0.05, look at `covariance_error`, and compare with two baselines: a second
+    set of data, and rows whose features are drawn independently with the means of the data.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def _check_rows(rows, name):
 def _distances(X, Y):
     """Count the pairs of a row of X (n, D) and a row of Y (m, D) by their Hamming distance.
 
-    The counts are int64 (D + 1,). If Y is None, pairs of rows of X are counted; because of the
-    symmetry, only half of the blocks of pairs are visited.
+    The counts are int64 (D + 1,). If Y is None, pairs of rows of X are counted. Distances are
+    symmetric, so the distances between two blocks of rows are computed once and counted twice.
     """
     symmetric = Y is None
     Y = X if symmetric else Y

@@ -17,7 +17,7 @@ from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
 
 
 def _group_parts(present, groups, shares, rng=None):
-    """Return the part (n,) of each row; all rows of a group are in the same part.
+    """Return the index (n,) of the part of each row; all rows of a group are in the same part.
 
     `present` is a CSC matrix (n, L) of the positive labels, `shares` (K,) are the shares of the
     parts. Groups are assigned one after the other. The groups with positives of the rarest label
@@ -69,7 +69,7 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
     n_splits : int, default=5
         Number of folds, at least 2.
     shuffle : bool, default=False
-        True to visit groups of the same size and labels in random order.
+        True to visit groups with the same size and the same label counts in random order.
     random_state : int, RandomState or None, default=None
         Seed of the order, for ``shuffle=True``.
 

@@ -1,4 +1,4 @@
-"""Cross-validated predictions for a y with missing entries, columns of classes, or structures."""
+"""Cross-validated predictions; y may hold NaN, columns of classes, sequences, graphs or images."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -49,17 +49,17 @@ def cross_val_predict(
         Rows to predict; for `ChainCRF`, `GraphCRF` and `GridCRF` a list of sequences, graphs or
         images.
     y : array-like of shape (n_samples, n_outputs) or (n_samples,), or list
-        Labels. NaN in a 2-D y means not observed, if the estimator accepts it. A data frame is
-        passed on with its names. A 1-D y goes to scikit-learn's function. `ImageCRBM` takes images
-        (n_samples, height, width). The columns of y may hold classes, with NaN or None for missing
-        entries, if the estimator accepts them, as `LabelGraphCRF` and scikit-learn's random forests
-        do. For sequences, graphs and images of any sizes y is a list.
+        Labels. NaN in a 2-D y means not observed, if the estimator accepts it. If y is a data
+        frame, the estimator gets its column names, too. A 1-D y goes to scikit-learn's function.
+        `ImageCRBM` takes images (n_samples, height, width). The columns of y may hold classes, with
+        NaN or None for missing entries, if the estimator accepts them, as `LabelGraphCRF` and
+        scikit-learn's random forests do. For sequences, graphs and images of any sizes y is a list.
     groups : array-like of shape (n_samples,), default=None
         Groups for a splitter such as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
-        Folds that test each row once. An int stands for this number of folds by
-        :class:`MultilabelStratifiedKFold`, and None for 5 folds. For lists of sequences, graphs or
-        images, an int stands for scikit-learn's `KFold`, whose folds are consecutive.
+        Folds that test each row once. If `cv` is an int, :class:`MultilabelStratifiedKFold` makes
+        this number of folds; None makes 5 folds. For lists of sequences, graphs or images,
+        scikit-learn's `KFold` makes them, so each fold consists of consecutive items.
     method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}, \
 default="predict"
         Method of the estimator that computes the predictions.
@@ -171,7 +171,7 @@ def _classes_of_columns(y):
 
 
 def _one_hot(y, classes):
-    """Return 0/1 indicators (n, C) of all classes of all columns of y, for stratified folds."""
+    """Return a 0/1 matrix (n, C) that has a column for each class of each column of y."""
     return np.column_stack([
         [value == k for value in column] for column, own in zip(_columns(y), classes) for k in own
     ]).astype(np.int64)  # fmt: skip

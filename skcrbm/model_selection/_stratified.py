@@ -10,11 +10,11 @@ from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
 
 
 def _parts(present, sizes, rng=None):
-    """Return the part (n,) of each row, by iterative stratification.
+    """Return the index (n,) of the part of each row, by iterative stratification.
 
-    `present` is a CSC matrix (n, L) of the positive labels. `sizes` are the numbers of rows of the
-    parts, which are kept exactly. `rng` decides the order of the rows and breaks ties between
-    parts; None keeps the order of the data.
+    `present` is a CSC matrix (n, L) of the positive labels. `sizes` are the exact numbers of rows
+    of the parts. `rng` decides the order of the rows and breaks ties between parts; None keeps the
+    order of the data.
     """
     n_rows = present.shape[0]
     order = np.arange(n_rows) if rng is None else rng.permutation(n_rows)
@@ -29,7 +29,7 @@ def _parts(present, sizes, rng=None):
     def assign(row, label):
         """Put the row into the part that still needs the most rows with the label.
 
-        Among several such parts, the part with the most free places is chosen.
+        Among several such parts, the part that has room for the most rows is chosen.
         """
         tie = [-p for p in range(len(room))] if ties is None else ties[row].tolist()
         best = max(
@@ -47,7 +47,8 @@ def _parts(present, sizes, rng=None):
             left[other] -= 1
 
     while left.any():
-        # Assign the rows of the rarest label first. Later some parts would have no room for them.
+        # Assign the rows of the rarest label first, because some parts may have no room for these
+        # rows after the rows of other labels are assigned.
         label = int(np.where(left > 0, left, n_rows + 1).argmin())
         for row in by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]:
             if part[row] < 0:
@@ -122,9 +123,9 @@ class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
 
     Notes
     -----
-    A NaN in y (not observed) counts as 0: the observed positives are spread. A label with fewer
-    positives than folds is missing from some test folds. There is no warning, because data with
-    many labels always have such labels.
+    A NaN in y (not observed) counts as 0, so only the observed positives are spread evenly. A label
+    with fewer positives than folds is missing from some test folds. There is no warning about this,
+    because data with many labels always have such labels.
 
     References
     ----------

@@ -70,9 +70,9 @@ def out_of_fold(
     which are `y` by default. `respond` returns an array with a row for each row of X, or a list of
     such arrays. It must be a method or a function of a module, because it is sent to other
     processes. `fit_params` are parameters of `fit`; if a value has n rows, `fit` gets the training
-    rows of the value. The arrays in `beside` have n rows each and are further arguments of
-    `respond`, which gets the same rows of them as of X.
-    `n_jobs` is the number of folds that are fitted at the same time.
+    rows of the value. The arrays in `beside` have n rows each. `respond` gets them as further
+    arguments, each with the rows that `respond` gets of X. `n_jobs` is the number of folds that are
+    fitted at the same time.
 
     A ValueError is raised if the test folds are not a partition of the rows, or if all training
     rows of a fold have weight 0. A KeyboardInterrupt is raised if a fit was interrupted, even if

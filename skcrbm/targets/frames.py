@@ -53,7 +53,7 @@ def named_series(values: np.ndarray, index: Any, name: Any, container: str) -> A
 
 
 def sparse_labels(labels: Any) -> Any:
-    """Return labels (N, L) as a CSR matrix; of a tuple, only convert the first item.
+    """Return labels (N, L) as a CSR matrix; if `labels` is a tuple, convert only its first item.
 
     A ValueError is raised if the labels are classes that are no numbers, such as strings.
     """

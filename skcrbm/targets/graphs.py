@@ -217,7 +217,7 @@ class NodeTypes:
         return codes_of(parts, self.names, "node_types")
 
     def padded(self, graphs: list[Graph], n_features: int | None = None) -> list[Graph]:
-        """Return graphs in which lists of numbers for each node have become arrays.
+        """Return the graphs, and convert nodes that are lists of numbers to arrays of equal width.
 
         Nodes of types with fewer features get zeros in the last columns. `n_features` is the number
         of columns in the fit, or None during the fit.

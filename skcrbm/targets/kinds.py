@@ -139,7 +139,7 @@ class Targets(Versioned, ABC):
     def class_weighted(self, class_weight: Any, visible, weight, labels: Any) -> np.ndarray:
         """Return the row weights (N,), multiplied by the class weights of the labels of each row.
 
-        Rows may be copies in which some labels are NaN. Row ``labels[n]`` has all labels of row n.
+        Rows may be copies that lack some labels; ``visible[labels[n]]`` holds all labels of row n.
         """
         factors = self.loss_factors(class_weight, visible, weight)
         return row_weights(factors[labels], visible[labels], weight)
@@ -546,7 +546,7 @@ class TargetsMixin(ClassifierMixin):
         if container is None:
             return self
         check_container(container)
-        # Store the setting with that of `set_output`, because scikit-learn's `clone` copies both.
+        # Store the setting beside the setting of `set_output`, because `clone` copies both.
         config = getattr(self, "_sklearn_output_config", {})
         self._sklearn_output_config = {**config, "labels": container}
         return self

@@ -61,7 +61,7 @@ def holds_classes(y: Any) -> bool:
 
 
 def seems_multiclass(y: Any) -> bool:
-    """Return True if y seems to hold classes and each column has three or more distinct values."""
+    """Return True if y seems to hold classes, with three or more distinct values in total."""
     if not holds_classes(y):
         return False
     return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
@@ -70,9 +70,10 @@ def seems_multiclass(y: Any) -> bool:
 def shows_classes(y: Any) -> bool:
     """Return True if the columns of y must be classes and cannot be labels in another format.
 
-    A column must have three or more classes. The result is False for lists of lists, because each
-    list may hold the positive labels of a row. It is also False if a column holds negative numbers,
-    or a single number besides 0 and 1, because these numbers may be codes of missing labels.
+    At least one column must have three or more classes. The result is False for lists of lists,
+    because each list may hold the positive labels of a row. It is also False if y holds negative
+    numbers, or a single number besides 0 and 1, because these numbers may be codes of missing
+    labels.
     """
     if isinstance(y, (list, tuple)) or not holds_classes(y):
         return False
@@ -429,7 +430,7 @@ class UnitTargets(MultioutputTargets):
 
     @property
     def exclusive(self) -> np.ndarray:
-        """Array (V,): True for a unit that stands for a class of an output with more than two."""
+        """Array (V,): True for the units of outputs with more than two classes."""
         return self.units.exclusive
 
     def encode(self, y, dtype=np.float64, name="y"):

@@ -1,4 +1,4 @@
-"""Convert lists of images, and of images of labels, to flat arrays of pixels."""
+"""Convert a list of images, and a list of the labels of their pixels, to flat arrays."""
 
 from __future__ import annotations
 

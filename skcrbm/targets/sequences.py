@@ -1,4 +1,4 @@
-"""Convert lists of sequences X and y to one matrix and one vector with all positions.
+"""Convert lists of sequences to flat arrays: X to a matrix, and y to a list of all labels.
 
 The positions of the first sequence come first, then the positions of the second sequence, and so
 on. An array `start` contains the first position of each sequence.
@@ -19,9 +19,9 @@ from sklearn.utils import check_array
 
 #: Code of a missing label.
 MISSING = -1
-# Positions whose features are converted together. A larger number takes more memory.
+# Number of positions whose features are converted together. A larger number takes more memory.
 _ITEMS_PER_PART = 4096
-# Types of positions with names of features whose value is 1.
+# Types of positions that are collections of names: each named feature has the value 1.
 _COLLECTIONS = {list, tuple, set, frozenset}
 
 
@@ -48,8 +48,8 @@ class FeatureIndex:
     def __init__(self, kind: Structure = SEQUENCE):
         self.columns: dict[str, int] = {}
         self.kind = kind
-        # Columns by the key of a dict and by its value. A search for both takes less time than
-        # making the string "word=the". Predictions from dicts make it when they need it.
+        # Map from keys of dicts to maps from values to columns. Two look-ups take less time than
+        # making the string "word=the". The first prediction from dicts makes this map.
         self._by_key: dict[str, dict[str, int]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class FeatureIndex:
         return self._matrix(columns, data, lengths, once)
 
     def _part(self, items, start, first, learn):
-        """Return the features of some positions, of which `first` is the first.
+        """Return the features of the positions `items`; the first of them has the index `first`.
 
         The result has four arrays: the column of each feature (-1 if the feature is unknown), the
         value of each feature, the number of features of each position, and True for each position
@@ -142,7 +142,7 @@ class FeatureIndex:
         return columns, data
 
     def _columns_of_pairs(self, names, values):
-        """Return the column of each key of a dict and its value, which is a string; else -1."""
+        """Return the column of each pair of a key and a string value, or -1 if it has no column."""
         if self._by_key is None:
             self._by_key = _columns_by_key(self.columns)
         try:
@@ -176,7 +176,7 @@ class FeatureIndex:
 
 
 class _FeatureError(Exception):
-    """An invalid feature of a position; `place` counts the features in a part of the positions."""
+    """An invalid feature; `place` is its index among the features of the given positions."""
 
     def __init__(self, place: int, message: str):
         super().__init__(message)

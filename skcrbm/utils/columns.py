@@ -16,9 +16,11 @@ from skcrbm.utils.warnings import warn_user
 # A sparse column is constant up to rounding if its standard deviation is less than this number
 # times its largest absolute value.
 _CONSTANT = 1e-7
-# A column with a smaller range counts as constant, because 1 / range would overflow.
+# A column whose range is less than this number counts as constant, because 1 / range would
+# overflow.
 _LEAST_WIDTH = 1e-290
-# Scaled sparse columns have scales between 1 / _MOST_RATIO and _MOST_RATIO times their median.
+# After scaling, the scale of each sparse column lies between 1 / _MOST_RATIO and _MOST_RATIO. The
+# median of the scales is then 1.
 _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.

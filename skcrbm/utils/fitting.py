@@ -203,10 +203,11 @@ def pass_hooks(
     attributes: Callable[[Any], dict],
     summary: Callable[[float, float], str] = _violation_and_share,
 ) -> Iterator[dict[str, Callable]]:
-    """Provide the functions that a large margin solver calls before and after each pass.
+    """Provide a dict of the functions that a large margin solver calls before and after each pass.
 
-    The functions print the progress and run the callbacks. Their keys are "on_pass_begin" and
-    "on_pass_end". The dict is empty if nothing is printed and there are no callbacks.
+    The functions print the progress and run the callbacks. Their keys in the dict are
+    "on_pass_begin" and "on_pass_end". The dict is empty if nothing is printed and there are no
+    callbacks.
 
     `unit` is the word for a pass in the progress line. `attributes` converts the state of the
     solver to fitted attributes. `summary` converts the two measures of progress that the solver
@@ -387,8 +388,8 @@ def folds_of_copies(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return folds (train, test) of copies, such that all copies of a row are in the same part.
 
-    `folds` are pairs of arrays of positions among the first copies of the rows, for example the
-    folds of ``visible[first_copies(origin)]``.
+    `folds` are pairs (train, test) of arrays with indices of rows, not of copies. For example, they
+    are the folds of ``visible[first_copies(origin)]``.
     """
     if origin is None:
         return list(folds)

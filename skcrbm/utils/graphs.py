@@ -32,8 +32,9 @@ class GraphArrays(NamedTuple):
     Z: np.ndarray  # (M, E) features of the edges; E is 0 without features
     types: np.ndarray | None = None  # (T,) index of the type of each node; None without types
     cliques: tuple[Cliques, ...] = ()  # the cliques of each size
-    # Nodes (R,) and R classes, which are not codes: a node must not have the class. None if no
-    # class of a node is forbidden. `GraphBatch` stores the same facts as an array of bools.
+    # Nodes (R,) and a list of R classes (values of y, not codes). A node must not have the class at
+    # the same position of the list. None if no class of a node is forbidden. `GraphBatch` stores
+    # the same facts as an array of bools.
     forbidden: tuple[np.ndarray, list] | None = None
 
 

@@ -117,9 +117,9 @@ class LabelDistribution:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return log-probabilities (N, n_draws) of draws from p(y | x), without the draws.
 
-        The second result is None, or the log-probabilities (N,) of the given `labels` (N, L).
-        Independent labels, and the conditional RBMs with few hidden units, are faster than by
-        `draw`, and a row has the same draws whatever the other rows are.
+        The second result is None, or the log-probabilities (N,) of the given `labels` (N, L). If
+        the labels are independent, or the model is a conditional RBM with few hidden units, this
+        method is faster than `draw`, and the draws of a row do not depend on the other rows.
         """
         if not self.is_joint:
             return _independent_draws(self.marginals(X), n_draws, seed, labels)

@@ -520,7 +520,7 @@ def _listed(names):
 
 
 def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays (L,): for each label, the total weight of rows with a 1 and without NaN.
+    """Return, for each label, the total weight (L,) of its 1s, and of its observed entries.
 
     `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows. The
     second array includes the rows in which the label is 0.

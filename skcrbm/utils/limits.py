@@ -67,7 +67,7 @@ MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 #: message visits all 2^6 entries of the table. OR and AND factors may have any number of variables.
 MAX_TABLE_VARIABLES = 6
 
-#: Largest number of entries of the tables of all cliques of a model together (512 MB). The table of
+#: Largest total number of entries in the tables of a model's cliques (512 MB). The table of
 #: a clique of k variables has 2^k entries.
 MAX_CLIQUE_ENTRIES = 2**26
 
@@ -95,7 +95,7 @@ MIN_SEARCH_ROWS = 40
 #: takes about ten seconds at this size.
 CONVEX_PATH_ENTRIES = 2**29
 
-#: Largest product of the numbers of rows, of outputs and of states of the hidden units. If the
+#: Largest product of three numbers: rows, outputs, and states of the hidden units. If the
 #: product is larger, the search for the penalty of models with hidden units uses a sample of the
 #: rows, and L-BFGS stops at a larger tolerance. An evaluation takes about a second at this size:
 #: 4200 rows with 1000 outputs and 8 hidden units.
@@ -138,8 +138,8 @@ BLOCK_ENTRIES = 2**21
 #: same time. A single tree may exceed this size.
 TREE_BYTES = 2**30
 
-#: Largest number of log-weights of chains that are computed together: about two megabytes, which
-#: fit into the cache.
+#: Largest number of log-weights in the chains that are computed together: about two megabytes,
+#: which fit into the cache.
 CHAIN_ENTRIES = 2**18
 
 #: Largest number of rows for which a fit with more columns than rows works in the space spanned by

@@ -44,7 +44,7 @@ def import_location(location: str, registered: str) -> Any:
 
 
 def is_built_in(location: str) -> bool:
-    """Return True if a location or the name of a module is a part of skcrbm."""
+    """Return True if a location, or the name of a module, belongs to the package skcrbm."""
     return location.startswith("skcrbm.")
 
 

@@ -52,7 +52,7 @@ class OutputUnits:
 
     @property
     def log2_vectors(self) -> float:
-        """Binary logarithm of the number of vectors of classes."""
+        """Binary logarithm of the number of vectors that hold a class for each output."""
         return math.fsum(math.log2(k) for k in self.n_classes.tolist())
 
     @property
@@ -62,7 +62,7 @@ class OutputUnits:
         return [slice(int(self.start[i]), int(self.start[i + 1])) for i in large]
 
     def are_valid(self, units: np.ndarray) -> np.ndarray:
-        """Return True (...,) for unit vectors (..., V) with exactly one unit on in each group."""
+        """Return True (...,) for unit vectors (..., V) with one unit on in each of the `groups`."""
         return (units @ self.member == 1).all(axis=-1)
 
     def units_of(self, codes: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Store gradients of weights of sparse inputs, in which most rows are 0."""
+"""Store gradients in which most rows are 0, such as gradients of the weights of sparse inputs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RowSparse:
         return full.ravel()
 
     def of(self, flat):
-        """Return a copy (n, H) of the rows `self.rows` of a matrix stored as a flat array."""
+        """Return a copy (n, H) of the rows `self.rows` of a matrix whose entries are in `flat`."""
         return flat.reshape(self.shape)[self.rows]
 
     def __array__(self, dtype=None, copy=None):
