@@ -33,8 +33,9 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     factors : sequence of TableFactors, OrFactors or AndFactors
         Factors that all models share. OR and AND factors need variables with two states.
     field : array-like (n, K) or (N, n, K), default=None
-        Log-weight of each state of each variable, which is added to the score, with a matrix per
-        model. None means a single model with fields of 0.
+        Log-weights of the states of each variable, with a matrix per model. The score of a joint
+        state includes the log-weight of each variable's state. None means a single model with
+        fields of 0.
     n_variables : int, default=None
         Number of variables n. If None, it is the length of `n_states`, or follows from the shape of
         `field`, or is the largest index of a variable in the factors plus 1.
@@ -178,9 +179,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     dominant_fields = BaseEnergy.dominant_fields
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
-        """Return the log-odds of the K states of M clamped variables, (M, K): inf or -inf.
+        """Return the log-odds (M, K) of the K states of M clamped variables: inf or -inf.
 
-        `values` (M,) holds the state of each variable; its log-odds are inf.
+        `values` (M,) holds the state to which each variable is clamped. This state has the log-odds
+        inf, and all other states have -inf.
         """
         return np.where(np.arange(self.n_levels) == values[:, None], np.inf, -np.inf)
 

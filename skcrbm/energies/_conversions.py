@@ -20,8 +20,8 @@ from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
-# Largest number of inputs of an OR or AND that can be written to a file, as a table of at most 2^16
-# weights. For more inputs a ValueError is raised.
+# Largest number of inputs of an OR or AND factor that can be written to a file. The factor is
+# written as a table, which has 2^16 weights for 15 inputs. For more inputs a ValueError is raised.
 _MAX_LOGIC_INPUTS = 15
 # Largest |log-potential| that can be written to a file. A file holds exponentials of
 # log-potentials, and the largest float64 is about exp(709). For larger log-potentials a ValueError
@@ -64,7 +64,7 @@ def pair_tables(energy: BaseEnergy) -> PairTables:
 
 
 def as_network(energy, row: int) -> Network:
-    """Convert model number `row` of a batch, a `FactorGraphEnergy`, to a network of tables."""
+    """Convert one model of a `FactorGraphEnergy`, whose index is `row`, to a network of tables."""
     scopes: list[list[int]] = []
     weights = []
     if energy.constant:

@@ -395,7 +395,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Return a mask (N, n) of very large fields of variables in factors with weights of 0."""
+        """Return a mask (N, n) of very large fields whose variables have factors with zeros."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -410,7 +410,7 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def max_enumerated(self) -> int:
-        """Largest `n_enumerated` of a model that the method "exact" accepts by default."""
+        """Largest `n_enumerated` for which the method "exact" accepts a model by default."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
@@ -487,7 +487,7 @@ class FactorGraphEnergy(BaseEnergy):
         return linear + self.offset + self._factor_scores(states)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the score (N,) of each model's state `visible` (N, n); all n are visible."""
+        """Return the score (N,) of a state of each model; `visible` (N, n) holds the states."""
         return self.score(visible)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:

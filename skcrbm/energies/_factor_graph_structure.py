@@ -165,10 +165,10 @@ class FactorGraph(Versioned):
         Returns
         -------
         scopes : list of tuple
-            Scopes of the tables in the order of `tables`, then of the tables of all chains. The
-            output is the last variable of a scope in a chain.
+            Scopes of the given tables in the order of `tables`, then scopes of the tables of all
+            chains. The last variable of a scope in a chain is the output of this table.
         logic : list of ndarray (2**k,)
-            Log-potentials of the tables of all chains.
+            Flat log-potentials of the tables of all chains, over k = 2 or 3 variables each.
         n : int
             Number of variables, including the auxiliary variables.
         """
@@ -298,10 +298,10 @@ def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the probability of each entry of F tables of k independent variables, (K, F, 2**k).
+    """Return the probability of each entry of F tables if variables are independent, (K, F, 2**k).
 
-    Each row of `means` (K, n) holds the probability that each of n variables is 1, and `variables`
-    (F, k) holds the scopes of the tables.
+    Each of the K rows of `means` (K, n) holds the probability that each of n variables is 1, and
+    `variables` (F, k) holds the scopes of the tables, with k variables each.
     """
     found = np.ones((len(means), len(variables), 1))
     for column in variables.T:
@@ -326,8 +326,9 @@ def or_zeros(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return masks (K, M) of the edges whose OR factor has weight 0.
 
-    The first mask is for the case that the variable of the edge is off, the second for the case
-    that it is on. The other variables have the states `bits` (K, n).
+    `edge` (M,) holds indices of edges as in `BlockEdges`, each between a variable and a factor. The
+    first mask assumes that the variable of the edge is off, and the second mask that it is on. The
+    other variables have the states `bits` (K, n).
     """
     is_input = edge < len(group.inputs)
     n_inputs = len(group.inputs)

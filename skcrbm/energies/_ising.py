@@ -16,8 +16,8 @@ from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 class IsingEnergy(PairwiseEnergy):
     """A batch of pairwise Boltzmann machines that share their couplings.
 
-    The score is ``-E_n(y) = f_n' y + 1/2 y' S y`` for y in {-1, +1}^L. A large margin Boltzmann
-    machine given x is this energy with fields ``f_n = A x_n + b`` [1]_.
+    The score is ``-E_n(y) = f_n' y + 1/2 y' S y`` for y in {-1, +1}^L. Given the features x_n, a
+    large margin Boltzmann machine [1]_ is this energy with the fields ``f_n = A x_n + b``.
 
     As in all energies, states in arguments and results are 0/1: 0 represents y = -1, and 1
     represents y = +1. Marginals are P(y_i = +1).
@@ -149,11 +149,11 @@ class IsingEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return factors of the probabilities that both labels of a pair are 1.
+        """Return arrays whose outer products add up to the probabilities that two labels are 1.
 
-        Only pairs with a clamped label are included. The result is two pairs of arrays (N, L); the
-        probabilities are the sum of the outer products of each pair, as described in
-        `PairwiseEnergy.held_pairs`.
+        The sum is 0 for two free labels, so that it holds only the probabilities of label pairs
+        with a clamped label. The result has two items (left, right) with arrays (N, L), as
+        described in `PairwiseEnergy.held_pairs`.
         """
         return ((values, values + free), (free, values))
 

@@ -1,4 +1,4 @@
-"""Convert Ising models of other packages, whose variables have labels, to arrays.
+"""Convert Ising models with labelled variables, from other packages, to arrays.
 
 The other packages are not imported. They minimise an energy E(s) = sum_i h_i s_i + sum_(i, j) J_ij
 s_i s_j + offset over spins s of -1/+1. This package maximises scores, so fields and couplings

@@ -35,7 +35,7 @@ class LayeredEnergy(BaseEnergy):
     field : array-like (n_variables,) or (N, n_variables)
         Unary scores, including the scores that come from the inputs.
     unaries : array-like (n_variables,), default=None
-        Unary scores without the scores that come from the inputs, which all models share. If given,
+        Unary scores that all models share, without the scores that come from the inputs. If given,
         mean field and message passing start from these scores, so that their first iteration
         ignores the inputs, as in the training of `LayeredGMClassifier`. If None, they start from
         the fields. The distribution does not depend on this argument.
@@ -115,9 +115,10 @@ class LayeredEnergy(BaseEnergy):
         """Return the log-odds of each unit without couplings, and the influence of couplings.
 
         The log-odds of a unit are the log-odds of its state against all other states of its node.
-        The influence is a bound on the change of the log-odds by couplings: for all units of a node
-        it is twice the largest sum of the absolute couplings of a unit. The factor 2 is needed
-        because couplings may raise the score of a state and lower the score of another state.
+        The influence is a bound on the change of the log-odds by couplings. It is the same for all
+        units of a node: sum the absolute couplings of each unit, and take twice the largest sum.
+        The factor 2 is needed because couplings may raise the score of a state and lower the score
+        of another state.
         """
         log_odds = np.empty(self.field.shape)
         reach = np.zeros(self.n_variables)
@@ -134,10 +135,10 @@ class LayeredEnergy(BaseEnergy):
         return log_odds, reach
 
     def dominant_fields(self) -> np.ndarray:
-        """Return a mask (N, n_variables): True for large fields above the influence of couplings.
+        """Return a mask (N, n_variables): True for fields far above the influence of couplings.
 
-        Even such a field need not determine the state of its node, because two states of the node
-        may have equal fields.
+        Even a field above the influence need not determine the state of its node, because two
+        states of the node may have equal fields.
         """
         influence = self.own_log_odds()[1]
         return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
@@ -186,16 +187,17 @@ class LayeredEnergy(BaseEnergy):
         return most
 
     def connection_weights(self) -> list[np.ndarray | None]:
-        """Return a list with the flat pairwise scores of each connection, or None at the input."""
+        """Return the flat pairwise scores of each connection; None if it starts at the input."""
         weights: list[np.ndarray | None] = [None] * len(self.structure.connections)
         for c, flat in zip(self.structure.inner, self.weights, strict=True):
             weights[c] = flat
         return weights
 
     def layer_unaries(self) -> list[Any] | None:
-        """Return a list with an array (n_nodes, k - 1) of `unaries` per layer; None at the input.
+        """Return a list with an array (n_nodes, k - 1) of `unaries` for each layer.
 
-        The result is None if the energy has no `unaries`.
+        The item of the input layer is None. The whole result is None if the energy has no
+        `unaries`.
         """
         if self.unaries is None:
             return None
@@ -287,7 +289,8 @@ class LayeredEnergy(BaseEnergy):
     def _node_scores(self, states, layer):
         """Return the scores of all k states of each node of a layer, (N, C, n_nodes, k).
 
-        They are conditional on the states of the other layers: C states of each of N models.
+        The scores are conditional on the states of the other layers. `states` holds C states of
+        each of N models.
         """
         block = self._slices[layer]
         return self._of_states(self._conditional_log_odds(states, block).astype(np.float64), layer)
@@ -355,7 +358,8 @@ class LayeredEnergy(BaseEnergy):
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes (n_tables, l - 1, k - 1) of the statistics of each connection between variables.
 
-        The statistics of edges that share a table are added up.
+        The connection joins nodes with l states to nodes with k states. The statistics of edges
+        that share a table are added up.
         """
         return tuple(
             (c.n_tables, c.n_left_states - 1, c.n_right_states - 1) for c in self._connections

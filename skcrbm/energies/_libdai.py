@@ -11,8 +11,8 @@ from skcrbm.energies._uai_networks import Network, joined
 from skcrbm.energies._words import Words
 from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
-# Largest label of a variable: labels are stored as int64. For a larger label a ValueError is
-# raised.
+# Largest label of a variable, because labels are stored as int64. For a larger label a ValueError
+# is raised.
 _MAX_LABEL = 2**63 - 1
 
 

@@ -538,8 +538,8 @@ class SparseIsingEnergy(PairwiseEnergy):
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return a tuple with a single array (E,), which holds a weighted sum for each edge.
 
-        The sum of the edge (i, k) runs over the rows of `means`; each term is the product of the
-        means of variables i and k.
+        The sum of the edge (i, k) runs over the rows of `means`. Each row adds its weight times the
+        product of the means of variables i and k.
         """
         i, k = self.edges.T
         total = np.zeros(len(self.edge_coupling))

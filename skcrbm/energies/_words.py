@@ -39,7 +39,7 @@ class Words:
             text = _COMMENT.sub("", text)
         self.text = text
         self.words = text.split()
-        self.place = 0
+        self.place = 0  # position in `words` of the next word to read
         # A text of a single word may be a misspelt file name, so error messages say that there is
         # no such file.
         self._hint = " (no file has this name, either)" if not path and len(self.words) == 1 else ""
@@ -193,7 +193,7 @@ class Words:
             )
 
     def line_lengths(self) -> list[int]:
-        """Return the numbers of unread words of the lines that still have unread words."""
+        """Return the number of unread words in each line that still has unread words."""
         lengths, before = [], 0
         for line in self.text.splitlines():
             n = len(line.split())

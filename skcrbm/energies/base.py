@@ -151,7 +151,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     @property
     def belief_shape(self) -> tuple[int, ...]:
-        """Shape of arrays of marginals; by default (N, n_variables), for the state 1."""
+        """Shape of arrays of marginals; by default (N, n_variables), for P(variable = 1)."""
         return self.n_models, self.n_variables
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
@@ -326,7 +326,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     @abstractmethod
     def _score(self, states: np.ndarray) -> np.ndarray:
-        """Return ``-E`` (N,) of a state for each of N models (N, n_variables), without evidence."""
+        """Return ``-E`` (N,) of `states` (N, n_variables), one per model; ignore the evidence."""
 
     def score(self, states: ArrayLike) -> np.ndarray:
         """Return ``-E`` of a joint 0/1 state for each of N models; `states` is (N, n_variables).
@@ -388,7 +388,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         return binary_states(self.n_hidden)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-weight (N,) of a visible state for each of N models, given as (N, V).
+        """Return the log-weight (N,) of a state of each model; `visible` (N, V) holds the states.
 
         See `log_weight_of_sets` for `hidden`.
         """

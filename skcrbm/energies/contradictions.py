@@ -17,9 +17,10 @@ def contradicted_models(energy: Any) -> np.ndarray:
     contradicts the factors, so that all states have weight 0.
 
     The factors are visited repeatedly, until no more states are excluded. A factor excludes a state
-    of a variable if its weight is 0 for all remaining states of the other variables. The mask is
-    True for models in which all states of some variable are excluded. On graphs without loops this
-    finds all impossible models. On graphs with loops it may miss some impossible models.
+    of a variable if the factor has weight 0 for this state and all remaining states of the other
+    variables. The mask is True for models in which all states of some variable are excluded. On
+    graphs without loops, the mask shows all impossible models. On graphs with loops, it may miss
+    some impossible models.
     """
     found = np.zeros(energy.n_models, bool)
     size = max(1, energy.n_entries + len(energy.ors.inputs) + len(energy.ands.inputs))
@@ -103,7 +104,7 @@ def _propagate_ors(group, possible):
     """Exclude the states that OR factors forbid; the mask `possible` is changed in place.
 
     `possible` (N, n, 2) has an entry for each state of n variables in N models. For AND factors,
-    pass it with both states swapped, because an AND is an OR of negated variables.
+    pass `possible` with both states swapped, because an AND is an OR of negated variables.
     """
     if not len(group.outputs):
         return

@@ -156,8 +156,8 @@ class GroupedRBMEnergy(RBMEnergy):
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
         """Draw the variables of a block.
 
-        `u` holds a uniform random number for each variable. The class of a group is drawn by the
-        number of the first unit of the group.
+        `u` holds a uniform random number for each variable. To draw the class of a group, only the
+        number of its first unit is used.
         """
         drawn = super().draw(log_odds, u, block)
         if self._is_visible(block):

@@ -4,12 +4,12 @@ Pixel i has a class y_i and n_hidden binary variables h_i. The vector e(k) encod
 an entry for each class except the first: the entry of class k is 1 - 1/K, and all other entries are
 -1/K. The log-weight of classes and hidden variables is
 
-``sum_i s_i' e(y_i) + t_i' (h_i - 1/2) + sum over pairs of places e(y_i)' A_d e(y_j)
+``sum_i s_i' e(y_i) + t_i' (h_i - 1/2) + sum over pairs of pixels e(y_i)' A_d e(y_j)
 + (h_i - 1/2)' B_d e(y_j)``,
 
 where the fields s_i and t_i are linear in the window of X around i, and the matrices A_d and B_d
-depend on the difference d of the two positions. Neighbours outside of the image are left out, so
-that they favour no class.
+depend on the difference d of the positions of pixels i and j. Neighbours outside of the image are
+left out, so that they favour no class.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ImageStructure(NamedTuple):
         return max(self.window, self.pair_window) // 2
 
     def zeros(self) -> ImageParams:
-        """Return parameters of these shapes that are all 0."""
+        """Return parameters with the shapes of this structure, all of which are 0."""
         side = self.window
         n_steps = len(pair_steps(self.pair_window))
         return ImageParams(

@@ -22,8 +22,8 @@ from skcrbm.utils.row_sparse import columns_used
 # be noisy or scaled by the range of the training rows. Values further outside are probably on
 # another scale, so a ValueError is raised.
 _OVERSHOOT = 0.5
-# Number of states of input nodes from which on the indicators of the states are stored as a CSR
-# matrix. Nearly all indicators are then 0, so a sparse matrix takes less time and memory.
+# If input nodes have at least this number of states, the indicators of the states are stored as a
+# CSR matrix. Nearly all indicators are 0, so a sparse matrix takes less time and memory.
 _SPARSE_STATES = 8
 # Unary score of a state that an output node lacks. The probability of the state rounds to 0,
 # because state 0 has the score 0. The score is finite, because differences of beliefs must not be
@@ -87,7 +87,7 @@ class InputCode(NamedTuple):
         return self._replace(free=nodes)
 
     def mean(self, X, weight: np.ndarray) -> np.ndarray:
-        """Return the weighted mean of each input state, over rows whose feature is observed."""
+        """Return the weighted mean of each input state, over rows in which the node is observed."""
         total: Any = 0.0
         mass: Any = 0.0
         for rows in row_chunks(X.shape[0], _MEAN_ROWS):
@@ -276,10 +276,10 @@ class LayeredModel(NamedTuple):
         return LayeredEnergy(self.structure, inner, field, unaries)
 
     def skip_weights(self) -> dict[tuple[int, int], np.ndarray]:
-        """Return a dict with the pairwise scores of each skip, a connection of layers (a, b).
+        """Return a dict with the pairwise scores of each skip connection of two layers (a, b).
 
-        The scores are (n_left, n_right, l - 1, k - 1), for n_left nodes with l states in layer a,
-        and n_right nodes with k states in layer b.
+        The key is (a, b). The scores are (n_left, n_right, l - 1, k - 1), for n_left nodes with l
+        states in layer a, and n_right nodes with k states in layer b.
         """
         found = {}
         for connection, flat in zip(self.structure.connections, self.connection_weights()):

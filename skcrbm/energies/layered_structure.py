@@ -39,8 +39,8 @@ class Connection:
         target: int,
     ):
         self.source, self.target = source, target
-        # For each left node, the number of its edges in other connections to layers nearer to the
-        # output, (n_left,); the number 0 if no skip starts at the left layer.
+        # Number (n_left,) of edges from each left node to nodes nearer to the output, in all
+        # connections other than this one; the number 0 if no skip starts at the left layer.
         self.other_degree: Any = 0
         self.layer = layer
         self.below = tuple(below)
@@ -116,9 +116,9 @@ class Connection:
     def tables(self, weights: np.ndarray) -> np.ndarray:
         """Return flat pairwise scores as tables (n_tables, l - 1, k - 1).
 
-        The flat scores of a dense connection have the axes [i, x, j, y], for state x of left node i
-        and state y of right node j. In this order they can be used as the matrix of a linear map
-        without a copy.
+        A left node has l states, and a right node has k states. The flat scores of a dense
+        connection have the axes [i, x, j, y], for state x of left node i and state y of right
+        node j. In this order they can be used as the matrix of a linear map without a copy.
         """
         l, k = self.n_left_states - 1, self.n_right_states - 1
         if not self.dense:
@@ -144,7 +144,8 @@ class Connection:
     def matrix(self, weights: np.ndarray) -> Any:
         """Return pairwise scores as the matrix (n_left (l - 1), n_right (k - 1)) of a linear map.
 
-        The matrix is an ndarray for a dense connection, and a CSR array for other connections.
+        A left node has l states, and a right node has k states. The matrix is an ndarray for a
+        dense connection, and a CSR array for other connections.
         """
         if self.dense:
             return weights.reshape(self.n_units)
@@ -314,8 +315,8 @@ class LayeredStructure(Versioned):
         possible = self.possible[:, 1:]
         unaries[-1] = unaries[-1] * possible
         for c, connection in enumerate(self.connections):
-            # A `RowSparse` is the gradient of a model without hidden layers. Its entries for these
-            # states are 0 already, because the states have no probability.
+            # A `RowSparse` is the gradient of a model without hidden layers. Its entries for states
+            # that a node lacks are 0 already, because these states have no probability.
             if connection.target == self.depth and not isinstance(weights[c], RowSparse):
                 by_state = weights[c].reshape(-1, *possible.shape)
                 weights[c] = (by_state * possible).ravel()

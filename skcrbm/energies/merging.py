@@ -17,7 +17,7 @@ from skcrbm.energies.states import strides_of
 
 
 class Merging(NamedTuple):
-    """Plan to add tables to other tables: for each entry, the position (int64) it comes from."""
+    """Plan to add tables to other tables: pairs of entries, given by int64 positions."""
 
     kept: tuple[np.ndarray, ...]  # a bool (F,) per group: False for added tables
     # (M,): positions of entries of kept tables in the array of the log-potentials of all tables

@@ -18,12 +18,12 @@ from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_E
 # If there are at most _FEW outputs with two classes each, all states are enumerated, because this
 # costs less than variable elimination. A graph is called narrow if exact inference is cheap. This
 # is the case if the largest table that variable elimination creates has at most 2^_NARROW entries.
-# It is also the case if this table is no larger than the largest table of an edge, as in a forest:
-# approximate message passing would read the tables of the edges, too.
+# It is also the case if this table is no larger than the largest table of an edge, as in a forest,
+# because approximate message passing would read the tables of the edges, too.
 _FEW, _NARROW = 10, 12
-# If an edge has a larger table, training by the exact likelihood still counts as cheap if the
-# number of rows times the number of entries of all tables is at most this number. 200 iterations of
-# training then take minutes.
+# Even if an edge has a table of more than 2^_NARROW entries, training by the exact likelihood is
+# called cheap if the number of rows times the number of entries of all tables is at most this
+# number. 200 iterations of training then take minutes.
 _MOST_ENTRIES = 2**26
 
 

@@ -28,8 +28,8 @@ class RBMEnergy(PairwiseEnergy):
     """A batch of restricted Boltzmann machines that share their couplings.
 
     The score is ``-E_n(v, h) = v' W h + v' b_n + h' c_n`` with V visible units v and H hidden units
-    h, all of them 0/1. A conditional RBM given x is this energy with ``b_n = b + U x_n`` and
-    ``c_n = c + S x_n`` [1]_, eq. 3.
+    h, all of them 0/1. Given the features x_n, a conditional RBM is this energy with
+    ``b_n = b + U x_n`` and ``c_n = c + S x_n`` ([1]_, eq. 3).
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class RBMEnergy(PairwiseEnergy):
     # -------------------------------------------------------------- evidence
 
     def _held(self):
-        """Return the values of clamped visible (N, V) and hidden units (N, H), else NaN."""
+        """Return the values of clamped units, visible (N, V) and hidden (N, H); NaN if free."""
         assert self.evidence is not None
         return self.evidence[:, : self.n_visible], self.evidence[:, self.n_visible :]
 
@@ -382,7 +382,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return 0
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds and the influence of each unit, which is infinite for visible units.
+        """Return the log-odds of each unit, and the influence, which is infinite for visible units.
 
         The other visible units always determine a visible unit, even if its bias is large. Hidden
         units have the same log-odds and influence as in `RBMEnergy`.

@@ -191,7 +191,7 @@ def means_of_states(energy: Any, states: np.ndarray) -> np.ndarray:
 
 
 def with_evidence(energy: Any, states: np.ndarray) -> np.ndarray:
-    """Return states (N, ..., n_variables), with clamped variables set to the given values."""
+    """Return states (N, ..., n_variables) with the values of clamped variables inserted."""
     if energy.evidence is None:
         return states
     held = energy.evidence.reshape(len(states), *(1,) * (states.ndim - 2), -1)

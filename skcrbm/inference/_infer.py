@@ -124,24 +124,26 @@ def infer(
     ------
     ValueError
         If an argument is invalid, or if the method cannot give a requested answer or does not have
-        an option; the message lists the possible values. Also if a field or coupling of the energy
-        exceeds 1e30 in magnitude or is not finite (log-potentials of -inf are valid).
+        an option; the message lists the possible values. The error is also raised if a field or
+        coupling of the energy exceeds 1e30 in magnitude or is not finite (log-potentials of -inf
+        are valid).
 
     Warns
     -----
     UserWarning
         If `clamp` contradicts a factor graph, so that no state has a positive weight. The check
         propagates impossible values from factor to factor; in graphs with loops it may miss
-        contradictions. Also if the states that a search or a sampler returns have weight 0. "exact"
-        raises a ValueError instead of a warning. Also if "sum_product" or "tree_reweighted" returns
-        a log Z that the factor graph cannot have, which hard constraints on loops may cause.
+        contradictions. A warning is also given if the states that a search or a sampler returns
+        have weight 0; "exact" raises a ValueError instead of this warning. A warning is also given
+        if "sum_product" or "tree_reweighted" returns a log Z that the factor graph cannot have,
+        which hard constraints on loops may cause.
 
     Notes
     -----
-    Fields, couplings and log-potentials may be as large as 1e30 in magnitude. The rounding error of
-    log-odds and log Z is then the precision of the dtype times the largest sum of the magnitudes of
-    the couplings of a variable. "exact", the searches and the bounds compute in float64 for every
-    dtype of the energy.
+    Fields, couplings and log-potentials may be as large as 1e30 in magnitude. To estimate the
+    rounding error of log-odds and log Z, add up the magnitudes of the couplings of each variable,
+    and multiply the largest of these sums by the precision of the dtype. "exact", the searches and
+    the bounds compute in float64 for every dtype of the energy.
 
     If a field of at least 1e9 is at least twice as large as the largest effect of the couplings of
     its variable, this field decides the value of the variable. The log-odds of the variable are
@@ -340,7 +342,7 @@ def _solved(method, energy, query):
 
 
 def _complete(fields, energy, query):
-    """Complete the result of a solver: clamped variables, and marginals from log-odds."""
+    """Complete a solver's result: insert clamped values, and compute marginals from log-odds."""
     if energy.evidence is not None:
         held = ~np.isnan(energy.evidence)
         values = energy.evidence[held]

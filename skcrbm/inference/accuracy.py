@@ -1,7 +1,7 @@
 """Measure the error of approximate marginals, on models that are small enough for "exact".
 
-The exact marginals are computed in NumPy on purpose: a compiled kernel would add its compile time
-to the first fit by belief propagation.
+The exact marginals are computed in NumPy, because a compiled kernel would add its compile time to
+the first fit by belief propagation.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class InferenceResult(Versioned):
     log_odds : ndarray (N, n_variables)
         Log-odds of the beliefs; ±inf for clamped variables. Marginals near 0 and 1 lose precision
         by rounding; log-odds do not. If "map" or "marginal_map" was requested without "marginals",
-        these are log-odds of max-marginals, or None if the method has no max-marginals.
+        this field has the log-odds of max-marginals, or is None if the method has no max-marginals.
     assignment : ndarray (N, n_variables) of int8
         State that was found for "map" or "marginal_map", as 0 and 1.
     map_bound : ndarray (N,), float64
@@ -217,7 +217,7 @@ class Chains(NamedTuple):
 
 
 # Maps each method object to its options at the last successful check. The options are stored here
-# and not in the method objects, because those belong to the user.
+# and not in the method objects, because method objects belong to the user.
 _VALID_OPTIONS = WeakKeyDictionary()
 
 
@@ -588,7 +588,7 @@ def with_folded_evidence(solve: Callable) -> Callable:
 
 
 def _add_held_pairs(energy, query, answer):
-    """Add to `answer` the probabilities of pairs with a clamped variable, products of means."""
+    """Add the probabilities of pairs with a clamped variable to `answer`, by products of means."""
     held = ~energy.free
     free = np.where(held, 0, expit(answer["log_odds"])).astype(energy.dtype)
     values = np.nan_to_num(energy.evidence).astype(energy.dtype)

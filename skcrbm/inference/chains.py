@@ -54,7 +54,7 @@ def _factors(log_weights):
 
 
 def _with_maxima(log_z, energies, most_pairs, most_first, most_last):
-    """Add the maxima that `_factors` subtracted from the log-weights to log Z."""
+    """Add to log Z the maxima that `_factors` subtracted from the log-weights."""
     lengths = np.diff(energies.start)
     if len(most_pairs) == 1:
         return log_z + most_first + most_last + most_pairs[0] * (lengths - 1)
@@ -162,8 +162,8 @@ def best_paths(energies: AnyChains) -> tuple[np.ndarray, np.ndarray]:
 def k_best_paths(energies: AnyChains, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the k best paths of each chain, and their log-weights, as a list of pairs.
 
-    The pair of a chain is an array of paths (k', length) and an array of log-weights (k',). If the
-    chain has fewer than k possible paths, k' is their number, otherwise k' is k.
+    The pair of a chain is an array of paths (n_paths, length) and an array of log-weights
+    (n_paths,). The number n_paths is k, or the number of possible paths if it is smaller.
     """
     if isinstance(energies, SecondOrderEnergies):
         n_classes = len(energies.triples)

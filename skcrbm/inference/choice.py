@@ -248,7 +248,7 @@ def first_that_answers(
 
 
 def convergence_advice(method: InferenceMethod) -> str:
-    """Return advice if a method did not converge: alternatives, separated by commas.
+    """Return advice for a method that did not converge: alternatives, separated by commas.
 
     If no alternative is known, the text is "".
     """

@@ -41,7 +41,7 @@ class CountedTreeModels:
             self.may_off = np.ascontiguousarray(n_on[:, walks.after] == n_on[:, :-1])
 
     def sums(self, with_marginals: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return log Z (n,) and the marginals (n, L), or an empty array (0, L) if not requested."""
+        """Return log Z (n,) and the marginals (n, L); if not requested, they are empty (0, L)."""
         from skcrbm.kernels.counted_trees import sum_walks
 
         n, n_labels = self.scores.shape

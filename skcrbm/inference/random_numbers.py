@@ -23,9 +23,9 @@ def random_key(random_state: int | np.random.RandomState | None) -> np.uint64:
 def uniforms(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
     """Draw uniform random numbers on (0, 1), as float64 of shape (len(streams), n_sites).
 
-    `key` is the uint64 of `random_key` for the call or fit. Row i of the result has random numbers
-    from the stream `streams[i]`, for example the index of a chain. `step` counts the draws from a
-    stream: each step gives different random numbers.
+    `key` is a result of `random_key`. Row i of the result has random numbers from the stream with
+    the number `streams[i]`, for example the index of a chain. `step` counts the draws from a
+    stream, so that each step gives different random numbers.
     """
     from skcrbm.kernels.random_uniform import fill_uniform
 

@@ -175,8 +175,8 @@ ANSWERS = {
 def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
     """List the base classes of `energy_type` whose solvers are valid for `energy_type`.
 
-    The list includes `energy_type` itself. A solver is valid if its class of energies defines the
-    same method `score` as `energy_type`, or an abstract method.
+    The list includes `energy_type` itself. A solver for a base class is valid if the base class has
+    the same method `score` as `energy_type`, or if its score is abstract.
     """
     names = []
     for base in energy_type.__mro__:

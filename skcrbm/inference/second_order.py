@@ -1,8 +1,8 @@
 """Exact inference in second-order chains of classes: marginals and best paths.
 
-The kernels take K^3 operations for each position. If weights underflow, and for samples and the k
-best paths, the chain is converted to `ChainEnergies` with K^2 states, see
-`SecondOrderEnergies.as_pairs`.
+The kernels take K^3 operations for each position, for K classes. If weights underflow, or if
+samples or the k best paths are requested, the chain is converted to `ChainEnergies` with K^2
+states, see `SecondOrderEnergies.as_pairs`.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def betas(method: SimulatedAnnealing, strength: np.ndarray) -> np.ndarray:
 def solve(method, energy, query):
     """Search for "map" on any energy by Gibbs sweeps.
 
-    If the energy supports "icm", this method then improves the states that were found.
+    If the energy supports "icm", the method "icm" then improves the states that the sweeps found.
     """
     fields = empty_result(energy, query)
     key = random_key(method.random_state)

@@ -145,8 +145,8 @@ def _start_from(method, energy, query, n_chains):
     """Return the start of the chains as (key, step, earlier states, beliefs).
 
     The earlier states are None unless the query continues chains of an earlier call. The beliefs
-    (probabilities from which to draw the first states) are None unless the query has beliefs as
-    start.
+    (probabilities from which to draw the first states) are None unless the query starts from the
+    beliefs of an earlier result.
     """
     before = None if query.start is None else query.start.state
     if isinstance(before, Chains):
@@ -401,7 +401,7 @@ def lane_couplings(energy):
 
 
 def by_place(lanes, *arrays):
-    """Sort the columns of arrays (N, L) by the colours of the variables, `lanes.order`."""
+    """Sort the columns of arrays (N, L) by the colours of the variables, as in `lanes.order`."""
     return tuple(np.ascontiguousarray(array[:, lanes.order]) for array in arrays)
 
 

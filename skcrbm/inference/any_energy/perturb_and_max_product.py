@@ -85,10 +85,10 @@ class Noise:
         return log_ndtr(z) - log_ndtr(-z)
 
     def gain(self, noise: np.ndarray, states: np.ndarray) -> np.ndarray:
-        """Return the sum of the noise that is added to the scores of K states (K, n), centred.
+        """Return the total noise in the score of each of K states (K, n), minus its mean.
 
-        The mean of the sum over all possible states is subtracted. The expectation of this mean is
-        0, so that subtracting the mean lowers the variance of estimates without changing their
+        The mean is taken over all possible states with the same noise. The expectation of this mean
+        is 0, so that subtracting the mean lowers the variance of estimates without changing their
         expectation.
         """
         return (noise * (states - 0.5)).sum(axis=1)
@@ -121,7 +121,7 @@ class StateNoise(Noise):
         return -np.log(-log_u) - np.euler_gamma
 
     def gain(self, noise, states):
-        """Return the sum of the noise that is added to the scores of K states; see `Noise.gain`."""
+        """Return the total noise in the score of each of K states, centred; see `Noise.gain`."""
         chosen = np.take_along_axis(noise, states[..., None].astype(np.int64), axis=2)[..., 0]
         mean = (noise * self.has_state).sum(axis=2) / self.has_state.sum(axis=1)
         return (chosen - mean).sum(axis=1)
@@ -145,8 +145,8 @@ def answer_by_maxima(
     clamped values, and the messages (K, *message_shape) if `keep`, else None.
 
     `message_shape` is the shape of the messages of a sample. `noisy` (n,) is True for variables
-    that get noise (None: all variables). `size` is the largest number of samples in a block. `kind`
-    is the kind of noise (None: logistic noise on the log-odds of each variable).
+    that get noise (None: all variables). `size` is the largest number of samples in a call of
+    `maximise`. `kind` is the kind of noise (None: logistic noise on the log-odds of each variable).
     """
     kind = Noise(energy.n_variables) if kind is None else kind
     n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
@@ -220,10 +220,10 @@ def _earlier(query, shape, noise_shape):
 
 
 def _fill_log_partition(fields, scores):
-    """Write the mean of the scores (N, n_samples) of samples to `fields`, as estimate of log Z.
+    """Estimate log Z by the mean of the scores (N, n_samples) of samples, and write it to `fields`.
 
-    Also write its standard error, which is infinite if there is a single sample, or if a sample is
-    an impossible state.
+    Also write the standard error of the estimate, which is infinite if there is a single sample, or
+    if a sample is an impossible state.
     """
     fields["log_partition"] = scores.mean(axis=1)
     possible = np.isfinite(scores).all(axis=1)
@@ -270,8 +270,9 @@ def solve_ising(method, energy, query):
 def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
     """Compute the answers for a matrix of couplings of shape `size`.
 
-    ``fields_of(fields)`` converts fields, which include the effect of the evidence, to half
-    log-odds. If `triangle` is True, only the upper triangle of the matrix is used.
+    ``fields_of(fields, free)`` converts fields, which include the effect of the evidence, to half
+    log-odds; `free` (n,) is True for variables that are not clamped. If `triangle` is True, only
+    the upper triangle of the matrix is used.
     """
     from skcrbm.kernels.perturbed_maxima import pass_pairs
 

@@ -375,8 +375,9 @@ def go_up(plan, tables, sides, arithmetic, maximised=frozenset()):
     """Eliminate all variables, from the first bucket to the last.
 
     `tables` are log-potentials over the free variables. `sides` (n_variables, K, R) are the
-    log-weights of the states of each variable. The variables in `maximised` are eliminated by
-    maxima, even if `arithmetic` computes sums. `OutOfRange` is raised if weights may underflow.
+    log-weights of up to K states of each variable in R models. The variables in `maximised` are
+    eliminated by maxima, even if `arithmetic` computes sums. `OutOfRange` is raised if weights may
+    underflow.
 
     Returns
     -------

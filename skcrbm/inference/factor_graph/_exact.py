@@ -129,8 +129,8 @@ class _Model:
     A plan may leave out clamped variables or keep them as axes of tables.
 
     - `tables` are the log-potentials (..., R), with an axis for each variable that the plan keeps.
-    - `sides` (n_variables, K, R) are the log-weights of the states of each variable. If the plan
-      keeps a clamped variable, all states except the clamped state have weight 0.
+    - `sides` (n_variables, K, R) are the log-weights of up to K states of each variable. If the
+      plan keeps a clamped variable, all states except the clamped state have weight 0.
     - `values` (n_variables, R) are the states of the variables that the plan leaves out, and 0
       for the other variables.
     - `offset` (R,) is the score of the variables that the plan leaves out.
@@ -233,8 +233,8 @@ class _Model:
         """Return the log-odds of the variables, and the probabilities of all table entries.
 
         The log-odds have the shape `energy.belief_shape` with R models instead of N. The
-        probabilities have the shape (n_entries, R). If `wanted` is False, they are an empty array
-        (0, R).
+        probabilities have the shape (n_entries, R), or are an empty array (0, R) if `wanted` is
+        False.
         """
         plan, n = self.plan, self.energy.n_variables
         log_odds = self.held_log_odds()

@@ -56,7 +56,8 @@ class FlatGraph(NamedTuple):
     def norms(self, n_variables: int, rho: np.ndarray | float = 1.0) -> np.ndarray:
         """Return an upper bound of the sum of all absolute log-messages to each variable.
 
-        The result has shape (n_variables,). Messages about impossible values are not counted.
+        The result has shape (n_variables,). Messages about impossible values are not counted. `rho`
+        (F,) are the appearance probabilities of tree-reweighted messages, or 1 for other messages.
         """
         each = np.broadcast_to(self.spread / np.minimum(rho, 1.0), self.spread.shape)
         return np.bincount(self.variables, each[self.edge_factor], n_variables)

@@ -47,7 +47,7 @@ class Lanes:
     log-message in the new log-message.
     """
 
-    #: Number of models in a block.
+    #: Largest number of models (or samples) that are processed side by side.
     n_lanes = ROWS_PER_CHUNK
     #: Share of the range of the dtype that a product of messages may use, see `fits_odds`.
     share = 1.0

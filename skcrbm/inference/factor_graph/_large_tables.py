@@ -5,9 +5,9 @@ for variables with any number of states take tables of any number of variables. 
 larger table is converted to variables with two states, and the answers are converted back: the
 log-odds of a variable are the log-odds of its state 1.
 
-Messages also get a chain of small tables for each OR or AND factor (`two_states`), so that the
-factor may have any number of inputs. Mean field and the samplers keep the factor, because the
-auxiliary variables of a chain would change their approximation.
+For message passing, each OR or AND factor is also replaced by a chain of small tables
+(`two_states`), so that the factor may have any number of inputs. Mean field and the samplers keep
+the factor, because the auxiliary variables of a chain would change their approximation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skcrbm.inference.registry import solver_for
 
 
 def solve_messages(method: Any, energy: FactorGraphEnergy, query: Query) -> dict[str, Any]:
-    """Answer a query by messages, with a chain of tables in place of each OR and AND factor."""
+    """Answer a query by message passing, after replacing OR and AND factors by chains of tables."""
     other = two_states(energy)
     fields = _solve(method, energy, other, query)
     if "assignment" in fields and other.n_variables > energy.n_variables:

@@ -41,8 +41,8 @@ _WIDTHS, _WIDER, _BACK_WORDS = (2**4, 2**8, 2**10), (2**12, 2**14, 2**16), 2**25
 # Frontier sweeps are charged to the limit of search nodes: this many table entries count as one
 # node.
 _ENTRIES_OF_NODE = 256
-# A state is disturbed by noise, whose scale is the next of these numbers in turn. The numbers are
-# relative to the typical decrease of the score when a single variable changes.
+# Scales of the noise that disturbs a state. Successive disturbances use the scales in turn. A scale
+# is relative to the typical decrease of the score when a single variable changes.
 _NOISES = 0.25, 0.5, 1.0, 2.0
 # After a disturbance, sweeps with the widest tables are repeated at most this many times.
 _MAX_FRONTIER_SWEEPS = 20

@@ -26,7 +26,7 @@ from skcrbm.utils.validation import kernel_array
 
 # Number of sweeps after which the messages of a forest are exact.
 _FOREST_SWEEPS = 2
-# Smallest number of samples in a block.
+# Messages of at least this number of samples are computed together, if there are enough samples.
 _MIN_BLOCK = 16
 # The search for a perturbed maximum ends if a sweep changes no max-marginal by more than this
 # number.
@@ -167,10 +167,10 @@ class _StateChain(Chain):
         self.log_prob[models[good], sample[good]] = log_prob[good]
 
     def _chances(self, lanes, variable):
-        """Return positions and probabilities (B, K): the K states of one variable in B samples.
+        """Return the positions and the probabilities (B, K) of the K states of a variable.
 
-        The positions are indices along the last axis of `lanes.beliefs`, and -1 for states that the
-        variable does not have.
+        `variable` (B,) is the index of the variable in each of B samples. The positions are indices
+        along the last axis of `lanes.beliefs`, and -1 for states that the variable does not have.
         """
         first, k = self._first_states[variable], self.energy.n_states[variable]
         levels = np.arange(self.energy.n_levels)

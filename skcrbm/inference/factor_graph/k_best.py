@@ -22,11 +22,11 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 def k_best_states(
     energy: FactorGraphEnergy, k: int, max_entries: int = MAX_ELIMINATED_ENTRIES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k best states (k', n) of one model with n variables, and their scores (k',).
+    """Return the k best states (m, n) of one model with n variables, and their scores (m,).
 
-    The states are in descending order of the scores. k' is k, or the number of states of positive
-    weight if the model has fewer than k of them. A ValueError is raised if a table would have more
-    than `max_entries` scores; each entry of a table has k scores.
+    The states are in descending order of the scores. The number m is k, or the number of states of
+    positive weight if the model has fewer than k such states. A ValueError is raised if a table
+    would have more than `max_entries` scores; each entry of a table has k scores.
     """
     states, scores = k_best_of_models(energy, k, max_entries)
     n_found = int(np.count_nonzero(scores[0] > -np.inf))
@@ -41,11 +41,11 @@ def k_best_of_models(
     max_entries: int = MAX_ELIMINATED_ENTRIES,
     n_jobs: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k best states (N, k', n) of each of N models, and their scores (N, k').
+    """Return the k best states (N, m, n) of each of N models, and their scores (N, m).
 
-    The states are in descending order of the scores. k' is k, or less if no model has k states. If
-    a model has fewer than k' states of positive weight, its last scores are -inf, and its last
-    states have no meaning. See `k_best_states` for errors.
+    The states are in descending order of the scores. The number m is k, or less if no model has k
+    states. If a model has fewer than m states of positive weight, its last scores are -inf, and its
+    last states have no meaning. See `k_best_states` for errors.
     """
     single = energy.graph.n_states == 1
     patterns, group = np.unique(~energy.free | single, axis=0, return_inverse=True)
@@ -129,8 +129,8 @@ def _spread(table, own, axes):
 def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
     """Add two tables of ranked scores, and keep the k largest sums of each entry.
 
-    Return the sums in descending order, and an array (2, ..., k') with the ranks of the two terms
-    of each sum.
+    Return the sums (..., m) in descending order, and an array (2, ..., m) with the ranks of the two
+    terms of each sum. The number m is k, or less if there are fewer sums.
     """
     # Form only the sums that can be among the k largest sums. The sum of the scores with ranks a
     # and b cannot be among the k largest if (a + 1) (b + 1) > k, because then k other pairs of
@@ -146,10 +146,10 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
 def _set_ranks(steps, place, rows, rank, ranks):
     """Find the ranks of the terms of the ranked sums of a table, and write them to `ranks`.
 
-    A table is the sum of the messages of its children in the elimination. `rank` (R, k') has the
-    ranks of the sums. `steps` lists the children in the order in which their messages were added,
-    each with the ranks of the two terms of each sum. `place` holds the indices (R, k') of the
-    entries of the table, and `rows` (R, 1) the indices of the models.
+    A table is the sum of the messages of its children in the elimination. `rank` (R, m) has the
+    ranks of m sums for each of R models. `steps` lists the children in the order in which their
+    messages were added, each with the ranks of the two terms of each sum. `place` holds the indices
+    (R, m) of the entries of the table, and `rows` (R, 1) the indices of the models.
     """
     for child, code in reversed(steps):
         rank, ranks[child] = code[(slice(None), *place, rows, rank)]

@@ -112,7 +112,8 @@ class _Block(NamedTuple):
     held: np.ndarray  # int8 (n_rows, n): values of clamped variables, -1 for free variables
     message: np.ndarray  # float64 (n_rows, E): messages to variables, read and overwritten
     start: np.ndarray  # float64 (n_rows or 0, n): initial beliefs, or no rows
-    # float64 (1 or n_rows, n_entries), or (1, 0): output, statistics or their sum
+    # float64, output: the statistics of each model (n_rows, n_entries), or their weighted sum (1,
+    # n_entries). If statistics are not requested, the last axis has length 0.
     statistics: np.ndarray
 
 
@@ -290,7 +291,7 @@ class OddsKernel:
     Several models are processed side by side.
     """
 
-    #: Number of models in a block.
+    #: Largest number of models that are processed side by side.
     n_rows = ROWS_PER_CHUNK
     #: Share of the range of the dtype that a product of messages may use, see `fits_odds`.
     share = 1.0

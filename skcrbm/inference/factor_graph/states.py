@@ -146,7 +146,7 @@ class _Run:
         """Return the initial messages (N, M) and the initial beliefs (N, S), as logarithms.
 
         At most one of the two is given, and the other is None. Both are None if the query has no
-        `init`.
+        `init`. See `StateGraph` for M and S.
         """
         given = self.query.start
         if start is None and given is not None:

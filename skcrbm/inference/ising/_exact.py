@@ -16,8 +16,8 @@ from skcrbm.utils.validation import kernel_array
 
 # Target size of a chunk of models: the number of models times the number of states.
 _CHUNK_STATES = 2**18
-# The first free labels are called low units: the kernels read the scores of all their joint states
-# from a table. This is the largest number of low units, so that the table fits in the L1 cache.
+# The first free labels are called low units. The kernels read the scores of all joint states of the
+# low units from a table. The number of low units is limited so that the table fits in the L1 cache.
 _MAX_LOW = 10
 
 

@@ -33,9 +33,9 @@ from skcrbm.utils.validation import kernel_array
 # When states are enumerated, the rows are split into chunks. This is the target size of a chunk:
 # the number of rows times the number of states.
 _STATES_PER_CHUNK = 2**14
-# From this number of labels on, a search for the highest score only visits the labels of a row that
-# bounds of the fields leave open. The kernel would take time in proportion to the squared number of
-# all labels.
+# If there are at least this many labels, a search for the highest score first finds the labels of a
+# row whose signs follow from bounds, and visits only the other labels. A search of all labels would
+# take time in proportion to the square of their number.
 _MANY_LABELS = 64
 
 
@@ -170,10 +170,10 @@ def _search_open_labels(problem, method, n_jobs):
 
 
 def _decided(fields, held, coupling, strength):
-    """Return the signs (L,) of decided labels, 0 for open labels, and the fields (L,) given them.
+    """Return the signs (L,) of decided labels, and the fields (L,) given the decided labels.
 
-    `fields` (L,) and `held` (L,) describe a row, and `strength` (L, L) is the absolute value of
-    `coupling`.
+    The sign of an open label is 0. `fields` (L,) and `held` (L,) describe a row, and `strength`
+    (L, L) is the absolute value of `coupling`.
     """
     signs = held.astype(np.float64)
     given = fields + coupling @ signs

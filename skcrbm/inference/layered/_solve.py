@@ -222,9 +222,9 @@ def _movement(trace, tolerance):
 
 
 def _take(a, rows, n):
-    """Keep only some rows of a batch of n rows in an array whose columns belong to rows.
+    """Return the columns of an array that belong to some rows of a batch of n rows.
 
-    Column j belongs to row j % n. `rows` are the indices or a mask of the rows to keep.
+    Column j belongs to row j % n. `rows` are the indices or a mask of the rows.
     """
     if a is None:
         return None

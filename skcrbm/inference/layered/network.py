@@ -93,7 +93,7 @@ class Trace:
 
 
 class LayeredNetwork:
-    """Runs the iterations of a method on a `LayeredModel` or `LayeredEnergy`; a base class."""
+    """Base class that runs the iterations of a method on a `LayeredModel` or `LayeredEnergy`."""
 
     #: True if an iteration recomputes the beliefs of a layer after the beliefs of the layers below.
     in_one_pass = False
@@ -114,8 +114,8 @@ class LayeredNetwork:
     def run(self, inputs: LayeredInput, *, complete: bool = False, keep: bool = False) -> Trace:
         """Run the iterations.
 
-        If `complete`, compute the beliefs of all layers, even those that cannot affect the output.
-        If `keep`, keep all iterations for `gradient`, else only the last iteration.
+        If `complete`, compute all beliefs, even beliefs that cannot affect the output. If `keep`,
+        keep all iterations for `gradient`, else only the last iteration.
         """
         n_iter = self.n_iter if complete else self._sufficient(inputs)
         trace, later = self._begin(inputs, complete, n_iter)
@@ -157,7 +157,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return two lists by layer: scores for iteration 1, and scores that inputs add later."""
+        """Return two lists by layer: scores in iteration 1, and scores that inputs add after it."""
         seen: list[Any] = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen

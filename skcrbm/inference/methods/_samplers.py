@@ -192,8 +192,8 @@ class BPChain(_RandomMethod):
     the next variable start from the current messages. In an `RBMEnergy` the visible units are drawn
     in this way, then all hidden units at once from p(h | v). Variables may have any number of
     states. If a variable has more than two states, an iteration is a sweep that visits the
-    variables in turn. If such a graph has no loops and `damping` is 0, the messages are exact after
-    two sweeps, and further sweeps are skipped.
+    variables in turn. If, in addition, the graph has no loops and `damping` is 0, the messages are
+    exact after two sweeps, and further sweeps are skipped.
 
     Samples are independent. Their distribution q equals the distribution of the model if beliefs
     are exact, as on graphs without loops after enough iterations; otherwise q is an approximation.
@@ -203,8 +203,8 @@ class BPChain(_RandomMethod):
     `n_samples` samples. The result also has `standard_error` and `effective_sample_size`, a number
     between 1 and the number of samples. The standard error is computed by the delta method, and is
     enlarged if single samples have large weights. A warning is given if the effective sample size
-    is below 20 and below a fifth of the number of samples: the estimate is then probably too low,
-    and its error is unreliable.
+    is below 20 and below a fifth of the number of samples, because the estimate is then probably
+    too low, and its error is unreliable.
 
     If tables contain weights of 0, or if the graph has OR and AND factors, beliefs may give
     positive probabilities to impossible states. A sample may then be impossible, and its importance
@@ -301,9 +301,9 @@ class PerturbAndMaxProduct(_RandomMethod):
 
     "log_partition" is the mean perturbed score (the score of a state plus its noise) over
     `n_samples` samples, 1000 by default. It comes with a standard error, which is infinite for a
-    single sample, but without an effective sample size. Its expectation is an upper bound of log Z
-    if every maximum is exact [2]_, as on trees after enough iterations, and not a bound otherwise.
-    It is -inf if a sample is an impossible state.
+    single sample, but without an effective sample size. The expectation of the mean is an upper
+    bound of log Z if every maximum is exact [2]_, as on trees after enough iterations, and not a
+    bound otherwise. The mean is -inf if a sample is an impossible state.
 
     Parameters
     ----------
@@ -465,7 +465,7 @@ class AnnealedImportanceSampling(_RandomMethod):
     The result has `standard_error` and `effective_sample_size`, a number between 1 and the number
     of chains. The standard error is computed by the delta method, and is enlarged if single chains
     have large weights. A warning is given if the effective sample size is below 20 and below a
-    fifth of the number of chains: the estimate is then probably too low, and its error is
+    fifth of the number of chains, because the estimate is then probably too low, and its error is
     unreliable. More steps help more than more chains.
 
     Parameters

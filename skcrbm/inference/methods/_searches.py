@@ -202,8 +202,8 @@ class MapSearch(InferenceMethod):
     random_state : int, RandomState or None, default=None
         Seed of the search. All models use the same random numbers.
     max_entries : int, default=2**24
-        Largest number of entries of a table that elimination may make. Elimination does not count
-        as nodes.
+        Largest number of entries of a table that elimination may make. The work of elimination does
+        not count towards `max_nodes`.
 
     Raises
     ------
@@ -272,9 +272,9 @@ class SimulatedAnnealing(InferenceMethod):
     """Joint MAP by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983).
 
     A run starts from a random state and makes `n_sweeps` sweeps over all variables. In a sweep,
-    fields and couplings are multiplied by beta, which grows from sweep to sweep. The run keeps the
-    best of the states at the ends of the sweeps. Finally `ICM` improves this state if the energy
-    supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
+    fields and couplings are multiplied by beta, which grows from sweep to sweep. The run compares
+    the states at the ends of all sweeps, and keeps the best state. Finally `ICM` improves this
+    state if the energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
     proposes to flip each variable (Metropolis et al. 1953); a sweep over a million variables with a
     few neighbours each takes about ten milliseconds. For other energies the method uses the sweeps
     of `Gibbs`, for each model in turn.

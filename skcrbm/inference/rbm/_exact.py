@@ -59,8 +59,8 @@ def _check_size(method, layer, n_units, advice):
 def _in_blocks(solve):
     """Decorate a solver, so that it is called for one block of rows of a query at a time.
 
-    This limits the memory of solvers that need much memory for each row. The answers for the blocks
-    are joined, and statistics that are summed over rows are added up.
+    The blocks limit the memory of solvers that need much memory for each row. The answers for the
+    blocks are joined, and statistics that are summed over rows are added up.
     """
 
     @wraps(solve)
@@ -340,7 +340,7 @@ def _n_low(k, m):
 
 
 def _low_log_gain(coupling):
-    """Return the inputs (m, 2^n_low) to m summed units, for all states of n_low low units."""
+    """Return the inputs (m, 2^n_low) to m summed units from all states of low units (`_n_low`)."""
     n_low = _n_low(*coupling.shape)
     states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
     return np.ascontiguousarray((states @ coupling[:n_low]).T)
@@ -377,9 +377,9 @@ def _odds_tables(layers):
 def _work_space(k, m, n_places):
     """Allocate the work arrays of `enumerate_rows`.
 
-    They are not allocated in the kernel, because this code would compile slowly. The rows of a
-    block are stored one after the other. A group has a fixed number of places; places without a
-    unit count as units that are off.
+    The arrays are not allocated in the kernel, because the kernel would then compile slowly. The
+    rows of a block are stored one after the other. A group has a fixed number of places; places
+    without a unit count as units that are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

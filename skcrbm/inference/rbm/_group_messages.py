@@ -42,7 +42,7 @@ def solve(method, energy, query):
 
 
 def as_factor_graph(energy: GroupedRBMEnergy) -> Any:
-    """Return the same models, with a variable for each output and for each hidden unit."""
+    """Convert RBMs to a factor graph with a variable for each output and each hidden unit."""
     units, n_hidden = energy.units, energy.n_hidden
     counts = np.concatenate([units.n_classes, np.full(n_hidden, 2)])
     n_outputs, most = len(units.n_classes), int(counts.max())

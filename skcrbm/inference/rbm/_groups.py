@@ -30,7 +30,7 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 # most this number, the sums over classes are computed from weights, which then stay in the range of
 # floats.
 _MAX_RANGE = 300.0
-# Probabilities below this number are computed from logarithms: floats near 1e-308 lose digits.
+# Smaller probabilities are computed from logarithms, because floats near 1e-308 lose digits.
 _TINY = 1e-290
 
 

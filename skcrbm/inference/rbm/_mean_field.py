@@ -1,7 +1,7 @@
 """Run mean field on RBMs: update the layers in turn by matrix products for the whole batch.
 
-Hidden units are updated first, from the visible beliefs, because the visible fields of a
-conditional model carry more information: the input x acts on the visible units.
+Hidden units are updated first, from the visible beliefs. In a conditional model the input x acts on
+the visible units, so that visible beliefs carry more information than hidden beliefs.
 """
 
 import numpy as np

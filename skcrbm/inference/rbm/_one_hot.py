@@ -42,8 +42,8 @@ def _without_common_scores(energy):
     """Subtract from the scores the terms that all states share.
 
     These terms are the biases of clamped hidden units, and the largest bias of the classes if it is
-    large: in sums with large terms, rounding would hide the differences between classes. Return the
-    new energy and the sum (N,) of the terms, in float64.
+    large, because rounding in sums with large terms would hide the differences between classes.
+    Return the new energy and the sum (N,) of the terms, in float64.
     """
     visible_bias, hidden_bias = energy.fields
     offset = np.zeros(energy.n_models)

@@ -39,7 +39,7 @@ def is_small_mixture(energy) -> bool:
 
 
 def has_few_products(energy) -> bool:
-    """Return True if the labels of an energy are a mixture of so few products that it is listed."""
+    """Return True if the labels of an energy are a mixture of few products, which are listed."""
     if type(energy) is not RBMEnergy or energy.n_hidden > AUTO_EXACT_UNITS:
         return False
     norm = np.abs(energy.weights).sum(axis=1, dtype=np.float64)
@@ -57,7 +57,10 @@ class _Components(NamedTuple):
 
 
 def _components(energy, fields, hidden_fields, free):
-    """Return the `_Components` of an energy, given fields that hold the evidence, and a mask."""
+    """Return the `_Components` of an energy.
+
+    The fields include the effect of the evidence. `free` (N, L) is False for clamped labels.
+    """
     t, u = expit(fields), expit(-fields)
     states = (np.arange(2**energy.n_hidden)[:, None] >> np.arange(energy.n_hidden)) & 1
     weights = energy.weights.astype(np.float64)
@@ -72,13 +75,14 @@ def _components(energy, fields, hidden_fields, free):
 def drawn_log_proba(energy: Any, n_draws: int, seed: int, n_jobs: int | None, labels=None):
     """Return the log-probabilities (N, n_draws) of draws from p(y | x) of each row.
 
-    `energy` must satisfy `has_few_products` and have no evidence. The second result is None, or the
-    log-probabilities (N,) of given label vectors `labels` (N, L), which are computed in float64
-    like those of the draws, so that both can be compared.
+    `energy` must satisfy `has_few_products` and have no evidence. If `labels` (N, L) is given, the
+    second result is the log-probabilities (N,) of these label vectors, otherwise None. All
+    log-probabilities are computed in float64, so that they can be compared.
 
-    The draws of a row are independent of its place: all rows use the same random numbers. Each
-    hidden state gets its share of the draws, rounded up or down at random, so that only the labels
-    add to the variance of a mean over draws. The mean is an unbiased estimate.
+    The draws of a row do not depend on its position in the batch, because all rows use the same
+    random numbers. Each hidden state gets a number of draws in proportion to its probability,
+    rounded up or down at random, so that only the labels add to the variance of a mean over draws.
+    The mean is an unbiased estimate.
     """
     key = random_key(seed)
     shift = uniforms(key, [0], 0, 1)[0, 0]
