@@ -39,12 +39,13 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     def _fit_inner(self, X, y, sample_weight, respond):
         """Fit the estimator; return out-of-fold responses, labels, weights and a mask.
 
-        The responses are the results of ``respond(model, X, y)``, an array with an entry for each
-        row, where the model was not fitted on the rows of X. The labels are (n, L) for n rows and L
+        The responses are an array with an entry for each row: the result of ``respond(model, X,
+        y)`` for a model that was not fitted on this row. The labels are (n, L) for n rows and L
         labels, the weights (n,). The mask (n,) is True for rows whose labels are all observed.
 
-        Weights of labels stand for copies of a row with some labels each, of which only the copies
-        with all labels can calibrate. Their total weight is the smallest weight of a label.
+        A row whose labels have different weights stands for several copies of the row, each with
+        some of its labels. Only the copies with all labels are used to calibrate, and the sum of
+        their weights is the smallest weight of a label in the row.
         """
         targets = make_label_targets(y, type(self).__name__, self)
         check_same_length(X, y)

@@ -61,11 +61,11 @@ class ConformalLabelSets(ConformalBase):
         Number of draws from p(y | x) that replace the enumeration of all label vectors if there
         are more than 20 labels.
     n_best : int, default=100
-        Number of most probable label vectors of a row whose probabilities are added up exactly if
+        Number of label vectors to list for each row, the most probable first. The probabilities of
+        listed vectors are added up exactly, and draws estimate the rest. Vectors are listed only if
         there are more than 20 labels and the estimator is a `skcrbm.constraints.Constrained` with
-        exact answers, which finds the most probable of all vectors. 0 uses draws alone. If the
-        rules are not trees of labels with counts, listing vectors is slow, and a smaller number
-        saves time.
+        exact answers. 0 uses draws alone. If the rules are not trees of labels with counts, listing
+        vectors is slow, and a smaller number saves time.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
     random_state : int, RandomState or None, default=None
@@ -180,9 +180,10 @@ class ConformalLabelSets(ConformalBase):
         y : array-like of shape (n_samples, n_outputs)
             0/1 indicator matrix. Missing labels may be NaN if the classifier takes NaN.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of the rows, or of the labels of each row, for the threshold and, if given, for
-            the classifier. A row whose labels have different weights counts for the threshold with
-            the smallest of them, because only copies of the row with all labels can calibrate.
+            Weights of the rows, or of the labels of each row, which are used to calibrate the
+            threshold and are passed to the classifier. If the labels of a row have different
+            weights, the calibration uses the smallest of them: the row then stands for copies with
+            different labels, and only the copies with all labels can be used to calibrate.
         groups : array-like of shape (n_samples,), default=None
             Group of each row, for a threshold per group.
 
@@ -257,9 +258,9 @@ class ConformalLabelSets(ConformalBase):
         Returns
         -------
         sizes : ndarray (n_samples,)
-            Numbers of vectors. Up to 20 labels they are exact integers; with more labels they are
-            estimates from `n_draws` weighted draws, which are exact for `Constrained` if the set
-            has less than `n_best` vectors.
+            Numbers of vectors. With up to 20 labels they are exact integers. With more labels they
+            are estimated from `n_draws` weighted draws, except that `Constrained` counts the
+            vectors exactly if the set has less than `n_best` vectors.
         """
         threshold = self._thresholds_of(X, groups)
         distribution = self._distribution()
@@ -331,9 +332,10 @@ class ConformalLabelSets(ConformalBase):
             `open`; the `relations` of two open labels that hold in all vectors; `n_vectors`;
             `n_draws`; and `text`, for example "on: A; off: C to M; open: B and D, not both". With
             more than 20 labels the summary describes `n_draws` draws from p(y | x) that are in the
-            set, in place of all vectors of the set, and the text says so. A vector that is so
-            improbable that it is not drawn may differ. `n_draws` is 0 if the summary describes all
-            vectors, which `Constrained` can list if there are less than `n_best`.
+            set, in place of all vectors of the set, and the text says so. Vectors of the set that
+            are too improbable to be drawn may contradict this summary. `n_draws` is 0 if the
+            summary describes all vectors of the set. With more than 20 labels, this is possible
+            only for `Constrained`, if the set has less than `n_best` vectors.
         """
         check_count("max_relations", max_relations, 0)
         threshold = self._thresholds_of(X, groups)
@@ -406,7 +408,7 @@ class ConformalLabelSets(ConformalBase):
         """Return the summary of each row, from a complete list of the set or from draws."""
         summaries = []
         entries = max(self.n_draws, self.n_best) * distribution.n_labels
-        # So few rows that `_summaries` does not cut them.
+        # Take so few rows at a time that `_summaries` does not split them.
         for rows in row_chunks(len(threshold), max(1, BLOCK_ENTRIES // entries)):
             some, limit = _safe_indexing(X, np.arange(rows.start, rows.stop)), threshold[rows]
             if distribution.can_rank and self.n_best:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-# A relation of two labels that is found in draws alone counts if the combinations that do not occur
-# would be expected in this number of draws, or more, if the labels were independent.
+# Draws from a set may lack a combination of two labels by chance. Therefore a relation of the two
+# labels is reported only if it excludes a combination that independent labels would have in at
+# least this number of draws on average.
 _EXPECTED_DRAWS = 20
 # Largest number of open labels without a relation that are named in the text.
 _MAX_NAMED = 20
@@ -23,15 +24,15 @@ class LabelSetSummary(NamedTuple):
     off : list
         Names of the labels that are off in every vector.
     open : list
-        Names of the other labels.
+        Names of the labels that are neither in `on` nor in `off`.
     relations : list of str
         Relations of two open labels that hold in every vector, such as "B and D, not both".
     n_vectors : int or float
         Number of label vectors in the set; an estimate if `n_draws` is not 0.
     n_draws : int
-        Number of draws from the set that the summary describes if there are too many labels to list
-        all vectors; "all vectors" above then means all draws. It is 0 if the summary describes all
-        vectors of the set.
+        0 if the summary describes all vectors of the set. If there are too many labels to list all
+        vectors, the summary describes draws from the set. `n_draws` is then the number of draws,
+        and "every vector" above means every draw.
     text : str
         Summary as text, such as "on: A; off: C, E; open: B and D, not both".
     """
@@ -52,8 +53,8 @@ def summarize(vectors, names, max_relations, n_vectors=None):
     """Return the `LabelSetSummary` of a set of K vectors of L labels, an array (K, L).
 
     If `n_vectors` is given, it is the estimated number of vectors in the set, and the K vectors are
-    draws from the set. The text then names at most 20 open labels without a relation, those that
-    are on in about half of the draws.
+    draws from the set. Of the open labels without a relation, the text then names at most 20: the
+    labels that are most uncertain, because they are on in about half of the draws.
     """
     vectors, drawn = vectors.astype(bool), n_vectors is not None
     size, n_draws = (n_vectors, len(vectors)) if drawn else (len(vectors), 0)
@@ -88,8 +89,8 @@ def summarize(vectors, names, max_relations, n_vectors=None):
 def _relations(vectors, opened, names, limit, least):
     """Return the relations of two open labels as text, up to a limit, and the labels in them.
 
-    A relation counts if the combinations of the two labels that no vector has would be expected in
-    at least `least` of the K vectors (K, L) if the labels were independent.
+    `vectors` is (K, L). A relation is reported only if it excludes a combination of the two labels
+    that at least `least` of the K vectors would have on average if the labels were independent.
     """
     on = vectors[:, opened].astype(float)
     sides = on, 1 - on
@@ -113,7 +114,7 @@ def _relations(vectors, opened, names, limit, least):
 
 
 def _relation(both, neither, only_first, only_second, name, other):
-    """Describe the relation of two open labels, of which not all combinations occur."""
+    """Describe the relation of two open labels; at least one of the four bools is False."""
     if not both and not neither:
         return f"either {name} or {other}"
     if not only_first and not only_second:

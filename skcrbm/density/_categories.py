@@ -26,7 +26,7 @@ def read_columns(estimator: Any, X: Any, reset: bool) -> np.ndarray:
 
 
 def find_categories(categories: Any, columns: np.ndarray) -> list[np.ndarray]:
-    """Return the categories of each column: the given ones, or for "auto" the sorted values in X.
+    """Return the categories of each column; "auto" stands for the sorted values in X.
 
     Raises
     ------

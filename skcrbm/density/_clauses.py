@@ -36,8 +36,8 @@ class ClauseCliques(Versioned):
     weights : ndarray (n_cliques,)
         Weights of the cliques, for the given weights of clauses or formulas.
     constant : float
-        Constant term in the total weight of the true clauses, which is ``constant + sum_j weights_j
-        prod_{i in C_j} v_i``.
+        Constant term: the total weight of all true clauses is ``constant + sum_j weights_j prod_{i
+        in C_j} v_i``, where C_j are the cliques and v_i is -1 or +1.
     n_variables : int
         Number of variables.
 

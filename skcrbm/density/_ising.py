@@ -109,10 +109,11 @@ class IsingModel(BaseDensity):
         - "mle", `Likelihood`: marginals computed by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
-          parameters then describe this sampler;
+          parameters then fit the distribution of this sampler, not the Gibbs distribution;
         - "weighted_bp_chain": states as for "bp_chain", with weights that correct their bias;
         - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
-        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
+        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then fit the distribution
+          of this sampler, not the Gibbs distribution.
 
         Options such as the number of chains are set in an object, as in
         ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.
@@ -142,8 +143,8 @@ class IsingModel(BaseDensity):
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the epoch with the best score on them. The score is the log-likelihood of
         small models and the pseudo-likelihood of large models. Both scores judge the Gibbs
-        distribution, even with "bp_chain" and "pmp", whose parameters describe a sampler. False
-        stands for ``LossPlateau(n_iter_no_change=50)``.
+        distribution, even with "bp_chain" and "pmp", whose parameters fit a sampler. False stands
+        for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
         If True, `fit` starts from the parameters and chains of the previous fit.
     n_jobs : int, default=None

@@ -75,8 +75,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         margin k with the loss weight C gives k times the weights of the margin 1 with the loss
         weight C / k.
     alpha_l1 : float, default=0.0
-        L1 penalty for each pair of columns of a clique, 4 eta_0 in [1]_; see Notes. Weights
-        of single columns have no L1 penalty.
+        Factor of the L1 penalty on the weight of a clique for each pair of its columns, equal to 4
+        eta_0 in [1]_; see Notes. Weights of single columns have no L1 penalty.
     tol : float, default=1e-3
         Tolerance. Training ends when the duality gap is at most `tol` times the objective.
     max_iter : int, default=2000
@@ -418,7 +418,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _search_pairs(self, visible):
-        """Fill the missing values of N rows by branch and bound for cliques of two columns."""
+        """Fill the missing values of N rows if no clique has more than two columns."""
         n_rows, n_variables = visible.shape
         coupling = np.zeros((n_variables, n_variables))
         field = np.zeros(n_variables)

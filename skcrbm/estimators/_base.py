@@ -42,7 +42,7 @@ class Rows(NamedTuple):
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
     visible: np.ndarray  # (N, V): encoded y in the dtype of X, with NaN for missing labels
     weight: np.ndarray  # (N,): positive weights of the rows
-    # (N,): index of the row from which each row was copied by `label_layers`; None: no copies
+    # (N,): index of the row from which `label_layers` copied each row; None if no row is a copy
     origin: np.ndarray | None = None
 
     @property
@@ -71,7 +71,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     #: True if X may hold NaN.
     _allow_nan = False
-    #: `Targets` subclass for a y whose columns hold classes; None: such a y raises an error.
+    #: `Targets` subclass for a y whose columns hold classes. None: a fit to such a y is an error.
     _columns_of_classes: Any = None
     #: Names of the private attributes that a fit sets; a new fit deletes them first.
     _state: tuple[str, ...] = ("_targets",)

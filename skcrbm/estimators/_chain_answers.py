@@ -43,9 +43,9 @@ from skcrbm.utils.validation import check_count
 
 
 class TopPaths(NamedTuple):
-    """The k most probable label sequences of a sequence (or label vectors of a graph).
+    """The k most probable label sequences of a sequence, or label vectors of a graph.
 
-    They are in decreasing order of probability.
+    The label sequences (or vectors) are in decreasing order of probability.
     """
 
     labels: np.ndarray  # (k, n): classes of the n positions or nodes
@@ -243,8 +243,8 @@ class ChainAnswers(SavedModel, BaseEstimator):
     def _given(self, X, y_known, name="y_known") -> SequenceBatch:
         """Validate X and `y_known`, and return the sequences and known labels as a batch.
 
-        Labels that are not known get the code `MISSING`. Error messages call the known labels
-        `name`.
+        Labels that are not known get the code `MISSING`. `name` is the name of the argument
+        `y_known` in error messages.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, self._prediction_parameters)

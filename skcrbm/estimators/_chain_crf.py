@@ -82,7 +82,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         more). The parameter c2 of crfsuite corresponds to ``alpha * n_sequences / 2``. Scale
         numerical features, for example with ``SequenceTransformer(StandardScaler())``.
     l1_ratio : float in [0, 1], default=0.0
-        Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
+        Share of the L1 term in the penalty. With ``solver="lbfgs"`` the L1 term makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
         Learning rule: "mle" is maximum likelihood and sums over missing labels; "pseudo_likelihood"
@@ -125,7 +125,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         of each position, which maximises the expected number of correct labels.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
-        variables of the previous fit, if that fit was by "frank_wolfe" to the same labels.
+        variables of the previous fit, if that fit also used "frank_wolfe" and had the same labels.
     n_jobs : int, default=None
         Number of threads, which share the sequences. Results do not depend on it.
     random_state : int, RandomState or None, default=None

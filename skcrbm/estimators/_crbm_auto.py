@@ -43,8 +43,8 @@ from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
 # `partial_fit` cannot search for a penalty and does not scale columns. If the first call of a model
-# is `partial_fit`, alpha="auto" stands for PLAIN_ALPHA, given that the columns have a root mean
-# square of 1. _LEAST_SCALE is the smallest scale of columns that `partial_scale` returns.
+# is `partial_fit`, alpha="auto" stands for PLAIN_ALPHA if the entries of X have a root mean square
+# of 1. _LEAST_SCALE is the smallest scale of columns that `partial_scale` returns.
 PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.01
 # If there are too few rows for a search, alpha is this number times the total variance of the
 # columns. It is a compromise between the best values for ten columns and for hundreds of columns.

@@ -111,7 +111,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
 
     @available_if(has_probabilities)
     def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
-        """Return the probability of each class at each node, by the method `inference`.
+        """Return the probability of each class at each node, computed by the method `inference`.
 
         Parameters
         ----------
@@ -363,8 +363,9 @@ class GraphAnswers(SavedModel, BaseEstimator):
     def _given(self, X, y_known, name="y_known", check_labels=True) -> GraphBatch:
         """Validate X and `y_known`, and return the graphs and known labels as a batch.
 
-        Labels that are not known get the code `MISSING`. Error messages call the known labels
-        `name`. Unless `check_labels` is False, known labels must agree with the constraints.
+        Labels that are not known get the code `MISSING`. `name` is the name of the argument
+        `y_known` in error messages. Unless `check_labels` is False, known labels must agree with
+        the constraints.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))

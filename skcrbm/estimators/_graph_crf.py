@@ -91,10 +91,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
         `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a random
         fifth of the graphs that is held out; if there are fewer than five graphs, it is 0.01. If
-        the learning rule samples labels, the comparison uses the pseudo-likelihood, or the
-        likelihood by `inference` if labels are missing.
+        the learning rule samples labels, the comparison uses the pseudo-likelihood or, if labels
+        are missing, the likelihood that `inference` computes.
     l1_ratio : float in [0, 1], default=0.0
-        Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
+        Share of the L1 term in the penalty. With ``solver="lbfgs"`` the L1 term makes some
         coefficients exactly 0.
     learning : str or object, default="mle"
         Learning rule, by name or as an object from `skcrbm.learning`:
@@ -113,7 +113,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
           of `inference`. `predict_proba` then runs the same iterations.
     inference : str or object, default="sum_product"
         Inference method of training and prediction: "sum_product", which is exact on forests;
-        "exact", variable elimination, which is exact on all graphs but limited to narrow graphs;
+        "exact", variable elimination, which is always exact but possible only for narrow graphs;
         "tree_reweighted" or "mean_field", which are approximate; or a configured object such as
         ``SumProduct(damping=0.5, max_iter=200)``.
     n_latent_states : int, default=1
@@ -155,7 +155,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         number of correct labels.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
-        variables of the previous fit, if that fit was by "frank_wolfe" to the same labels.
+        variables of the previous fit, if that fit also used "frank_wolfe" and had the same labels.
     n_jobs : int, default=None
         Number of threads, which share the graphs. Results do not depend on it.
     random_state : int, RandomState or None, default=None

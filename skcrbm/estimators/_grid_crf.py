@@ -87,7 +87,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a pixel plus ``alpha / 2 |w|^2``, where w are
         all parameters except `intercept_`. "auto" is 1 / (number of labelled pixels in images of
-        positive weight), so that the scale of the weights has no effect; in `partial_fit` it is
+        positive weight), so that the scale of `sample_weight` has no effect; in `partial_fit` it is
         0.00001.
     solver : str or object, default="lbfgs"
         Solver. "lbfgs" reads all images in each iteration. A stochastic solver takes steps on
@@ -547,7 +547,7 @@ def _like(X, images):
     """Return the results of all images in the form of X.
 
     If X is an array of images of equal size, the result is an array with a first axis for the
-    images. If X is a list, it is an object array with an entry for each image.
+    images. If X is a list, the result is an object array with an entry for each image.
     """
     if isinstance(X, np.ndarray) and X.ndim > 1:
         return np.stack(images)

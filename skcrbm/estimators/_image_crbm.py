@@ -116,12 +116,12 @@ class ImageCRBM(RBMClassifier):
         stands for ``GridCRF()``, in which a pixel depends on the pixels around it, with the same
         weights at all positions; a configured `GridCRF` may be given instead. "auto" is "local" if
         images differ in size, or if the images in y have more than 1024 pixels and the same size as
-        the images in X. The local model ignores all other parameters except `n_jobs`,
-        `random_state`, `verbose` and `warm_start`, or except `warm_start` if a `GridCRF` is given.
-        Its methods are `fit`, `partial_fit` (by Adam, unless a `GridCRF` is given), `predict`,
-        `predict_proba`, `predict_log_proba` and `score`. Its y may hold any classes, unless
-        `structure` is "auto". If `partial_fit` or `warm_start` continues training, "auto" keeps the
-        structure of the fitted model.
+        the images in X. The local model uses only the parameters `n_jobs`, `random_state`,
+        `verbose` and `warm_start` of the `ImageCRBM`; if a `GridCRF` is given, only `warm_start`.
+        The local model has the methods `fit`, `partial_fit` (by Adam, unless a `GridCRF` is given),
+        `predict`, `predict_proba`, `predict_log_proba` and `score`. Its y may hold any classes,
+        unless `structure` is "auto". If `partial_fit` or `warm_start` continues training, "auto"
+        keeps the structure of the fitted model.
     max_iter : int, default=20
         Number of epochs. With tens of thousands of images fewer epochs are enough.
     alpha : float or "auto", default="auto"

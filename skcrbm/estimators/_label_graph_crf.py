@@ -112,8 +112,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
           measured on held-out rows: how much the classes of the two outputs depend on each other
           beyond their dependence on x. If there are fewer than 40 rows, it is the mutual
           information of the classes [2]_;
-        - an array or list of pairs of outputs, in which repeated pairs count once: indices, or
-          names of the columns if y is a data frame. An empty list makes the outputs independent;
+        - an array or list of pairs of outputs, given by index or, if y is a data frame, by name.
+          Repeated pairs count once, and an empty list makes the outputs independent;
         - "auto": "full" for up to 14 labels, or up to 4096 vectors of classes, otherwise "tree". If
           there are many rows, the limit is lower, so that a fit takes minutes at most.
     alpha : float or "auto", default="auto"
@@ -129,9 +129,9 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     learning : {"auto", "mle", "pseudo_likelihood"}, default="auto"
         Objective: "mle", maximum likelihood with the probabilities of `inference`, or
         "pseudo_likelihood", the sum of the log-probabilities of each output given x and all
-        neighbours, which needs no inference and complete labels. "auto" is "pseudo_likelihood" if
-        `inference` is "auto", y is complete, and exact inference would take too long for the number
-        of rows; otherwise it is "mle".
+        neighbours. The pseudo-likelihood needs complete labels, but no inference. "auto" is
+        "pseudo_likelihood" if `inference` is "auto", y is complete, and exact inference would take
+        too long for the number of rows; otherwise it is "mle".
     inference : str or object, default="auto"
         Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
@@ -165,7 +165,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         multiclass y. If the columns of y hold classes, a list with an array for each output, which
         has one row for two classes and a row per class for more classes.
     visible_intercept_ : ndarray (n_outputs,), or list of ndarray
-        Intercepts, in the same form.
+        Intercepts, in the same form as `visible_coef_`.
     classes_ : ndarray (n_outputs,) or (n_classes,), or list of ndarray
         Numbers 0, ..., n_outputs - 1 of the labels, or the classes of a 1-D y. If the columns of y
         hold classes, a list with the sorted classes of each output.
@@ -588,8 +588,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 def _tree(batch, n_classes, held_out):
     """Return the edges of the tree whose pairs of outputs have the largest sum of `dependence`.
 
-    `held_out` holds rows with predictions from x; dependence is then measured given x. None: not
-    given x.
+    `held_out` holds predictions from x for some rows. The dependence is then measured on these rows
+    given x. If `held_out` is None, the dependence is measured on all rows, without regard to x.
     """
     graph = OutputGraph(n_classes, np.empty((0, 2)))
     if held_out is not None:

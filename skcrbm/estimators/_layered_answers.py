@@ -89,7 +89,7 @@ class LayeredAnswers(StructuredClassifier):
         -------
         ndarray of shape (n_samples, n_features)
             Copy of X in which each NaN is replaced by P(feature = 1) or, if the input nodes have
-            more than two states s, by the expectation of s / (n_states - 1).
+            more than two states s = 0, 1, ..., by the expectation of s / (n_states - 1).
 
         Raises
         ------

@@ -87,10 +87,10 @@ class LMBMClassifier(PairwiseClassifier):
     pairwise_penalty : float or "auto", default="auto"
         Penalty eta of the pair weights: 1 gives the LMBM of [1]_, and larger values give its LMBMr.
         If labels depend strongly on each other and eta is too small, the model explains the labels
-        by each other instead of by the inputs. This depends on eta / (C N), where N is the number
-        of rows. ``np.inf`` gives a linear SVM for each label. "auto" tries eta = 10 C N, 3 C N, C
-        N, .3 C N and .1 C N in this order as long as the score improves. If pairs do not improve
-        the score by more than its standard error, eta is infinite; see Notes.
+        by each other instead of by the inputs. Whether eta is too small depends on eta / (C N),
+        where N is the number of rows. ``np.inf`` gives a linear SVM for each label. "auto" tries
+        eta = 10 C N, 3 C N, C N, .3 C N and .1 C N in this order as long as the score improves. If
+        pairs do not improve the score by more than its standard error, eta is infinite; see Notes.
     cliques : int, sequence of sets of labels or None, default=None
         Cliques of more than two labels that get a weight, in addition to all pairs. An int k from 2
         to 6 means all sets of up to k labels; time and memory grow with the number of such sets,

@@ -326,9 +326,10 @@ class PenaltySearch:
         return np.log(hamming) - np.log(jaccard)
 
     def _gain(self, errors, better):
-        """Return the score of `errors` minus the score of `better`, minus the standard error.
+        """Return by how much `better` has a better score than `errors`, minus the standard error.
 
-        The score is ``log(Hamming loss) - log(Jaccard index)``, so smaller scores are better.
+        The score is ``log(Hamming loss) - log(Jaccard index)``, so smaller scores are better. The
+        standard error is the standard error of the difference of the two scores.
         """
         hamming, jaccard = self._means(errors)
         # To first order, the difference of the scores is a mean over rows, so that its standard

@@ -386,9 +386,9 @@ class MSSVMCRBM(RBMClassifier):
 
         Notes
         -----
-        A call does nothing if no row of positive weight has an observed label. A new label starts
-        without coefficients, at the log-odds of its share of the rows. Labels without a column are
-        missing.
+        A call does nothing if no row of positive weight has an observed label. The coefficients of
+        a new label are 0 at first, and its intercept is the log-odds of its share of the rows.
+        Labels without a column are missing.
 
         The automatic learning rate depends on the number of rows of the first call. If each call
         gets few rows, set the learning rate, as in ``solver=Adam(learning_rate=0.001)``.

@@ -66,7 +66,7 @@ class CRBMPlan(NamedTuple):
 
     training: Plan
     data: Rows  # training rows, with X before any scaling
-    method: InferenceMethod  # method in training (MSSVMCRBM: also in predictions of labels)
+    method: InferenceMethod  # method in training; MSSVMCRBM also predicts labels by this method
     marginal_method: InferenceMethod  # method of `predict_proba`
     # attributes of the estimator that are known before training, e.g. alpha_
     attributes: dict[str, Any]
@@ -428,11 +428,12 @@ def marginal_method(
     n_hidden: int,
     needs: Iterable[str] = ("marginals",),
 ) -> InferenceMethod:
-    """Return the inference method for an `RBMEnergy` with a given name; return objects unchanged.
+    """Return the inference method for an `RBMEnergy` that the argument `inference` stands for.
 
-    "auto" chooses "exact" if one of the two layers is small. `needs` are the answers that the
-    method must give, such as "marginals". A ValueError is raised if the method does not exist, or
-    does not give these answers for an `RBMEnergy`.
+    An `InferenceMethod` is returned unchanged. "auto" stands for "exact" if one of the two layers
+    is small, else for "sum_product". `needs` are the answers that the method must give, such as
+    "marginals". A ValueError is raised if the method does not exist, or does not give these answers
+    for an `RBMEnergy`.
     """
     if is_auto(inference):
         small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS

@@ -114,7 +114,7 @@ def require_stochastic(estimator: Any, rows: str) -> None:
 def structured_solver(estimator: Any) -> Any:
     """Return the solver of an estimator.
 
-    A ValueError is raised if the learning rule needs another solver.
+    A ValueError is raised if the learning rule cannot use the solver.
 
     "auto" stands for "frank_wolfe" in max-margin learning, for "adam" if the learning rule draws
     states, and else for "lbfgs".
@@ -193,8 +193,8 @@ def share_of_right_labels(
     """Predict labels for X, and return the share of right predictions among observed labels.
 
     `batch` contains the sequences or graphs of X with their labels. `sample_weight` are the weights
-    of the sequences or graphs. ``codes(labels)`` converts labels to indices of classes. None means
-    indices of `classes_`.
+    of the sequences or graphs. ``codes(labels)`` converts labels to indices of classes. If `codes`
+    is None, labels are converted to indices of `classes_`.
     """
     labels = flatten(part.tolist() for part in estimator.predict(X))
     predicted = codes_of(labels, estimator.classes_) if codes is None else codes(list(labels))
@@ -297,10 +297,10 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
 
 
 def _margin_path(model, rest, objective, rng):
-    """Return a function that trains a model with a given penalty in max-margin learning.
+    """Return the function `train` of `choose_alpha` for max-margin learning.
 
-    The search `choose_alpha` calls this function. It returns the trained model, or None if the
-    penalty is too weak.
+    ``train(total)`` trains a model with a penalty factor. It returns the trained model, or None if
+    the penalty is too weak.
     """
     blocks = dual_blocks(model, rest, objective, 1.0)
 

@@ -54,7 +54,7 @@ def update_thresholds(
 def cross_validated_thresholds(
     estimator, rule: Threshold, X, visible, weight, rng, changes: dict, origin=None
 ) -> np.ndarray:
-    """Return the thresholds (V,) on out-of-fold marginals with the best metric of `rule`.
+    """Return the thresholds (V,) that are best for the metric of `rule` on out-of-fold marginals.
 
     For each fold, a copy of the estimator is fitted without the rows of the fold; the estimator
     itself does not change. `visible` (N, V) contains 0, 1 and NaN for missing labels. `changes`

@@ -2,7 +2,8 @@
 
 Users pass these objects to an estimator as `solver=`, `early_stopping=` and `learning=`. Inside
 the package, an estimator describes its training in a `Plan` and passes the plan to a function of
-`fit.py`. Large margin machines need no plan: `large_margin/` has their solvers.
+`fit.py`. Large margin machines need no plan, because they have their own solvers in
+`large_margin/`.
 """
 
 from skcrbm.learning.label_noise import NoisyLikelihood

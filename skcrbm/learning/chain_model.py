@@ -1,13 +1,13 @@
 """Compute the log-weights of linear chains of classes from parameters and features.
 
-A sequence of n positions has the features x_1, ..., x_n. A chain model gives the classes y_1, ...,
-y_n of the positions the log-weight
+A sequence of n positions has the features x_1, ..., x_n. In a chain model, the classes y_1, ...,
+y_n of the positions have the log-weight
 
 ``first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t] + sum_t transition[y_(t-1), y_t]``.
 
 Two further terms are optional: products of x_t with coefficients of the pair (y_(t-1), y_t), and a
-weight for each triple of neighbouring classes, which makes the chain a chain of order 2. Sequences
-of different lengths are stored one after the other, without padding.
+weight for each triple of neighbouring classes. A chain with weights of triples has order 2.
+Sequences of different lengths are stored one after the other, without padding.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class ChainParams(NamedTuple):
     transition: Any  # (K, K); row: class of a position, column: class of the next position
     first: Any  # (K,) scores of the first class of a sequence
     last: Any  # (K,) scores of the last class of a sequence
-    pair_coef: Any  # coefficients of features of pairs; empty if there are no such features
+    pair_coef: Any  # coefficients of the features for pairs of classes; empty if not used
     triple: Any  # (K, K, K) log-weights of three neighbouring classes; empty in first-order chains
 
 
 class DenseColumns(NamedTuple):
-    """Matrix (D, K) of coefficients: one for each feature and each output."""
+    """Layout of coefficients as a matrix (D, K), with an entry for each feature and output."""
 
     n_features: int
     n_outputs: int
@@ -121,7 +121,7 @@ class PackedColumns(NamedTuple):
 
 
 def _packed(first, labels, n_outputs):
-    """Return the `Packed` of a layout, in which columns with many coefficients get dense rows."""
+    """Return a `Packed` in which each column of X with many coefficients has a dense row."""
     many = np.diff(first) > max(2, n_outputs // 4)
     dense = np.where(many, np.cumsum(many) - 1, -1).astype(np.int32)
     return Packed(first, labels, dense)
@@ -198,7 +198,7 @@ class ChainModel(NamedTuple):
         )
 
     def first_order(self, X: Any, start: np.ndarray) -> ChainEnergies:
-        """Return the log-weights of several chains, without the weights of three classes.
+        """Return the log-weights of several chains, without the weights of triples of classes.
 
         Chain c has the rows ``start[c]`` to ``start[c + 1] - 1`` of X (T, D), the features of the
         positions of all chains.

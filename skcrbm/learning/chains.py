@@ -28,14 +28,14 @@ class SequenceBatch:
     path: np.ndarray  # (T,) class of each position, 0 to K - 1, or `MISSING` if not observed
     weight: np.ndarray  # (n,) weights of the sequences
     index: np.ndarray  # (n,) position of each sequence in the training data
-    _pieces: dict = field(default_factory=dict, repr=False)  # lists of parts made by `pieces`
+    _pieces: dict = field(default_factory=dict, repr=False)  # cache of the results of `pieces`
 
     def __len__(self) -> int:
         """Return the number of sequences."""
         return len(self.weight)
 
     def part(self, first: int, stop: int) -> SequenceBatch:
-        """Return the sequences `first` to ``stop - 1``, without a copy of a dense X."""
+        """Return the sequences `first` to ``stop - 1`` as a batch; a dense X is not copied."""
         rows = slice(self.start[first], self.start[stop])
         start = self.start[first : stop + 1] - self.start[first]
         part = slice(first, stop)
@@ -129,7 +129,7 @@ def clamped(energies, path):
 def add_path(
     start: np.ndarray, path: np.ndarray, factor: np.ndarray, states: np.ndarray, pairs: np.ndarray
 ) -> None:
-    """Add the counts of states and pairs in the paths of chains to `states` and `pairs`.
+    """Count the states and pairs in the paths of chains; add the counts to `states` and `pairs`.
 
     `path` (T,) contains the classes of all chains. The counts of each chain are multiplied by its
     entry of `factor` (n,). In second-order chains, `states` is (T, K * K), and `pairs` (K, K, K)

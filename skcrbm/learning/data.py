@@ -59,7 +59,7 @@ class Batch:
     visible: np.ndarray  # (N, V), 0/1 outputs; an output that is not observed is NaN
     weight: np.ndarray  # (N,), positive weights of the rows
     index: np.ndarray  # (N,), position of each row in the training set
-    # (N,), index of the original row if rows are copies of others (see `Rows`); else None
+    # (N,), index of the row from which each row was copied; None if no row is a copy
     origin: np.ndarray | None = None
 
     def rows(self, index: np.ndarray | slice) -> Batch:
@@ -72,8 +72,8 @@ class Batch:
     def blocks(self) -> list[Batch]:
         """Split the batch into blocks of a few megabytes.
 
-        Blocks of a dense X are views. A batch with sparse X stays whole unless its rows have many
-        outputs, because the blocks are copies of X.
+        Blocks of a dense X are views of X. Blocks of a sparse X are copies, so a batch with a
+        sparse X is split only if the array of its outputs is large.
         """
         n_rows, n_outputs = self.visible.shape
         if issparse(self.X):
@@ -121,7 +121,7 @@ class Source(ABC):
 
     @property
     def n_indices(self) -> int:
-        """Length of an array with an entry for each training row; `Batch.index` indexes it."""
+        """Number of entries of the arrays that are indexed by `Batch.index`."""
         return self.n_rows
 
     @abstractmethod
@@ -243,7 +243,8 @@ class History:
     """Epochs of a training run, its best epoch and the reason why the run ended."""
 
     epochs: list[Epoch] = field(default_factory=list)  # all epochs, without their parameters
-    best: Any = None  # `Epoch` with the best validation score; the last if no rows are held out
+    # `Epoch` with the best validation score; the last epoch if no rows are held out
+    best: Any = None
     reason: str = "max_iter"  # "max_iter", "no_change", "callback" or "interrupted"
     state: Any = None  # state of the objective after the last step
 
@@ -306,14 +307,14 @@ class RowSpace:
         self._rows = Z[order[:rank]]
 
     def inner(self, params):
-        """Convert parameters for z to parameters for the coordinates, by projection."""
+        """Project parameters for the rows z of Z to parameters for the coordinates."""
         return params._replace(
             visible_coef=self._project(params.visible_coef),
             hidden_coef=self._project(params.hidden_coef),
         )
 
     def outer(self, params):
-        """Convert parameters for the coordinates to parameters for z."""
+        """Convert parameters for the coordinates to parameters for the rows z of Z."""
         return params._replace(
             visible_coef=self.spread(params.visible_coef),
             hidden_coef=self.spread(params.hidden_coef),
@@ -334,7 +335,7 @@ class RowSpace:
 
 
 class Design:
-    """Make training rows from the X of the user, and convert models between the two kinds of rows.
+    """Transform the X of the user to training rows; convert models for X to these rows and back.
 
     `columns` scales the columns of X; if `columns` is None, they are not scaled. If `double` is
     True, X is converted to float64. If `rotate` is True and there are more columns than rows, X is

@@ -162,12 +162,12 @@ def fit(
 
     `progress` belongs to earlier training that led to the initial parameters of the plan.
     `callbacks` are called at each epoch. ``attributes(model, epoch)`` returns the fitted attributes
-    of a model that applies to the X of the user. This function is called only if a callback asks
-    for a fitted estimator.
+    of a model that applies to the X of the user. The function `attributes` is called only if a
+    callback asks for a fitted estimator.
 
     A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
-    if the training is interrupted before the end of the first epoch. A later interrupt ends the
-    training and keeps the parameters found so far.
+    if the training is interrupted before the end of the first epoch. An interrupt after the first
+    epoch ends the training and keeps the parameters found so far.
     """
     progress = Progress() if progress is None else progress
 
@@ -215,8 +215,8 @@ def fit_one_epoch(
 def resumed_generator(estimator, resume: bool, seed) -> np.random.RandomState:
     """Return the random generator of `partial_fit`.
 
-    If `resume` is True, the generator is a copy of the estimator's generator, so that a failed
-    epoch does not change the estimator.
+    If `resume` is True, the generator is a copy of the estimator's generator (if it has any), so
+    that a failed epoch does not change the estimator. Otherwise the generator is made from `seed`.
     """
     if resume and hasattr(estimator, "_rng"):
         return copy.deepcopy(estimator._rng)
@@ -234,7 +234,7 @@ def _summary(epoch):
 
 
 class _EpochsRun:
-    """The one or two training runs of a fit by a stochastic solver.
+    """Fit by a stochastic solver, which consists of one or two training runs.
 
     There are two runs if rows are held out and `refit` is True: one without the held-out rows, and
     one on all rows. Both runs start from the parameters of the plan. The second run continues the
@@ -387,7 +387,7 @@ class _EpochsRun:
 
 
 class _FullBatchRun:
-    """Run of a fit by L-BFGS, which reports each iteration as an epoch."""
+    """Fit by L-BFGS, in which each iteration is reported as an epoch."""
 
     def __init__(self, plan, progress, begin_epoch, end_epoch):
         self.plan = plan

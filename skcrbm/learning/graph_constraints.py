@@ -1,4 +1,4 @@
-"""Convert the constraints of graphs, `forbidden` of a model and of its graphs, to arrays of bools.
+"""Convert the constraints `forbidden`, of a graph model and of single graphs, to arrays of bools.
 
 A constraint excludes classes of a node, or pairs of classes at the two nodes of an edge. The
 log-weights of excluded classes and pairs are -inf, so every exact answer respects the constraints.
@@ -18,7 +18,7 @@ from skcrbm.learning.graphs import MISSING, GraphBatch
 
 
 def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.ndarray | None:
-    """Return an array (K, K), True for pairs of classes in the list `forbidden`, or None.
+    """Return an array (K, K), True for the pairs in `forbidden`; None if `forbidden` is empty.
 
     If `directed` is False, both orders of a pair are forbidden. If types of nodes share the name of
     a class, a pair refers to the classes of all types with this name. A ValueError is raised if an
@@ -43,7 +43,7 @@ def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.n
 
 
 def closed_classes(arrays: Any, node_classes: Any) -> np.ndarray | None:
-    """Return an array (T, K), True if the graph of a node forbids a class of the node.
+    """For each node and class, return True if the graph of the node forbids the class (T, K).
 
     `arrays` are the `GraphArrays` of all graphs, and `node_classes` the `NodeClasses` of the model.
     The result is None if no graph forbids a class.
@@ -66,9 +66,9 @@ def require_possible(
 ) -> None:
     """Raise a ValueError if no labels of a graph agree with the constraints and the known labels.
 
-    `forbidden` (K, K) are the forbidden pairs, and `first` the first class of each type of nodes,
-    as in `GraphModel`. The error message calls the known labels `name`. If labels of a graph with
-    cycles are missing, the check may miss a contradiction.
+    `forbidden` (K, K) is True for forbidden pairs, and `first` holds the first class of each type
+    of nodes, as in `GraphModel`. `name` is the name of the known labels in the error message. If
+    labels of a graph with cycles are missing, the check may miss a contradiction.
     """
     if forbidden is None and batch.closed is None:
         return

@@ -58,7 +58,7 @@ class GraphBatch:
     weight: np.ndarray  # (n,) weights of the graphs
     index: np.ndarray  # (n,) position of each graph in the training data
     closed: np.ndarray | None = None  # (T, K), True if the node must not have the class
-    _pieces: dict = field(default_factory=dict, repr=False)  # lists of parts made by `pieces`
+    _pieces: dict = field(default_factory=dict, repr=False)  # cache of the results of `pieces`
 
     @property
     def X(self) -> Any:
@@ -109,7 +109,8 @@ class GraphBatch:
         """
         if n_entries not in self._pieces:
             size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
-            for scopes, first in self.arrays.cliques:  # add sizes as multiples of an edge's table
+            # The size of a clique is the number of edges whose tables have as many entries.
+            for scopes, first in self.arrays.cliques:
                 entries = float(n_entries) ** (scopes.shape[1] / 2 - 1)
                 size = size + np.ceil(np.diff(first) * entries).astype(np.int64)
             order = np.argsort(self.weight, kind="stable")
@@ -144,7 +145,8 @@ class GraphModel(NamedTuple):
     # (n_types + 1,): first class of each type of nodes; None if all nodes have the same classes
     first: np.ndarray | None = None
     sizes: tuple[int, ...] = ()  # sizes of cliques
-    # (K, K), True for pairs of classes that the nodes of an edge must not have; None without them
+    # (K, K), True for each pair of classes that the nodes of an edge must not have. None if no pair
+    # is forbidden.
     forbidden: np.ndarray | None = None
 
     @property
@@ -184,7 +186,7 @@ class GraphModel(NamedTuple):
         return intercept + np.tensordot(Z, self.params.pair_coef, 1)
 
     def with_forbidden(self, table: np.ndarray) -> np.ndarray:
-        """Return a table of pairs of states with -inf for the pairs that `forbidden` excludes."""
+        """Return `table` (K, K) with -inf at the pairs of states that `forbidden` excludes."""
         if self.forbidden is None:
             return table
         return np.where(
@@ -192,7 +194,7 @@ class GraphModel(NamedTuple):
         )
 
     def closed(self, batch: GraphBatch) -> np.ndarray | None:
-        """Return an array (T, K), True if a node must not have a state; None without such nodes."""
+        """Return an array (T, K), True if the node must not have the state; None if all may."""
         return None if batch.closed is None else np.repeat(batch.closed, self.n_latent, axis=1)
 
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
@@ -240,8 +242,8 @@ class GraphModel(NamedTuple):
     def add_gradient(self, batch: GraphBatch, states, pairs, total: GraphParams) -> None:
         """Convert a gradient for log-weights to a gradient for parameters; add it to `total`.
 
-        `states` (T, K) is the gradient with respect to the scores, and `pairs` (M, K, K) with
-        respect to the pairs.
+        `states` (T, K) is the gradient with respect to the log-weights of the states of nodes, and
+        `pairs` (M, K, K) the gradient with respect to the log-weights of the pairs at edges.
         """
         self.columns.add_sums(batch.X, states, total.coef)
         total.intercept[...] += states.sum(axis=0)
@@ -426,8 +428,8 @@ def clique_counts(
 ) -> np.ndarray | None:
     """Count how often each entry of the clique tables occurs in states of n graphs.
 
-    `states` (S, T) holds S states of all T nodes, and `weight` (S, n) the weight of each state in
-    each graph. Return the weighted counts (P,), or None if there are no cliques.
+    Row s of `states` (S, T) holds a state for each of the T nodes. `weight` (S, n) holds the weight
+    of row s in each graph. Return the weighted counts (P,), or None if there are no cliques.
     """
     parts = []
     for scopes, first in piece.arrays.cliques:
@@ -474,12 +476,13 @@ class GraphPseudoLikelihood(StructuredObjective):
 
 
 def _clique_entries(model, arrays, path):
-    """Yield the clique scores of the K classes of single nodes, given the labels of other nodes.
+    """Yield the log-weights of cliques if one node changes its class and the others keep theirs.
 
-    A tuple is yielded for each size of cliques and each place in a clique of this size. With C
-    cliques of this size, it holds the nodes (C,) at this place, the indices (C, K) in
-    ``params.cliques`` of the entries for the K classes of each node, if the other nodes of the
-    clique have the labels in `path`, and the log-weights (C, K) at these indices.
+    The nodes of the C cliques of size m are an array (C, m). For each size and each column of this
+    array, a tuple of three arrays is yielded: the nodes (C,) in the column; indices (C, K) into
+    ``params.cliques``; and the log-weights (C, K) at these indices. Entry [c, k] belongs to the
+    table entry of clique c in which the node of the column has class k, and the other nodes have
+    their labels in `path`.
     """
     k, begin = model.n_states, 0
     for scopes, _ in arrays.cliques:

@@ -47,7 +47,7 @@ class ImageBatch:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weight (n,) of each image in the loss: its weight times its number of observed pixels."""
+        """Weight (n,) of each image in the loss: `image_weight` times the number of labels."""
         observed = np.add.reduceat(self.path != MISSING, self.start[:-1])
         return self.image_weight * observed
 
@@ -98,7 +98,7 @@ class ImageBatch:
         return self._parts["observed"]
 
     def prepared(self, margin: int) -> tuple[Sheet, np.ndarray]:
-        """Return the `Sheet` of the images with margins of width `margin`, and the pixels in it."""
+        """Return the `Sheet` of the images with margins of width `margin`, and its pixel values."""
         if margin not in self._parts:
             sheet = Sheet.of(self.arrays.shapes, margin)
             self._parts[margin] = sheet, sheet.planes(self.arrays.values)
@@ -106,7 +106,7 @@ class ImageBatch:
 
 
 def image_params(structure: ImageStructure, rng: np.random.RandomState):
-    """Return initial parameters: random weights of hidden variables, and 0 for all others."""
+    """Return initial parameters: random weights of hidden variables, else 0."""
     params = structure.zeros()
     if structure.n_hidden:
         params.coef[structure.n_visible :] = rng.normal(
@@ -151,7 +151,7 @@ def _normalised(trace, model, sheet):
 
 
 class ImageLikelihood(Objective):
-    """Negative log-belief of the observed classes, with the gradient through inference.
+    """Negative log-belief of the observed classes; the gradient includes the steps of inference.
 
     The result does not depend on `n_jobs`, the number of threads.
     """

@@ -34,7 +34,7 @@ class LabelNoise(NamedTuple):
     rates: np.ndarray  # (V, 2): P(observed 1 | true 0) and P(observed 0 | true 1)
 
     def fields(self, visible: np.ndarray) -> np.ndarray:
-        """Return log q(observed | 1) - log q(observed | 0) for each entry of N rows of V labels.
+        """Return log q(observed | 1) - log q(observed | 0) for each observed label (N, V).
 
         For missing labels the difference is 0.
         """
@@ -110,7 +110,7 @@ class NoisyLikelihood(Likelihood):
         label: the probability that a 0 is observed as 1, and the probability that a 1 is observed
         as 0. If `flip_rates` is a name, `fit` estimates the rates: "symmetric" means a single rate
         for all labels, "per_label" a rate for each label, and "per_value" two rates for each label.
-        `CRBMClassifier` has the rates of the fit as `flip_rates_` (n_outputs, 2).
+        The attribute `flip_rates_` (n_outputs, 2) of a fitted `CRBMClassifier` holds the rates.
     max_iter : int, default=5
         Maximum number of iterations of the EM algorithm for "per_label" and "per_value".
     tol : float, default=0.01

@@ -71,8 +71,8 @@ def descend(
 ) -> Iterator[tuple[RowsObjective, Minimizer, bool]]:
     """Minimise the objective by L-BFGS.
 
-    After each iteration the generator yields a `RowsObjective`, a minimiser at its current point,
-    and True if the objective has converged.
+    After each iteration the generator yields a `RowsObjective`, a `Minimizer` at its current point,
+    and a bool that is True if the objective has converged.
 
     The last iteration is the first at which the objective has converged: `_WINDOW` iterations have
     lowered it by no more than `tol`, or by no more than `share` times its value.

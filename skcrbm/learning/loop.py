@@ -54,8 +54,8 @@ def run_epochs(
     `Epoch`. Epochs are numbered from `first_epoch`.
 
     A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
-    if the training is interrupted before the end of the first epoch. A later interrupt ends the
-    training and keeps the parameters found so far.
+    if the training is interrupted before the end of the first epoch. An interrupt after the first
+    epoch ends the training and keeps the parameters found so far.
     """
     model = model._replace(params=optimizer.start(model.params))
     history = History(state=state)

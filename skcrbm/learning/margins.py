@@ -22,7 +22,7 @@ QUERIES = {"marginal": "marginal_map", "max": "map"}
 
 
 def state_query(method: InferenceMethod, preferred: str) -> str:
-    """Return a query for a best state that `method` can answer, if possible `preferred`.
+    """Return a query for a best state that `method` can answer: `preferred` if it can answer it.
 
     If the method cannot find any best state, a ValueError lists the methods that can.
     """
@@ -111,7 +111,8 @@ class MarginalHiddenMargin(Contrast):
     With the score ``s(v) = log sum_h exp(-E(v, h))``, the loss of a row with outputs y is
     ``max_v [D(v, y) + s(v)] - s(y)``, where D counts the wrong outputs. The inference method looks
     for the maximiser v_hat, and the gradient of ``s(v_hat) - s(y)`` is a subgradient of the loss.
-    If the method finds only a state with a lower value than y, the loss of the row is 0.
+    If the method finds only a state v_hat with ``D(v_hat, y) + s(v_hat)`` below ``s(y)``, the loss
+    of the row is 0.
 
     Missing outputs do not count in D and take their best values in y.
     """
@@ -133,7 +134,7 @@ class MarginalHiddenMargin(Contrast):
         )
 
     def score(self, model, batch: Batch, epoch: int) -> float:
-        """Return minus the share of wrong outputs in predictions by the method of training."""
+        """Return minus the share of wrong outputs, predicted with the inference of training."""
         return -share_of_errors(self.negative.search(model.energy(batch.X), epoch)[0], batch)
 
 

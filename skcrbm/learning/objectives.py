@@ -90,7 +90,7 @@ class Objective(ABC):
         return None
 
     def rows_read(self, model, batch: Batch):
-        """Return the rows of each parameter array that a step on the batch reads.
+        """For each parameter array, return the rows that a step on the batch reads.
 
         The result has an entry for each array: the indices of the rows, or None for all rows. If
         the result itself is None, the step reads all rows of all arrays. Objectives with
@@ -230,7 +230,7 @@ def _statistics(energy, moments, weight):
 
 
 def _unary_difference(positive, negative, weight):
-    """Return the means of the variables in the negative phase minus those in the positive phase.
+    """Return the change of the means of the variables from the positive to the negative phase.
 
     The difference is multiplied by the weights of the rows. It has one row for each row of the
     batch, or, if all rows share a single model, a single row with the sum over the batch.
@@ -255,7 +255,7 @@ def negative_log_likelihood(
     """Return the weighted sum over rows of ``-log p(observed outputs)``.
 
     `noise` is the `LabelNoise` of the observed outputs, or None if they are the true outputs.
-    `method` computes log Z, approximately unless the method is exact.
+    `method` computes log Z; the result is approximate unless the method is exact.
     """
     free = infer(energy, method, returns=("log_partition",), n_jobs=n_jobs)
     energy = one_model_per_row(energy, len(batch))
@@ -314,7 +314,8 @@ def validation_score(
     The score is the exact conditional log-likelihood if the smaller layer has at most
     `EXACT_VALIDATION_UNITS` units, even if `method` is approximate: an approximate likelihood may
     rise while the exact likelihood falls. For larger models the score is minus the share of wrong
-    outputs, each decoded from its marginal by `method` (Ping and Ihler 2017).
+    outputs, if each output gets its most probable state by the marginals of `method` (Ping and
+    Ihler 2017).
     """
     energy = model.energy(batch.X)
     if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:

@@ -239,8 +239,8 @@ class AdamSteps(Optimizer):
     def with_more_rows(self, n_new) -> AdamSteps | None:
         """Return a copy for more rows; see `Optimizer`.
 
-        The mean gradients of new rows are 0. Their mean squares are the means of the other rows, so
-        that the first steps are not longer than the steps of the other rows.
+        For new rows the mean gradient is 0, and the mean squared gradient is its average over the
+        old rows, so that the first steps of new rows are not longer than the steps of old rows.
         """
         if self.average is not None or self.late or self.first is None:
             return None

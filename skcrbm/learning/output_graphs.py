@@ -5,7 +5,7 @@ The outputs y_1, ..., y_L of a row x have the log-weight
 ``sum_a (coef x + intercept)[y_a] + sum_(a, b) pairs_ab[y_a, y_b]``
 
 for the edges (a, b) of an `OutputGraph`. The tables of pairs do not depend on x, so that all rows
-share them, and inference runs for all rows of a part of a batch at once.
+share them, and inference can run for many rows at once.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OutputBatch:
         return self
 
     def take(self, rows: Any) -> OutputBatch:
-        """Return the given rows."""
+        """Return a batch of the rows with the indices `rows`."""
         return OutputBatch(self.X[rows], self.codes[rows], self.weight[rows])
 
     def pieces(self, n_entries: int) -> list[OutputBatch]:
@@ -301,7 +301,7 @@ class OutputPseudoLikelihood(_OutputObjective):
 
 
 def _pair_counts(graph, one_hot, weighted):
-    """Return, for each of the P table entries, the weighted number of rows with both its classes.
+    """For each of the P table entries, add up the weights of the rows that have both its classes.
 
     An entry of the table of edge (a, b) belongs to a class of output a and a class of output b.
     """
@@ -390,7 +390,7 @@ _PATH_SHARE, _PATH_ITERATIONS = 5e-4, 60
 
 
 class HeldOut(NamedTuple):
-    """Held-out rows, and their probabilities as predicted by models with independent outputs."""
+    """Held-out rows, and the class probabilities that models of independent outputs predict."""
 
     rows: np.ndarray  # (M,) indices of the rows
     chances: np.ndarray  # (M, C) probabilities of all states
@@ -439,8 +439,8 @@ class IndependentSearch:
     def fit(self, models: list, alpha: float) -> tuple[float, list]:
         """Fit a model to the training rows of each fold with the penalty `alpha`.
 
-        `models` has the model of each fold from which the fit starts. Return the sum of the losses
-        of all held-out rows, and the fitted models.
+        `models` has a model for each fold, from which the fit on this fold starts. Return the sum
+        of the losses of all held-out rows, and the fitted models.
         """
         loss, fitted = 0.0, []
         for (train, held), model in zip(self.parts, models):

@@ -1,4 +1,4 @@
-"""Phases: the gradient of a learning rule is the difference of the moments of two phases.
+"""Compute the moments of two phases, whose difference is the gradient of a learning rule.
 
 The positive phase computes moments given the data, and the negative phase computes moments of the
 model.
@@ -354,8 +354,8 @@ class LocalSearch(Phase):
     The search starts at the outputs that a logistic regression would predict: the most probable
     outputs given their fields without the hidden units. Each of `n_steps` sweeps draws the hidden
     units given the outputs, and then sets the outputs to their most probable values given the
-    hidden units. The outputs are not drawn at random: if there are many outputs, such a search
-    would find no better state than the labels of the row.
+    hidden units. The outputs are not drawn at random, because a search with random values of many
+    outputs would find no better state than the labels of the row.
 
     The visible variables must be independent given the hidden variables, as in an RBM.
     """

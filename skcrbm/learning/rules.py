@@ -314,7 +314,7 @@ class ContrastiveDivergence(_Contrastive):
     n_chains : int or None, default=None
         Number of chains of a density, which begin at rows drawn from the data; None stands for
         100. In `ChainCRF` and `GraphCRF` it is the number of chains of each sequence or graph; None
-        stands for 10. Another conditional model has one chain per row and accepts only None.
+        stands for 10. All other conditional models have one chain per row and accept only None.
 
     Examples
     --------
@@ -340,8 +340,8 @@ class PersistentContrastiveDivergence(_Contrastive):
         Number of Gibbs sweeps in each step.
     n_chains : int or None, default=None
         Number of chains of a density; None stands for 100. In `ChainCRF` and `GraphCRF` it is the
-        number of chains of each sequence or graph; None stands for 10. Another conditional model
-        has one chain per row and accepts only None.
+        number of chains of each sequence or graph; None stands for 10. All other conditional models
+        have one chain per row and accept only None.
 
     Examples
     --------
@@ -437,7 +437,7 @@ def resolve_rule(learning: str | LearningRule, kind: Kind) -> LearningRule:
     """Return the rule that a name stands for, or the given object, with its options checked.
 
     A ValueError is raised if the rule cannot train this kind of model, or has an option that does
-    not apply here.
+    not apply to this kind of model.
     """
     names = rules_for(kind)
     known = learning if isinstance(learning, str) else getattr(learning, "name", None)

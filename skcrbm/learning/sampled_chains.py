@@ -1,8 +1,8 @@
 """Train chains by sampled label sequences, with the samplers of graphs.
 
 A chain is a graph whose edges join neighbouring positions. For chains the exact gradient is cheap,
-so training needs no sampled sequences. But a comparison with exact training shows how much worse
-the models of a sampled rule are.
+so nobody needs sampled sequences to train a good model. The purpose of this module is to compare
+the sampled rules with exact training, which shows how much worse their models are.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def graphs_of(
 
 
 class ChainContrast(SampledContrast):
-    """Contrast of chains. The likelihood is a `ChainLikelihood`, which is exact.
+    """`SampledContrast` for chains, whose `likelihood` is exact.
 
     In sequences with missing labels, the labels are replaced by their exact probabilities given the
     observed labels, and Markov chains begin at label sequences drawn from these probabilities.
@@ -77,7 +77,7 @@ class ChainContrast(SampledContrast):
 
     @property
     def for_search(self):
-        """Objective by which the search for alpha compares models: the exact likelihood."""
+        """The exact likelihood, which L-BFGS maximises in the search for alpha."""
         return self.likelihood
 
     def _entries(self, model):

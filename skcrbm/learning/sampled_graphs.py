@@ -1,8 +1,8 @@
 """Train chains and graphs by sampled states: contrastive divergence, and rules with a sampler.
 
 States drawn from the model are compared with the observed labels: the gradient is the mean count of
-each class and pair of classes in the drawn states, minus its count in the observed labels. The
-states of a part of a batch are drawn from a single model of all its graphs.
+each class and pair of classes in the drawn states, minus its count in the observed labels. For all
+graphs in a part of a batch, the states are drawn from a single model.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class GraphSampler(ABC):
     def draw(self, model: GraphModel, piece: GraphBatch, clock: Clock, chains: Any) -> Drawn:
         """Draw states for all graphs in a part of a batch.
 
-        If the sampler keeps chains, `chains` is a list with the states (S, n_nodes) of the chains
-        of each training graph, or None before their first step. The list is changed in place.
+        If the sampler keeps chains, `chains` is a list with an entry for each training graph: the
+        states (S, n_nodes) of the chains of the graph, or None before their first step. The list is
+        changed in place.
         """
 
 
@@ -205,7 +206,7 @@ class SampledContrast(StructuredObjective):
 
 
 class GraphContrast(SampledContrast):
-    """Contrast of graphs. The likelihood is a `GraphLikelihood`.
+    """`SampledContrast` for graphs.
 
     In a graph with missing labels, the inference method of the likelihood computes the
     probabilities of the states given the observed labels, and these probabilities replace the
@@ -216,7 +217,7 @@ class GraphContrast(SampledContrast):
 
     @property
     def for_search(self):
-        """Objective by which the search for alpha compares models: the cheap pseudo-likelihood."""
+        """The cheap pseudo-likelihood, which L-BFGS maximises in the search for alpha."""
         return GraphPseudoLikelihood(self.trained, self.n_jobs)
 
     def _contrast(self, model, clock, chains, piece):
@@ -260,7 +261,7 @@ def _completed(piece, chances, clock):
 def counts(piece: GraphBatch, states: np.ndarray, weight: np.ndarray, k: int):
     """Count classes at T nodes and pairs of classes at M edges in states of n graphs.
 
-    `states` (S, T) holds S states of all nodes, and `weight` (S, n) the weight of each state in
+    Row s of `states` (S, T) holds a state for each node, and `weight` (S, n) the weight of row s in
     each graph. Return the weighted counts (T, K) of classes and (M, K, K) of pairs.
     """
     a = piece.arrays

@@ -97,8 +97,8 @@ class PMPLearning(_SampledRule):
         stands for ``max_iter=50`` in these models.
     n_samples : int or None, default=None
         Number of samples of a density in each step; None stands for 100. In `ChainCRF` and
-        `GraphCRF` it is the number of samples of each sequence or graph; None stands for 10.
-        Another conditional model draws one sample per row and accepts only None.
+        `GraphCRF` it is the number of samples of each sequence or graph; None stands for 10. All
+        other conditional models draw one sample per row and accept only None.
 
     References
     ----------

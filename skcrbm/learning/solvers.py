@@ -69,7 +69,7 @@ class LBFGS(Solver):
 class StochasticSolver(Solver):
     """Base class of the solvers that make a step for each mini-batch."""
 
-    #: True for averaged gradient descent, for which several options have another "auto" value.
+    #: True for averaged gradient descent, in which "auto" has a different value for some options.
     averaged: ClassVar[bool] = False
 
     learning_rate: float | Literal["auto"]
@@ -82,7 +82,7 @@ class StochasticSolver(Solver):
 
     @property
     def settings(self) -> tuple:
-        """Name and options of the solver, except `batch_size`, on which its optimizer depends."""
+        """Settings on which the optimizer depends: the name and all options except `batch_size`."""
         options = {k: v for k, v in vars(self).items() if k != "batch_size"}
         return self.name, *sorted(options.items())
 
@@ -225,7 +225,7 @@ class AveragedSGD(StochasticSolver):
     ----------
     learning_rate : float or "auto", default="auto"
         Step size. "auto" is 2 / (1 + the mean squared length of a row of X). If the estimator
-        standardises the columns of X, this is the length of the standardised rows.
+        standardises the columns of X, the lengths of the standardised rows are used.
     momentum : float in [0, 1), default=0.9
         Share of the previous step that is added to the next step.
     batch_size : int or "auto", default="auto"

@@ -1,1 +1,1 @@
-"""Max-margin training: solvers for models with pair weights or cliques, for chains and graphs."""
+"""Solvers for max-margin training of chains, graphs, and models with pair weights or cliques."""

@@ -352,9 +352,10 @@ class NewtonSteps:
 def maximise_in_box(hessian, gradient, start, limit):
     """Maximise ``g . d - d' H d / 2`` subject to ``start + d`` in [0, limit]; return start + d.
 
-    The result may be approximate. Each iteration makes a Newton step on the free variables. If the
-    step leaves the box, the step is either clipped to the box or shortened to end at the first
-    bound, whichever gives the higher value. Variables that reach a bound stay there.
+    The gradient g and the matrix H are the arguments `gradient` and `hessian`. The result may be
+    approximate. Each iteration makes a Newton step on the free variables. If the step leaves the
+    box, the step is either clipped to the box or shortened to end at the first bound, whichever
+    gives the higher value. Variables that reach a bound stay there.
     """
     current = start.copy()
     free = np.arange(len(start))

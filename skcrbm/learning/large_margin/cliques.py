@@ -4,9 +4,9 @@ The module `dual_coordinate` solves the problem for pairs of labels. In both mod
 changes the dual variable of one row and one output. In this module cliques may have any size,
 several cliques may share a weight, and training may also end when the duality gap is small.
 
-Each weight is a sum over dual variables. An L1 penalty applies soft-thresholding to the sum, which
-can only make a change of the sum smaller. Therefore a step that is optimal without the L1 penalty
-does not overshoot with it.
+Each weight is a sum over dual variables. With an L1 penalty, each weight is the sum after
+soft-thresholding. If a step changes the sum, soft-thresholding can only make this change smaller.
+Therefore a step that is optimal without the L1 penalty does not overshoot with the penalty.
 """
 
 from __future__ import annotations

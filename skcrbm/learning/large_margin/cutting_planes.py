@@ -104,7 +104,7 @@ class StructuralMarginProblem:
 
     @property
     def draft(self):
-        """Name of a faster method that may miss the maximum, or None if `method` itself is fast."""
+        """Faster method that may miss the maximum; None if `method` itself is fast."""
         quick = self.one_hot or self._upper is None or self.method.name == "icm"
         return None if quick else ICM()
 
@@ -301,8 +301,8 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                     "columns of X"
                 )
             if best is not None:
-                # The new plane may show that the risk at the best vector is higher than the search
-                # there found.
+                # The new plane may show that the risk at the best vector is higher than the risk
+                # that the search at this vector found.
                 best = best[0], best[1], max(best[2], offset - slope @ best[0])
             if proper and (best is None or half + max(found, known) < best[1] + best[2]):
                 best = vector, half, max(found, known)

@@ -111,8 +111,8 @@ class LargeMarginProblem:
     def reaches(self, dual, margins, rows=slice(None)):
         """Return the range (2, L) of the projected gradients of each label over the given rows.
 
-        Row 0 holds the largest projected gradient of each label, and row 1 minus the smallest
-        projected gradient; negative entries are set to 0.
+        Row 0 holds the largest projected gradient of each label. Row 1 holds minus the smallest
+        projected gradient of each label. Negative entries are set to 0.
         """
         slope, limit = margins - self.margin, self.limits(rows)
         slope = np.where(dual == 0, np.minimum(slope, 0.0), slope)

@@ -55,7 +55,7 @@ class FrankWolfeFit(NamedTuple):
     """Result of `fit_frank_wolfe`."""
 
     params: Any
-    objective: float  # objective of `params`, from the labels that the searches found
+    objective: float  # objective of `params`, computed from the labels that the searches found
     gap: float  # objective minus the dual objective
     # share of the examples for which the search has proved that its labels violate the margin most
     proven: float
@@ -347,7 +347,7 @@ class ChainBlocks(DualBlocks):
             self.rebuild()
 
     def labels(self):
-        """Yield, for each k, a triple of the whole batch with atom number k of each sequence."""
+        """For each number k, yield the batch, and the labels and values of all atoms number k."""
         for path, value in zip(self.atoms.path, self.atoms.value.T):
             if value.any():
                 yield self.batch, path.astype(np.int64), value

@@ -185,7 +185,7 @@ class GraphWeights(NamedTuple):
     tables: np.ndarray  # (M, K, K), log-weights of the pairs of classes at the edges
 
     def posed(self, piece: GraphBatch, scores: np.ndarray) -> Posed:
-        """Return the distribution with log-weights `scores` (T, K) of nodes in place of its own."""
+        """Return the distribution in which `scores` (T, K) replace the log-weights of nodes."""
         a, model = piece.arrays, self.model
         if model.first is not None:
             unknown = np.full(len(piece.path), MISSING)

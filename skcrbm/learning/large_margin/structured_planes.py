@@ -43,9 +43,10 @@ class StructuredPlanes:
         return self.unit * self.coordinates.vector(self.model.params)
 
     def plane(self, vector: np.ndarray, method: Any) -> tuple[np.ndarray, float, int]:
-        """Find the most violated labels at a vector; return the slope and offset of the plane.
+        """Find the labels that violate the margin most; return the slope and offset of the plane.
 
-        The third result is the number of examples for which the search was not exact.
+        `vector` holds the parameters at which the labels are found. The third result is the number
+        of examples for which the search was not exact.
         """
         params = self.coordinates.params(vector / self.unit)
         model = self.model._replace(params=params)
