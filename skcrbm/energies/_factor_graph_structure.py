@@ -312,7 +312,7 @@ def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add the value of each edge to the total of the variable of the edge, in place.
+    """Add the value of each edge to the total of its variable, in place.
 
     `values` (K, M) holds a value for each of M edges of `block` in each of K states, and `total`
     (K, B) a number for each of B variables of the block.

@@ -1,4 +1,4 @@
-"""Define the parameters of models of images, whose weights are local and shared by all positions.
+"""Define the parameters of image models, in which all positions share the same local weights.
 
 Pixel i has a class y_i and n_hidden binary variables h_i. The vector e(k) encodes class k. It has
 an entry for each class except the first: the entry of class k is 1 - 1/K, and all other entries are

@@ -70,7 +70,7 @@ def _shapes(energy, query):
 
 
 def _check_array(source, name, value, shape):
-    """Raise a ValueError unless `value` is an array of numbers without NaN of the given shape."""
+    """Raise a ValueError unless `value` is a numeric array of the given shape, without NaN."""
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype.kind not in "biuf":
         raise ValueError(
             f"{source} {name} as an array of numbers of shape {shape}; got {_described(value)}"

@@ -31,7 +31,7 @@ class Trace(NamedTuple):
 
 
 class GraphNetwork(ABC):
-    """Base class of networks of inference iterations, on a graph of T nodes and M edges.
+    """Base class of networks that run inference iterations on a graph of T nodes and M edges.
 
     Each node has K classes. Messages are sent in both directions of an edge, along two arcs: the
     first M arcs go from the first to the second node of each edge, and the next M arcs go back.

@@ -53,8 +53,8 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
 def _decide_ties(method, energy, query, fields):
     """Solve models with ties or unconverged messages again; keep the states of higher score.
 
-    The models are converted to graphs of categorical variables with two states. If both states have
-    the same score, the new state is kept if its messages have converged.
+    The models are converted to graphs of categorical variables with two states. If the old and the
+    new state have the same score, the new state is kept if its messages have converged.
     """
     log_odds = np.abs(fields["log_odds"].astype(np.float64))
     unit = 1.0 + np.where(energy.free, log_odds, 0.0).max(axis=1, initial=0.0)

@@ -389,8 +389,8 @@ def field_weights(field, held, dtype):
 
 
 # Largest number of variables for which the weights of pairs are computed exactly from uniform
-# spanning trees. This inverts a matrix, which takes up to a second for this size. For larger
-# graphs, the weights are estimated from random sets of factors.
+# spanning trees. The computation inverts a matrix, which takes up to a second for this size. For
+# larger graphs, the weights are estimated from random sets of factors.
 _MAX_DENSE = 1500
 # Smallest and largest number of random acyclic sets of factors. Within these limits, the number is
 # chosen such that about _VISITS edges are visited to build the sets.

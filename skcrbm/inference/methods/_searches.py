@@ -274,10 +274,10 @@ class SimulatedAnnealing(InferenceMethod):
     A run starts from a random state and makes `n_sweeps` sweeps over all variables. In a sweep,
     fields and couplings are multiplied by beta, which grows from sweep to sweep. The run compares
     the states at the ends of all sweeps, and keeps the best state. Finally `ICM` improves this
-    state if the energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
-    proposes to flip each variable (Metropolis et al. 1953); a sweep over a million variables with a
-    few neighbours each takes about ten milliseconds. For other energies the method uses the sweeps
-    of `Gibbs`, for each model in turn.
+    state if the energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled
+    sweep proposes to flip each variable (Metropolis et al. 1953); a sweep over a million variables
+    with a few neighbours each takes about ten milliseconds. For other energies the method uses the
+    sweeps of `Gibbs`, for each model in turn.
 
     A model has converged if no change of a single variable raises the score of its state (in an
     RBM, no change of a single layer), which does not prove that the state is optimal. If the energy
