@@ -58,7 +58,7 @@ class ImageStructure(NamedTuple):
         return max(self.window, self.pair_window) // 2
 
     def zeros(self) -> ImageParams:
-        """Return parameters with the shapes of this structure, all of which are 0."""
+        """Return parameters that are all 0, with the shapes that this structure determines."""
         side = self.window
         n_steps = len(pair_steps(self.pair_window))
         return ImageParams(

@@ -57,7 +57,7 @@ def check_fields(fields: Any, method: InferenceMethod, energy: BaseEnergy, query
 
 
 def _shapes(energy, query):
-    """Return a dict from the names of fields that are arrays to the valid shapes."""
+    """Return a dict that maps the name of each field that is an array to its valid shape."""
     n = energy.n_models
     per_model = ("map_bound", "gap", "log_partition", "n_iter", "converged")
     names = (*per_model, "standard_error", "effective_sample_size")
