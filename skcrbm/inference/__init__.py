@@ -1,7 +1,7 @@
 """Inference: compute answers about the models of an energy, such as marginals or log Z.
 
 For each method, a class in `methods/` holds the options. The solvers are functions that compute the
-answers. They are in a folder for each family of energies. The tables in `registry.py` list the
+answers; each family of energies has a folder with its solvers. The tables in `registry.py` list the
 classes and the solvers.
 """
 

@@ -108,7 +108,7 @@ class MessageNetwork(GraphNetwork):
         return Trace(self.scores + self.to_receiver @ messages, steps)
 
     def _sent(self, messages):
-        """Return the log-weights (2 M, K) of each arc's sender, without the message it received."""
+        """Return log-weights (2 M, K) of each arc's sender, minus the opposite arc's message."""
         logs = self.scores + self.to_receiver @ messages
         return logs[self.sender] - messages[self.reverse]
 

@@ -35,7 +35,7 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
     If coordinate ascent improves the state of a model, the model counts as not converged, because
     its messages do not agree with the best state found.
 
-    The entries "assignment", "converged" and "log_odds" of `fields`, the answer to the query, are
+    `fields` is the answer to the query; its entries "assignment", "converged" and "log_odds" are
     changed. `graph.variables` (E,) has the variables of all factors: factor f has the variables
     ``variables[edge_start[f]:edge_start[f + 1]]``.
     """

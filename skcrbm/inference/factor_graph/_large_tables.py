@@ -31,7 +31,8 @@ def solve_messages(method: Any, energy: FactorGraphEnergy, query: Query) -> dict
     fields = _solve(method, energy, other, query)
     if "assignment" in fields and other.n_variables > energy.n_variables:
         # Coordinate ascent has flipped single variables of the converted graph. In a chain, a flip
-        # of an input is possible only together with flips of auxiliary variables.
+        # of an input is possible only together with flips of auxiliary variables. Therefore run
+        # coordinate ascent on the given graph, too.
         fields["assignment"], better = ascend_from(energy, query, fields["assignment"])
         fields["converged"][better] = False
     return fields
