@@ -172,9 +172,9 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
                 found.append((np.append(inputs, output), logs.reshape((2,) * (len(inputs) + 1))))
         return found
 
-    # `infer` clamps 0/1 variables with very large fields. It does not clamp categorical variables,
-    # because the next two methods of `BaseEnergy` give no bound on the influence of the factors,
-    # and report that no field is very large.
+    # `infer` clamps 0/1 variables with very large fields, but it does not clamp categorical
+    # variables. Therefore this class takes two methods from `BaseEnergy`, which give no bound on
+    # the influence of the factors, and report that no field is very large.
     own_log_odds = BaseEnergy.own_log_odds
     dominant_fields = BaseEnergy.dominant_fields
 
@@ -333,8 +333,8 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         """Return the most probable state of each variable of a block, (..., size of the block).
 
         `log_odds` (..., size of the block, K) has an entry for each state. If `ties` is given, it
-        holds a preferred state for each variable, which is returned if no other state is more
-        probable.
+        holds a preferred state for each variable. The preferred state is returned if no other state
+        is more probable.
         """
         log_odds = np.where(self._has_state[block], log_odds, -np.inf)
         best = log_odds.argmax(axis=-1)

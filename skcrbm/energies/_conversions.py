@@ -1,4 +1,4 @@
-"""Conversions of factor graphs: from pairwise energies, and from and to networks in files."""
+"""Convert pairwise energies to factor graphs, and factor graphs from and to networks in files."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ class Adjacency(NamedTuple):
     """The factors of each variable, as a list of E edges: pairs of a variable and a factor.
 
     All arrays are int64. There are n variables and F factors, in the order of `FactorGraph.lists`.
-    A Gibbs sweep keeps a sum for each factor: `at_zero` plus the weights of its variables that are
-    1. For a table, the sum is the index of the table entry that belongs to the current state.
+    A Gibbs sweep keeps a sum for each factor: `at_zero` plus the weight of each variable times its
+    state. For a table, the sum is the index of the table entry that belongs to the current state.
     """
 
     start: np.ndarray  # (n + 1,): variable i has the edges start[i] to start[i + 1] - 1
@@ -312,7 +312,7 @@ def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add the value of each edge to the total of the variable of the edge, in place.
+    """Add the value of each edge to the total of its variable, in place.
 
     `values` (K, M) holds a value for each of M edges of `block` in each of K states, and `total`
     (K, B) a number for each of B variables of the block.

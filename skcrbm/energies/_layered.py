@@ -173,7 +173,7 @@ class LayeredEnergy(BaseEnergy):
             raise ValueError("clamp contradicts itself: it clamps two units of a node to 1")
 
     def _most_on(self, states, layers=None):
-        """Return, for each state of the model, the largest number of units of a node that are 1.
+        """Return, for each state of the model, the largest number of units of one node that are 1.
 
         `states` (..., n) holds states of all n units; the result has an entry for each state. A
         number above 1 shows that the state is impossible. `layers` selects the layers whose nodes

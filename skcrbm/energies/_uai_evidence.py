@@ -24,13 +24,13 @@ _ABOVE_ONE, _SUM_TOL = 1e-6, 0.01
 
 
 def read_uai_evidence(source: str | os.PathLike, n_states: ArrayLike) -> np.ndarray:
-    r"""Read the clamped variables of a UAI evidence file, in the form of `clamp` of `infer`.
+    r"""Read the clamped variables from a UAI evidence file, for the argument `clamp` of `infer`.
 
     A file holds either a single list "n v1 x1 ... vn xn" of n variables with their states, or a
     number of samples followed by a list for each sample. Usually the number of words shows which of
-    the two forms a file has. If the words fit both forms, the lines decide: the file is read as
-    samples if its first line holds only the number of samples and each further line holds a list,
-    otherwise as a single list. The text "0" is a single sample without evidence.
+    the two forms a file has. If the words fit both forms, the file is read as samples if its first
+    line holds only the number of samples and each further line holds a list. Otherwise the file is
+    read as a single list. The text "0" is a single sample without evidence.
 
     Parameters
     ----------

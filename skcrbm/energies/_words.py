@@ -61,7 +61,7 @@ class Words:
         return f"word {min(place + 1, len(self.words))} (line {line})"
 
     def error(self, expected: str, place: int | None = None) -> ValueError:
-        """Return an error about the word at `place`, by default the next word.
+        """Return an error about the word at position `place`, by default the next word.
 
         `expected` describes the valid word, such as "the number of tables".
         """
@@ -129,7 +129,7 @@ class Words:
     def integers_at(
         self, places: Sequence[int], expected: str, least: int = 0, most: int | None = None
     ) -> list[int]:
-        """Convert the words at the given places to integers from `least` to `most`.
+        """Convert the words at the positions `places` to integers from `least` to `most`.
 
         A ValueError is raised if a word is invalid.
         """
@@ -148,7 +148,7 @@ class Words:
         return values
 
     def distinct_at(self, places: Sequence[int], expected: str, most: int) -> list[int]:
-        """Convert the words at the given places to distinct integers from 0 to `most`.
+        """Convert the words at the positions `places` to distinct integers from 0 to `most`.
 
         A ValueError is raised if a word is invalid.
         """
@@ -164,7 +164,7 @@ class Words:
     def numbers_at(
         self, places: Sequence[int], expected: str, least: float = 0.0, most: float = np.inf
     ) -> np.ndarray:
-        """Convert the words at the given places to numbers from `least` to `most`.
+        """Convert the words at the positions `places` to numbers from `least` to `most`.
 
         A ValueError is raised if a word is invalid; +inf is always invalid.
         """

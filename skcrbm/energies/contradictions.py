@@ -40,8 +40,8 @@ def contradicted_models(energy: Any) -> np.ndarray:
 def log_partition_range(energy: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return a lower and an upper bound of log Z for each model of a factor graph.
 
-    The upper bound leaves out all factors but adds their largest log-weights. The lower bound is
-    the sum of the smallest finite log-weights, because at least one state has a positive weight.
+    The upper bound replaces each factor by its largest log-weight. The lower bound is the sum of
+    the smallest finite log-weights, because at least one state has a positive weight.
     Both bounds hold whatever the evidence is. For example, a single 0/1 variable without a field,
     and a table with the log-weights [-inf, 2], have the range (2, 2 + log 2).
 

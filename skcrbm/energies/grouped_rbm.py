@@ -19,8 +19,8 @@ class GroupedRBMEnergy(RBMEnergy):
     """A batch of RBMs over outputs with classes.
 
     An output of more than two classes is a group of visible units, exactly one of which is on. An
-    output of two classes is an ordinary unit. Given the hidden units, the outputs are independent:
-    p(class | h) is a softmax of the inputs of the units. Evidence of 0 excludes a class. The
+    output of two classes is an ordinary unit. Given the hidden units, the outputs are independent,
+    and p(class | h) is a softmax of the inputs of the units. Evidence of 0 excludes a class. The
     parameters that are not listed here are described in `RBMEnergy`.
 
     `units` describes how the outputs and their classes are mapped to visible units.

@@ -1,4 +1,4 @@
-"""Define the parameters of models of images, whose weights are local and shared by all positions.
+"""Define the parameters of image models, in which all positions share the same local weights.
 
 Pixel i has a class y_i and n_hidden binary variables h_i. The vector e(k) encodes class k. It has
 an entry for each class except the first: the entry of class k is 1 - 1/K, and all other entries are
@@ -58,7 +58,7 @@ class ImageStructure(NamedTuple):
         return max(self.window, self.pair_window) // 2
 
     def zeros(self) -> ImageParams:
-        """Return parameters with the shapes of this structure, all of which are 0."""
+        """Return parameters that are all 0, with the shapes that this structure determines."""
         side = self.window
         n_steps = len(pair_steps(self.pair_window))
         return ImageParams(

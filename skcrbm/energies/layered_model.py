@@ -212,11 +212,11 @@ class LayeredModel(NamedTuple):
         return means, missing
 
     def weights_read(self, X) -> LayeredParams | None:
-        """Return which rows of the matrix of input weights affect the scores of the given X.
+        """Find the rows of the input weight matrix that affect the scores of the given X.
 
         The result is a `LayeredParams`, whose first field holds the indices of these weight rows.
-        The result is None if all weight rows may be needed: if the means of the inputs are a dense
-        array, the first layer is not dense, or some inputs are not observed.
+        The result is None if all weight rows may be needed. This is the case if the means of the
+        inputs are a dense array, the first layer is not dense, or some inputs are not observed.
         """
         if not self.structure.connections[0].dense:
             return None

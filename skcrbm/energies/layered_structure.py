@@ -67,7 +67,7 @@ class Connection:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """Index (E,) of the table of pairwise scores of each edge."""
+        """Index (E,) of the table that holds the pairwise scores of each edge."""
         return kernel_array(self._edges.table, np.int64)
 
     @property
@@ -90,8 +90,8 @@ class Connection:
     def edge_appearance(self) -> np.ndarray:
         """Probability (E,) of each edge to belong to a random tree, for tree-reweighted inference.
 
-        A random tree keeps a single edge of each left node, which is drawn uniformly from all edges
-        of the node to layers nearer to the output.
+        A random tree keeps a single edge of each left node. This edge is drawn uniformly from all
+        edges of the node to layers nearer to the output.
         """
         return 1.0 / (self.left_degree + self.other_degree)[self.left]
 
@@ -189,8 +189,8 @@ class LayeredStructure(Versioned):
         each node of layer b. Layer 0 is the input, and b must be at least a + 2.
     output_states : array-like of int (n_outputs,), default=None
         Number of states of each output node, from 1 to `n_output_states`. None means that each
-        output node has `n_output_states` states. A node with fewer states keeps the parameters of
-        the states that it lacks: their scores are always 0, and `possible` is False.
+        output node has `n_output_states` states. A node with fewer states keeps parameters for the
+        states that it lacks. The scores of these states are always 0, and `possible` is False.
 
     Attributes
     ----------

@@ -170,8 +170,8 @@ def best_states(
 ) -> np.ndarray:
     """Return the most probable state of each variable in a block, given the log-odds.
 
-    If `ties` is given, it holds a state for each variable, which is chosen if it is as probable as
-    the most probable state.
+    If `ties` is given, it holds a preferred state for each variable. The preferred state is
+    returned if no other state is more probable.
     """
     if is_categorical(energy):
         return energy.best_states(log_odds, ties, block)

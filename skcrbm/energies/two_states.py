@@ -12,9 +12,9 @@ from skcrbm.energies._factors import TableFactors
 def two_states(energy: FactorGraphEnergy, chains: bool = True) -> CategoricalGraphEnergy:
     """Convert a factor graph over 0/1 variables to a categorical graph.
 
-    If `chains`, the new graph has only tables: an OR or AND factor with many inputs becomes a chain
-    of tables. Auxiliary variables connect the tables; their indices follow the indices of the given
-    variables. Otherwise OR and AND factors are kept.
+    If `chains` is True, the new graph has only tables, because an OR or AND factor with many inputs
+    becomes a chain of tables. Auxiliary variables connect the tables; their indices follow the
+    indices of the given variables. If `chains` is False, OR and AND factors are kept.
     """
     same = CategoricalGraphEnergy.from_binary(energy)
     if not chains or not len(energy.ors.outputs) + len(energy.ands.outputs):

@@ -1,8 +1,8 @@
-"""Inference: compute answers about a batch of models, such as marginals or log Z, from an energy.
+"""Inference: compute answers about the models of an energy, such as marginals or log Z.
 
-For each method, a class in `methods/` holds the options. The solvers of a method, functions that
-compute the answers, are in folders: a folder for each family of energies. The tables in
-`registry.py` list the classes and the solvers.
+For each method, a class in `methods/` holds the options. The solvers are functions that compute the
+answers; each family of energies has a folder with its solvers. The tables in `registry.py` list the
+classes and the solvers.
 """
 
 from skcrbm.inference._infer import infer

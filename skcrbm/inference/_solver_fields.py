@@ -57,7 +57,7 @@ def check_fields(fields: Any, method: InferenceMethod, energy: BaseEnergy, query
 
 
 def _shapes(energy, query):
-    """Return a dict from the names of fields that are arrays to the valid shapes."""
+    """Return a dict that maps the name of each field that is an array to its valid shape."""
     n = energy.n_models
     per_model = ("map_bound", "gap", "log_partition", "n_iter", "converged")
     names = (*per_model, "standard_error", "effective_sample_size")
@@ -70,7 +70,7 @@ def _shapes(energy, query):
 
 
 def _check_array(source, name, value, shape):
-    """Raise a ValueError unless `value` is an array of numbers without NaN of the given shape."""
+    """Raise a ValueError unless `value` is a numeric array of the given shape, without NaN."""
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype.kind not in "biuf":
         raise ValueError(
             f"{source} {name} as an array of numbers of shape {shape}; got {_described(value)}"

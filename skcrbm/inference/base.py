@@ -376,7 +376,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
 class IterativeMethod(InferenceMethod):
     """Base class of methods that iterate until each model converges.
 
-    Such a method has the options `max_iter` and `tol`.
+    The methods have the options `max_iter` and `tol`.
     """
 
     max_iter: int | None

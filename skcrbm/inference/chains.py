@@ -213,8 +213,8 @@ def sample_paths(energies: AnyChains, uniform: np.ndarray) -> np.ndarray:
 def _sample_slowly(energies, uniform, number):
     """Draw S paths (S, T) of a single chain from the marginals of its pairs of neighbours.
 
-    This is slow, but works for chains whose weights underflow. `number` is the index of the chain,
-    for the error if no path is possible.
+    The function is slow, but works for chains whose weights underflow. `number` is the index of the
+    chain, for the error if no path is possible.
     """
     length, n_states = energies.scores.shape
     states, tables = np.empty((length, n_states)), np.zeros((length, n_states, n_states))

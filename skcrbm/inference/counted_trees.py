@@ -24,9 +24,10 @@ def make_walks(after, on_step, off_step, low, top, stops, begins) -> Walks:
 class CountedTreeModels:
     """A batch of n models of L labels, with the log-odds `scores` (n, L).
 
-    Column i of `scores` belongs to the label at position i of `walks`. `known` (n, L) holds the
-    values of known labels, and NaN for all other labels. If no label vector of a model is allowed,
-    its log-weight is -inf, and its other answers have no meaning.
+    `walks`, a `skcrbm.kernels.counted_trees.Walks`, describes the trees and the limits. Column i of
+    `scores` belongs to the label at position i of `walks`. `known` (n, L) holds the values of known
+    labels, and NaN for all other labels. If no label vector of a model is allowed, its log-weight
+    is -inf, and its other answers have no meaning.
     """
 
     def __init__(self, walks: Walks, scores: np.ndarray, known: np.ndarray | None):

@@ -29,9 +29,9 @@ from skcrbm.kernels.planes import (
 class Sheet(NamedTuple):
     """Layout of several images in a flat array, one image below the other, with margins.
 
-    A flat array of this layout is called a plane. It has n places: a place for each of the T
-    pixels, which holds a number such as the log-odds of a class, and places in the margins around
-    the images, which hold zeros.
+    A flat array of this layout is called a plane. It has n places. The place of each of the T
+    pixels holds a number such as the log-odds of a class. The places in the margins around the
+    images hold zeros.
     """
 
     place: np.ndarray  # (T,): index of each pixel in a plane

@@ -5,10 +5,10 @@ A method is a class of options in `methods/`, with an entry in `METHODS`. A solv
 add an energy or a method, add entries to these tables; existing methods and energies need no
 change. Other packages call `register_method` and `register_solver`.
 
-A solver for a class of energies is also used for subclasses: `infer` takes the solver of the first
-class in the MRO (method resolution order) of the energy that has a solver. But if a subclass
-overrides the score, it is a different model, and only solvers of classes whose score is abstract,
-such as `BaseEnergy`, are valid for the subclass.
+A solver for a class of energies is also used for subclasses. `infer` goes through the classes in
+the MRO (method resolution order) of the energy, and takes the first solver that it finds. But if a
+subclass overrides the score, it is a different model, and only solvers of classes whose score is
+abstract, such as `BaseEnergy`, are valid for the subclass.
 """
 
 from __future__ import annotations

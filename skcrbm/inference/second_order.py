@@ -28,8 +28,9 @@ def marginals(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the marginals of states and triples of classes, and log Z (n,) of n chains.
 
-    A state is a pair of neighbouring classes: the marginals of states have the shape (T, K * K) for
-    T positions and K classes. The probabilities of triples (K, K, K) are summed over all positions.
+    A state is a pair of neighbouring classes, so that the marginals of states have the shape
+    (T, K * K) for T positions and K classes. The probabilities of triples (K, K, K) are summed over
+    all positions.
     All probabilities are multiplied by the `weight` (n,) of each chain. If the weights of a chain
     underflow, or if no path of the chain is possible, its log Z is NaN, and it adds nothing to the
     sums.

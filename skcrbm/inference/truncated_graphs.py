@@ -31,7 +31,7 @@ class Trace(NamedTuple):
 
 
 class GraphNetwork(ABC):
-    """Base class of networks of inference iterations, on a graph of T nodes and M edges.
+    """Base class of networks that run inference iterations on a graph of T nodes and M edges.
 
     Each node has K classes. Messages are sent in both directions of an edge, along two arcs: the
     first M arcs go from the first to the second node of each edge, and the next M arcs go back.
@@ -108,7 +108,7 @@ class MessageNetwork(GraphNetwork):
         return Trace(self.scores + self.to_receiver @ messages, steps)
 
     def _sent(self, messages):
-        """Return the log-weights (2 M, K) of each arc's sender, without the opposite message."""
+        """Return log-weights (2 M, K) of each arc's sender, minus the opposite arc's message."""
         logs = self.scores + self.to_receiver @ messages
         return logs[self.sender] - messages[self.reverse]
 

@@ -37,9 +37,10 @@ def solve_states(method, energy, query):
 
 
 def _solve(method, energy, query, add_noise, kind=None):
-    """Compute the answers for any energy; ``add_noise(part, noise)`` adds noise to fields.
+    """Compute the answers for any energy.
 
-    Outputs of OR and AND factors get no noise.
+    ``add_noise(part, noise)`` adds noise to the fields of the energy `part`, which holds some of
+    the models. Outputs of OR and AND factors get no noise.
     """
     noisy = None
     if hasattr(energy, "ors"):

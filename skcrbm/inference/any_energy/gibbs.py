@@ -396,7 +396,7 @@ def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
 
 
 def lane_couplings(energy):
-    """Return the coupling (float64) of each edge in `energy.lanes`; 0 for empty entries."""
+    """Return the coupling (float64) of each entry of `energy.lanes`; 0 for empty entries."""
     return np.append(energy.edge_coupling, 0).astype(np.float64)[energy.lanes.edge]
 
 

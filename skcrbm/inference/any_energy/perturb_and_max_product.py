@@ -141,8 +141,8 @@ def answer_by_maxima(
 
     The function ``maximise(rows, noise, message, keep)`` searches for the best states of the models
     `rows` (K,) with noise (K, *shape of `kind`). If `message` is not None, the search starts from
-    these messages of an earlier run. It returns states (K, n), in which clamped variables have the
-    clamped values, and the messages (K, *message_shape) if `keep`, else None.
+    these messages of an earlier run. The function returns states (K, n), in which clamped variables
+    have the clamped values, and the messages (K, *message_shape) if `keep`, else None.
 
     `message_shape` is the shape of the messages of a sample. `noisy` (n,) is True for variables
     that get noise (None: all variables). `size` is the largest number of samples in a call of

@@ -35,7 +35,7 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
     If coordinate ascent improves the state of a model, the model counts as not converged, because
     its messages do not agree with the best state found.
 
-    The entries "assignment", "converged" and "log_odds" of `fields`, the answer to the query, are
+    `fields` is the answer to the query; its entries "assignment", "converged" and "log_odds" are
     changed. `graph.variables` (E,) has the variables of all factors: factor f has the variables
     ``variables[edge_start[f]:edge_start[f + 1]]``.
     """
@@ -53,8 +53,8 @@ def improve_states(method: Any, energy: Any, query: Query, fields: dict[str, Any
 def _decide_ties(method, energy, query, fields):
     """Solve models with ties or unconverged messages again; keep the states of higher score.
 
-    The models are converted to graphs of categorical variables with two states. If both states have
-    the same score, the new state is kept if its messages have converged.
+    The models are converted to graphs of categorical variables with two states. If the old and the
+    new state have the same score, the new state is kept if its messages have converged.
     """
     log_odds = np.abs(fields["log_odds"].astype(np.float64))
     unit = 1.0 + np.where(energy.free, log_odds, 0.0).max(axis=1, initial=0.0)

@@ -87,7 +87,7 @@ def pair_model(energy: BaseEnergy) -> PairModel:
 
 
 def _fold(edges, coupling, field, offset, values, free):
-    """Add the effect of the clamped variables to the fields of the free variables and the offsets.
+    """Add the effect of the clamped variables to the offsets and to the fields of free variables.
 
     `values` (N, n) are the clamped values, and 0 for free variables.
     """

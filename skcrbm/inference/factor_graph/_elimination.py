@@ -107,7 +107,7 @@ def make_large_plan(graph, held: np.ndarray, max_entries: int) -> Plan | FlatPla
 def _find_order(graph, held, max_entries, last):
     """Find an order in which to eliminate the variables that are not in the mask `held`.
 
-    The result is a tuple of all parameters of `_as_plan`; the scopes lack the variables in `held`.
+    The result is a tuple of all arguments of `_as_plan`; the scopes lack the variables in `held`.
     See `make_plan` for the errors.
     """
     scopes, _, n_variables = graph.expanded

@@ -157,7 +157,7 @@ class _Model:
         self.read_tables()
 
     def read_tables(self):
-        """Set `tables`; add the tables whose variables are all clamped to `offset`."""
+        """Set `tables`; add to `offset` the tables whose variables are all clamped."""
         energy = self.energy
         _, logic, _ = energy.graph.expanded
         flat = [t for g in energy.tables for t in g.log_potentials.astype(np.float64)]

@@ -85,8 +85,7 @@ def has_large_tables(energy):
 def flat_graph(energy):
     """Return the `FlatGraph` of a `FactorGraphEnergy` that has no large tables.
 
-    A table is added to another table if the scope of the other table contains its scope; see
-    `merging`.
+    A table is added to another table if the other table has all its variables; see `merging`.
     """
     variables, arity, logs, sizes, place = [], [], [], [], []
     merging = energy.graph.merging

@@ -1,9 +1,9 @@
-"""Answer queries about 0/1 variables with large tables by the solvers for any number of states.
+"""Solve graphs of 0/1 variables that have large tables, by the solvers for any number of states.
 
 The kernels for 0/1 variables take tables of at most `MAX_TABLE_VARIABLES` variables. The kernels
 for variables with any number of states take tables of any number of variables. So a graph with a
-larger table is converted to variables with two states, and the answers are converted back: the
-log-odds of a variable are the log-odds of its state 1.
+larger table is converted to variables with two states, and the answers are converted back. For
+example, the log-odds of a 0/1 variable are the log-odds of state 1.
 
 For message passing, each OR or AND factor is also replaced by a chain of small tables
 (`two_states`), so that the factor may have any number of inputs. Mean field and the samplers keep
@@ -31,7 +31,8 @@ def solve_messages(method: Any, energy: FactorGraphEnergy, query: Query) -> dict
     fields = _solve(method, energy, other, query)
     if "assignment" in fields and other.n_variables > energy.n_variables:
         # Coordinate ascent has flipped single variables of the converted graph. In a chain, a flip
-        # of an input is possible only together with flips of auxiliary variables.
+        # of an input is possible only together with flips of auxiliary variables. Therefore run
+        # coordinate ascent on the given graph, too.
         fields["assignment"], better = ascend_from(energy, query, fields["assignment"])
         fields["converged"][better] = False
     return fields
@@ -62,7 +63,7 @@ def _solve(method, energy, other, query):
 
 
 def _converted_start(energy, other, start):
-    """Convert the log-odds (N, n) of a start, and of its state, to log-odds of both states."""
+    """Convert log-odds (N, n) in `start` and `start.state` to log-odds of the values 0 and 1."""
 
     def convert(log_odds):
         if log_odds is None or log_odds.shape != energy.belief_shape:

@@ -35,11 +35,11 @@ _MOVE_WORK = 2**18
 _FIRST_LENGTH = 64
 # _WIDTHS: the limits for the number of table entries in successive frontier sweeps. A search that
 # starts again from the best state appends the next larger limit, from _WIDER. _BACK_WORDS limits
-# the memory for the best states of all variables, in words of two bytes: if they need more memory,
-# the tables are made smaller.
+# the memory for the best states of all variables, in words of two bytes. If the best states need
+# more memory, the tables are made smaller.
 _WIDTHS, _WIDER, _BACK_WORDS = (2**4, 2**8, 2**10), (2**12, 2**14, 2**16), 2**25
-# Frontier sweeps are charged to the limit of search nodes: this many table entries count as one
-# node.
+# The work of frontier sweeps counts towards the limit of search nodes. This many table entries are
+# counted as one node.
 _ENTRIES_OF_NODE = 256
 # Scales of the noise that disturbs a state. Successive disturbances use the scales in turn. A scale
 # is relative to the typical decrease of the score when a single variable changes.

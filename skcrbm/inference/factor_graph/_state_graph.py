@@ -28,8 +28,8 @@ class StateGraph:
         largest number of states. S is the number of True entries. The last axis of flat arrays
         (..., S) lists the states of variable 0, then the states of variable 1, and so on.
     own : ndarray (N, S)
-        Log-weights of the states by fields, evidence and tables of one variable, shifted such that
-        the largest log-weight of each variable is 0. Impossible states have -inf.
+        Log-weights that the fields, the evidence and tables of one variable give to the states,
+        shifted such that the largest log-weight of each variable is 0. Impossible states have -inf.
     offset : ndarray (N,)
         Sum of the terms of the score that are not in `own` or in the tables.
     n_messages : int

@@ -203,10 +203,10 @@ class _StateChain(Chain):
 def _drawn(chance, u):
     """Draw one of K states per sample from probabilities (B, K) and uniform numbers u (B,).
 
-    The interval [0, 1) is divided into a part for each state, as long as its probability, beginning
-    with the last state. The state whose part contains u is drawn. With two states, state 1 is drawn
-    if u is less than its probability. A state of probability 0 is never drawn, unless all
-    probabilities are 0.
+    The interval [0, 1) is divided into a part for each state, beginning with the last state. The
+    length of a part is the probability of its state. The state whose part contains u is drawn. With
+    two states, state 1 is drawn if u is less than its probability. A state of probability 0 is
+    never drawn, unless all probabilities are 0.
     """
     tails = np.cumsum(chance[:, ::-1], axis=1)
     reversed_state = (u[:, None] >= tails).sum(axis=1)

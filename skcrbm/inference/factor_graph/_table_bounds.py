@@ -139,8 +139,8 @@ def _linear_program(part: Component) -> _Part:
     """Solve the linear program over the local polytope of a component.
 
     The unknowns of the program are pseudo-marginals in [0, 1]: for each state of each variable,
-    then for each possible entry of each table. There is a constraint for each state of each
-    variable of a table: the pseudo-marginals of the entries with this state add up to the
+    then for each possible entry of each table. For each state of each variable of a table, there is
+    a constraint that the pseudo-marginals of the entries with this state add up to the
     pseudo-marginal of the state. The bound is computed from the multipliers of these constraints,
     so it is valid even if the solution of HiGHS is not exact.
     """

@@ -144,7 +144,7 @@ def _best_sums(scores, message, k) -> tuple[np.ndarray, Any]:
 
 
 def _set_ranks(steps, place, rows, rank, ranks):
-    """Find the ranks of the terms of the ranked sums of a table, and write them to `ranks`.
+    """Find the rank of each term in the ranked sums of a table, and write the ranks to `ranks`.
 
     A table is the sum of the messages of its children in the elimination. `rank` (R, m) has the
     ranks of m sums for each of R models. `steps` lists the children in the order in which their

@@ -33,8 +33,9 @@ from skcrbm.utils.warnings import warn_user
 # entries, and the kernel of the tree search at most _TREE_NODES nodes. A call takes a few
 # hundredths of a second, so that the time limit, which is checked after each call, is kept.
 _SWEEP_WORK, _TREE_NODES = 2**21, 100_000
-# Limits for the entries of mini-bucket tables. _ALL_MINI_ENTRIES: all tables together. _MINI_SPEED:
-# all tables together, for each second of time that is left. _MINI_ENTRIES: a single table.
+# Limits for the number of entries of mini-bucket tables: _ALL_MINI_ENTRIES for all tables together,
+# _MINI_SPEED for all tables together per second of time that is left, and _MINI_ENTRIES for a
+# single table.
 _ALL_MINI_ENTRIES, _MINI_SPEED, _MINI_ENTRIES = 2**27, 2**25, 2**18
 # Shares of the node limit or time limit. The search makes forest moves until the share _FIRST of
 # the limit is used, and then computes the bound until the share _BOUND is used.

@@ -54,8 +54,8 @@ from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of messages for which a kernel is called that processes models one after the
-# other. With fewer messages, the cost of the call itself would dominate.
+# A call of a kernel that processes models one after the other computes at least this number of
+# messages. With fewer messages, the cost of the call itself would dominate.
 _CHUNK_EDGES = 2**12
 # The iterative scaling that computes messages from beliefs ends after at most this many rounds.
 _FIT_ROUNDS = 200
@@ -376,9 +376,10 @@ def field_weights(field, held, dtype):
 
     `held` is -1 for free variables.
 
-    Return the fields (log-odds) and the weights of the values 1 and 0 of each variable, three
-    arrays (n, K) of the dtype, and an array (K,) of float64. The two weights are normalised to a
-    sum of 1; the last array is the logarithm of the product of the normalising constants.
+    Return four arrays. The first three arrays, (n, K) of the dtype, are the fields (log-odds), the
+    weights of the value 1 and the weights of the value 0. The two weights of a variable are
+    normalised to a sum of 1. The last array, (K,) of float64, is the logarithm of the product of
+    the normalising constants.
     """
     field = field.astype(np.float64)
     free = held < 0
@@ -389,8 +390,8 @@ def field_weights(field, held, dtype):
 
 
 # Largest number of variables for which the weights of pairs are computed exactly from uniform
-# spanning trees. This inverts a matrix, which takes up to a second for this size. For larger
-# graphs, the weights are estimated from random sets of factors.
+# spanning trees. The computation inverts a matrix, which takes up to a second for this size. For
+# larger graphs, the weights are estimated from random sets of factors.
 _MAX_DENSE = 1500
 # Smallest and largest number of random acyclic sets of factors. Within these limits, the number is
 # chosen such that about _VISITS edges are visited to build the sets.

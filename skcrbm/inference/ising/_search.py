@@ -142,9 +142,9 @@ def _without_couplings(problem):
 def _search_open_labels(problem, method, n_jobs):
     """Find the labels with the highest score, row by row, among the open labels of each row.
 
-    A label is decided if its sign is the same for all values of the other open labels. A decided
-    label may decide further labels. The other labels are open; a row has few of them unless the
-    couplings are strong.
+    A label is called decided if its sign is the same for all values of the labels that are not
+    decided. A decided label may decide further labels. Labels that are not decided are called open.
+    A row has few open labels, unless the couplings are strong.
     """
     found = problem.empty()
     coupling = problem.coupling

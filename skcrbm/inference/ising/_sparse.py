@@ -1,8 +1,9 @@
 """Answer queries on sparse Ising models: by a fast kernel for pairs, or by converting the model.
 
 The kernel of `sparse_ising` reads one coupling per pair instead of a table. It supports moderate
-couplings and a damping of 0 or 0.5. Strong couplings, other values of damping, tree-reweighted
-messages and mean field convert the model to a factor graph and use the solvers of factor graphs.
+couplings and a damping of 0 or 0.5. For strong couplings, other values of damping, tree-reweighted
+messages and mean field, the model is converted to a factor graph, and the solvers of factor graphs
+are called.
 """
 
 import numpy as np

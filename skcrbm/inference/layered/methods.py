@@ -159,9 +159,9 @@ class MessageNetwork(LayeredNetwork):
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
         """Propagate gradients back through iteration t.
 
-        Steps after iteration t subtract the messages of iteration t from beliefs. `direct` maps
-        (connection, forward) to the gradient with respect to the messages of iteration t that flows
-        through this subtraction. Return such a dict for the messages of iteration t - 1.
+        Steps after iteration t subtract the messages of iteration t from beliefs. So a part of the
+        gradient with respect to these messages flows through the subtraction. `direct` maps
+        (connection, forward) to this part. Return the dict for the messages of iteration t - 1.
         """
         direct = {} if direct is None else direct
         before = {}

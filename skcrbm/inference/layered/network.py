@@ -504,7 +504,7 @@ def _lane_sums(a, n):
 
 
 def _sparse_products(means, d):
-    """Return the products of means (n, M), a CSR matrix, and d (H, n), summed over n rows.
+    """Return the products of `means` (n, M), a CSR matrix, and `d` (H, n), summed over the n rows.
 
     The result is a `RowSparse` if there are many products and at most half of the columns of
     `means` have entries, else a flat array.

@@ -90,9 +90,9 @@ class SumProduct(MessagePassing):
     because messages between the two tables would form a cycle. The statistics (probabilities of
     table entries) are the beliefs of the factors, which agree with the marginals at convergence. If
     variables have more than two states, or a table has more than six variables, the variables are
-    visited in turn, forward and backward, which takes fewer iterations: on trees two iterations are
-    enough. If messages or factors show that a model
-    has no possible state, the model is reported as not converged.
+    visited in turn, forward and backward, which takes fewer iterations. For example, two iterations
+    are enough on trees. If messages or factors show that a model has no possible state, the model
+    is reported as not converged.
 
     If products of messages fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0
     or 0.5, messages are stored as odds, which takes one division for each edge and iteration.

@@ -389,11 +389,11 @@ class PerturbAndMAP(_RandomMethod):
     "mplp" and "linear_program" solve a relaxation, round its solution, and improve the state by
     coordinate ascent.
 
-    Samples are independent of each other. Their distribution differs from the distribution of the
-    model even if every maximum is exact; they are exact if all variables of the model are
-    independent. "log_partition" is the mean perturbed score (the score of a state plus its noise)
-    over `n_samples` samples, 1000 by default, with a standard error. Its expectation is an upper
-    bound of log Z if every maximum is exact [2]_.
+    Samples are independent of each other, and exact if all variables of the model are independent.
+    Otherwise their distribution differs from the distribution of the model, even if every maximum
+    is exact. "log_partition" is the mean perturbed score (the score of a state plus its noise) over
+    `n_samples` samples, 1000 by default, with a standard error. The expectation of the mean is an
+    upper bound of log Z if every maximum is exact [2]_.
 
     Parameters
     ----------

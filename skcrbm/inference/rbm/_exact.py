@@ -267,8 +267,8 @@ def _sums_of_one(layers):
 def _log_weights(layers, row, states):
     """Return log-weights (K,) of K states (K, k), and the inputs (K, m) to the other layer.
 
-    `row` is the index of the model. The fields include the effect of clamped units, which are
-    therefore left out: a state in which a clamped unit is on gets the log-weight -inf.
+    `row` is the index of the model. The fields include the effect of clamped units, so that only
+    states in which clamped units are off are needed. All other states get the log-weight -inf.
     """
     k = states.shape[1]
     free, free_other = layers.free[row, :k], layers.free[row, k:]

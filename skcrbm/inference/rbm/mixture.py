@@ -39,7 +39,7 @@ def is_small_mixture(energy) -> bool:
 
 
 def has_few_products(energy) -> bool:
-    """Return True if the labels of an energy are a mixture of few products, which are listed."""
+    """Return True if the label distribution is a mixture of few products (one per hidden state)."""
     if type(energy) is not RBMEnergy or energy.n_hidden > AUTO_EXACT_UNITS:
         return False
     norm = np.abs(energy.weights).sum(axis=1, dtype=np.float64)
@@ -155,7 +155,7 @@ class LabelMixture:
 
     @property
     def largest_mean(self) -> np.ndarray:
-        """Largest expected number (N,) of positive labels given a likely hidden state, per row."""
+        """Largest expected number (N,) of positive labels per row, over likely hidden states."""
         return np.maximum.reduceat(self._means, self._start[:-1])
 
     def inverse_of_fewest(self, share: np.ndarray, factors: np.ndarray) -> np.ndarray:
