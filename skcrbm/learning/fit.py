@@ -86,18 +86,18 @@ class Plan:
 
     @property
     def optimizer_key(self) -> tuple:
-        """Settings of the optimizer; a later fit with equal settings reuses the optimizer state."""
+        """Settings of the optimizer; a warm start with equal settings reuses its state."""
         settings = self.solver.settings if isinstance(self.solver, StochasticSolver) else ()
         return *settings, self.average
 
     @property
     def objective_key(self) -> tuple:
-        """Type and `state_key` of the objective; a later fit with both equal reuses its state."""
+        """Type and `state_key` of the objective; a warm start reuses its state if both are equal."""
         return type(self.objective), self.objective.state_key
 
 
 class Progress(NamedTuple):
-    """Progress of earlier training, which a later call continues."""
+    """Progress of a training, which a warm start or the next `partial_fit` continues."""
 
     n_epochs: int = 0  # number of epochs after which the kept parameters were reached
     # number of batches visited so far, including batches after the epoch whose parameters were kept
@@ -160,7 +160,8 @@ def fit(
 ) -> Fitted:
     """Train a model as the plan describes.
 
-    `progress` belongs to earlier training that led to the initial parameters of the plan.
+    `progress` is the progress of the earlier training that led to the initial parameters of the
+    plan, or None if there was no earlier training.
     `callbacks` are called at each epoch. ``attributes(model, epoch)`` returns the fitted attributes
     of a model that applies to the X of the user. The function `attributes` is called only if a
     callback asks for a fitted estimator.

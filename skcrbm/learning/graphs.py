@@ -194,7 +194,7 @@ class GraphModel(NamedTuple):
         )
 
     def closed(self, batch: GraphBatch) -> np.ndarray | None:
-        """Return an array (T, K), True if the node must not have the state; None if all may."""
+        """Return an array (T, K), True for excluded states; None if no state is excluded."""
         return None if batch.closed is None else np.repeat(batch.closed, self.n_latent, axis=1)
 
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:

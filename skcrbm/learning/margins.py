@@ -22,7 +22,7 @@ QUERIES = {"marginal": "marginal_map", "max": "map"}
 
 
 def state_query(method: InferenceMethod, preferred: str) -> str:
-    """Return a query for a best state that `method` can answer: `preferred` if it can answer it.
+    """Return a query for a best state that `method` can answer; `preferred` has priority.
 
     If the method cannot find any best state, a ValueError lists the methods that can.
     """

@@ -67,7 +67,7 @@ class Objective(ABC):
     draws: bool = False
     #: True if training lowers the loss, so that training may stop when the loss stops falling.
     is_loss: bool = True
-    #: True if the state has one entry per training row, found with `Batch.index`.
+    #: True if the state has an entry for each training row, at the position in `Batch.index`.
     keeps_chains: bool = False
     #: Value that identifies the objective and its options. A later fit may continue from the state
     #: of an earlier fit if both fits have equal keys.

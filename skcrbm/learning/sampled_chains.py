@@ -44,7 +44,7 @@ class ChainGraphs(GraphModel):
 def graphs_of(
     energies: ChainEnergies, piece: SequenceBatch, path: np.ndarray
 ) -> tuple[GraphModel, GraphBatch]:
-    """Return the chains of a part of a batch as a model of graphs and a batch of graphs.
+    """Convert the chains in a part of a batch to a graph model and a batch of graphs.
 
     `path` (T,) holds the classes at which Markov chains begin.
     """

@@ -83,7 +83,7 @@ class _Label:
     def inputs(self, kept: Any = slice(None)):
         """Return the inputs (n, D + 1) of the chosen variables.
 
-        If `wide` is True, return instead the inner products (n, n) of these inputs. `kept` holds
+        If `wide` is True, only the inner products (n, n) of these inputs are returned. `kept` holds
         the indices of the n chosen variables in `rows`; by default all variables are chosen.
         """
         if self.held is None:

@@ -33,8 +33,8 @@ _CHECK = 10
 # Number of steps for each example after a search for its labels. Several steps pay off, because a
 # search takes longer than a step.
 _STEPS = 2
-# `ChainBlocks` stores up to _ATOMS label sequences for each sequence of the data. If a sequence has
-# no free place left, the number of places is doubled until it reaches _MOST_ATOMS.
+# `ChainBlocks` has arrays for _ATOMS label sequences for each sequence of the data. If the arrays
+# are full for some sequence, their size is doubled, until there is room for _MOST_ATOMS.
 _ATOMS, _MOST_ATOMS = 8, 256
 # A step is made only if the violations of the two labels differ by more than _ROUNDING times (1 +
 # the largest violation); a smaller difference counts as a rounding error. Training also ends if the
@@ -315,7 +315,8 @@ class ChainBlocks(DualBlocks):
     def visit(self, rng):
         """Visit the sequences in random order.
 
-        If a sequence had no free place for new labels, double the number of places afterwards.
+        If the arrays of atoms had no room for new labels of a sequence, double the size of the
+        arrays afterwards.
         """
         order = rng.permutation(len(self.batch))
         own = bool(self.objective.trained[1])
@@ -358,7 +359,7 @@ class ChainBlocks(DualBlocks):
 
 
 def dual_blocks(model: Any, batch: Any, objective: HingeObjective, total: float) -> DualBlocks:
-    """Return the initial dual variables of a batch: all mass is on the observed labels."""
+    """Return the initial dual variables of a batch, which are 1 for the observed labels."""
     plain = isinstance(model, ChainModel) and model.pair_columns is None and model.order == 1
     return (ChainBlocks if plain else Blocks)(model, batch, objective, total)
 

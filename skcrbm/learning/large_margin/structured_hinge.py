@@ -53,7 +53,7 @@ class HingeObjective(StructuredObjective):
     def worst(self, energies: Any, piece: Any, augmented: bool = True) -> tuple[np.ndarray, bool]:
         """Return the labels (T,) that violate the margin most, and True if the search was exact.
 
-        If `augmented` is False, return the best labels of the model instead.
+        If `augmented` is False, ignore the margin, and return the labels with the highest score.
         """
 
     @abstractmethod
