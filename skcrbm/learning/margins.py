@@ -134,7 +134,7 @@ class MarginalHiddenMargin(Contrast):
         )
 
     def score(self, model, batch: Batch, epoch: int) -> float:
-        """Return minus the share of wrong outputs, predicted with the inference of training."""
+        """Predict by the inference method of training; return minus the share of wrong outputs."""
         return -share_of_errors(self.negative.search(model.energy(batch.X), epoch)[0], batch)
 
 

@@ -1,7 +1,7 @@
 """Train chains by sampled label sequences, with the samplers of graphs.
 
 A chain is a graph whose edges join neighbouring positions. For chains the exact gradient is cheap,
-so nobody needs sampled sequences to train a good model. The purpose of this module is to compare
+so sampled sequences are not needed to train a good model. The purpose of this module is to compare
 the sampled rules with exact training, which shows how much worse their models are.
 """
 

@@ -43,7 +43,7 @@ class HingeObjective(StructuredObjective):
 
     @abstractmethod
     def visits(self, model: Any, batch: Any) -> list[Any]:
-        """Split a batch into the parts for which a dual solver searches labels in one call."""
+        """Split a batch into parts; a dual solver searches the labels of a part in one call."""
 
     @abstractmethod
     def energies(self, model: Any, piece: Any) -> Any:
