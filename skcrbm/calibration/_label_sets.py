@@ -180,10 +180,10 @@ class ConformalLabelSets(ConformalBase):
         y : array-like of shape (n_samples, n_outputs)
             0/1 indicator matrix. Missing labels may be NaN if the classifier takes NaN.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of the rows, or of the labels of each row, which are used to calibrate the
-            threshold and are passed to the classifier. If the labels of a row have different
-            weights, the calibration uses the smallest of them: the row then stands for copies with
-            different labels, and only the copies with all labels can be used to calibrate.
+            Weights of the rows, or of the labels of each row. They are used to calibrate the
+            threshold and are passed to the classifier. A row whose labels have different weights
+            stands for several copies of the row, each with some of its labels. Only the copies with
+            all labels can be used to calibrate, so the calibration uses the smallest weight.
         groups : array-like of shape (n_samples,), default=None
             Group of each row, for a threshold per group.
 
@@ -443,7 +443,7 @@ class ConformalLabelSets(ConformalBase):
 
 
 class _Summary(NamedTuple):
-    """Log-probabilities of the k best label vectors of each of n rows, and of draws."""
+    """For each of n rows, log-probabilities of the k best label vectors and of draws."""
 
     best: np.ndarray  # (n, k): log-probabilities of the best vectors, -inf if there are fewer
     drawn: np.ndarray  # (n, n_draws): log-probabilities of draws; -inf for draws among the best
@@ -466,12 +466,12 @@ class _Summary(NamedTuple):
 
 
 def _summaries(distribution, X, n_draws, n_best, seed, labels=None):
-    """Yield a slice of the rows, the `_Summary` of the label vectors of these rows, and `own`.
+    """For each slice of n of the N rows, yield the slice, a `_Summary` of the rows, and `own`.
 
-    `own` holds the log-probabilities (n,) of the label vectors `labels` (N, L), or it is None if
-    there are no labels. If the distribution cannot find its most probable vectors, the summary has
-    draws alone. The best vectors that are exactly as probable as the last of them are left out,
-    because there may be further vectors of this probability beyond the list.
+    `own` holds the log-probabilities (n,) of the label vectors `labels` (N, L) in the slice, or it
+    is None if there are no labels. If the distribution cannot find its most probable vectors, the
+    summary has draws alone. The best vectors that are exactly as probable as the last of them are
+    left out, because vectors beyond the list may have the same probability.
     """
     ranked = distribution.can_rank and n_best
     entries = distribution.n_labels * max(n_draws, n_best) if ranked else n_draws
@@ -489,7 +489,7 @@ def _summaries(distribution, X, n_draws, n_best, seed, labels=None):
 
 
 def _scores(model, X, labels, rule, n_draws, n_best, seed):
-    """Return the score (N,) of the given label vector of each of N rows.
+    """Return the scores (N,) of the label vectors `labels` (N, L), one vector for each row of X.
 
     Probable vectors have low scores: the score is -log p(y | x) if `rule` is "probability", else
     the total probability of all more probable vectors.
@@ -529,7 +529,7 @@ def _mass_above(log_p):
 
 
 def _sum_above(log_p, weight, own):
-    """Return for each of K values in `own` the sum of the weights whose `log_p` (M,) is larger."""
+    """For each value in `own` (K,), add up the weights (M,) at larger entries of `log_p` (M,)."""
     order = np.argsort(log_p)
     sums = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0)
     return sums[np.searchsorted(log_p[order], own + _SLACK, side="right")]

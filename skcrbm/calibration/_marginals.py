@@ -93,9 +93,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     Known labels, `y_known`, are passed to the estimator's `predict_proba`. The calibrators are
     fitted on marginals given x alone. They would be wrong for marginals given x and known labels,
-    which vary far more. So the marginals given x are calibrated, and the
-    amount by which the known labels change the estimator's log-odds is added to the calibrated
-    log-odds.
+    which vary far more. So the marginals given x are calibrated, and the amount by which the known
+    labels change the estimator's log-odds is added to the calibrated log-odds.
 
     References
     ----------

@@ -145,10 +145,10 @@ class ConformalRiskControl(ConformalBase):
         y : array-like of shape (n_samples, n_outputs)
             0/1 indicator matrix. Missing labels may be NaN if the classifier takes NaN.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of the rows, or of the labels of each row, which are used to calibrate the
-            threshold and are passed to the classifier. If the labels of a row have different
-            weights, the calibration uses the smallest of them: the row then stands for copies with
-            different labels, and only the copies with all labels can be used to calibrate.
+            Weights of the rows, or of the labels of each row. They are used to calibrate the
+            threshold and are passed to the classifier. A row whose labels have different weights
+            stands for several copies of the row, each with some of its labels. Only the copies with
+            all labels can be used to calibrate, so the calibration uses the smallest weight.
 
         Returns
         -------

@@ -138,7 +138,8 @@ class IsingModel(BaseDensity):
         L2 and L1 penalties on the couplings, each pair counted once. The L1 penalty is minimised by
         subgradient steps.
     binarize : float or None, default=0.5
-        Values above this threshold count as 1, others as 0. None: X must contain only 0, 1 and NaN.
+        Threshold above which values count as 1; all other values count as 0. If it is None, X must
+        contain only 0, 1 and NaN.
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the epoch with the best score on them. The score is the log-likelihood of

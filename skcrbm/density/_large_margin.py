@@ -86,7 +86,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         "tree_reweighted", "mean_field", "max_product", "icm", or a configured object. "auto" stands
         for "exact", and raises an error if the model is too large for it.
     binarize : float or None, default=0.5
-        Threshold: larger values count as 1. None: X must contain only 0, 1 and NaN.
+        Threshold above which values count as 1; all other values count as 0. If it is None, X must
+        contain only 0, 1 and NaN.
     warm_start : bool, default=False
         If True, and X has the same distinct rows as in the previous fit, `fit` starts from the dual
         variables of this fit. The problem is convex, so the result is the same and only the time
@@ -230,7 +231,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, compared with `binarize`; NaN for missing values.
+            Numbers, which are compared with `binarize`. NaN stands for missing values.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -380,7 +381,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            0 and 1.
+            Values 0 and 1 of all columns, without missing values.
 
         Raises
         ------

@@ -54,8 +54,8 @@ class TableModel(NamedTuple):
     ) -> TableParams:
         """Turn differences of moments into a gradient; see `ConditionalRBM.gradient`.
 
-        The gradient for a table entry is the probability of the entry under the model minus its
-        share of the data, added up over the rows.
+        The gradient for a table entry is the expected number of rows with this entry under the
+        model minus the number of rows with this entry in the data, if all rows have the weight 1.
         """
         return TableParams(statistics[0][self.learned])
 
@@ -120,7 +120,8 @@ class MarkovRandomField(BaseDensity):
         L2 and L1 penalties on the log-potentials of tables over two or more columns. The L1
         penalty is minimised by subgradient steps.
     binarize : float or None, default=0.5
-        Values above this threshold count as 1, others as 0. None: X must contain only 0, 1 and NaN.
+        Threshold above which values count as 1; all other values count as 0. If it is None, X must
+        contain only 0, 1 and NaN.
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the epoch with the best score on them. The score is the log-likelihood of

@@ -243,8 +243,8 @@ class ChainAnswers(SavedModel, BaseEstimator):
     def _given(self, X, y_known, name="y_known") -> SequenceBatch:
         """Validate X and `y_known`, and return the sequences and known labels as a batch.
 
-        Labels that are not known get the code `MISSING`. `name` is the name of the argument
-        `y_known` in error messages.
+        Labels that are not known get the code `MISSING`. `name` is the name that error messages use
+        for `y_known`.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, self._prediction_parameters)

@@ -400,7 +400,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return ChainModel(params, columns, pair_columns, self._forbidden_log_weights())
 
     def _forbidden_log_weights(self):
-        """Return log-weights that are -inf for forbidden transitions, and 0 for all others.
+        """Return log-weights that are -inf if a transition is forbidden, else 0.
 
         The result has three arrays: for pairs of neighbouring classes (K, K), for the class of the
         first position (K,), and for the class of the last position (K,).

@@ -363,9 +363,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
     def _given(self, X, y_known, name="y_known", check_labels=True) -> GraphBatch:
         """Validate X and `y_known`, and return the graphs and known labels as a batch.
 
-        Labels that are not known get the code `MISSING`. `name` is the name of the argument
-        `y_known` in error messages. Unless `check_labels` is False, known labels must agree with
-        the constraints.
+        Labels that are not known get the code `MISSING`. `name` is the name that error messages use
+        for `y_known`. Unless `check_labels` is False, known labels must agree with the constraints.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))

@@ -544,7 +544,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
 
 def _like(X, images):
-    """Return the results of all images in the form of X.
+    """Convert the results of all images to an array or an object array, in the form of X.
 
     If X is an array of images of equal size, the result is an array with a first axis for the
     images. If X is a list, the result is an object array with an entry for each image.

@@ -95,8 +95,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         How features determine the states of the input nodes. "soft": the value of a feature is the
         mean of a binary node. The value may be any real number if the feature is never missing.
         "hard": a node is in state 1 if its feature is at least 0.5, else in state 0.
-        ``HardClamping(thresholds=...)`` replaces the threshold 0.5 by several thresholds. A node
-        then has one more state than there are thresholds.
+        ``HardClamping(thresholds=...)`` replaces the threshold 0.5 by one or more thresholds. A
+        node then has one more state than there are thresholds.
     inference : {"tree_reweighted", "sum_product", "mean_field"} or TruncatedInference, \
             default="tree_reweighted"
         Inference method of training and prediction. A name stands for 5 iterations with the

@@ -298,7 +298,7 @@ class PenaltySearch:
         return best * C * self.weight.sum()
 
     def mean_dual(self, C: float) -> np.ndarray:
-        """Return the mean over folds of the dual variables (N, L), to start the fit on all rows.
+        """Average the dual variables (N, L) over the folds, as a start for the fit on all rows.
 
         No method may be called after this method, because it overwrites the dual variables to save
         memory.
@@ -342,8 +342,8 @@ class PenaltySearch:
     def _errors_of(self, C, penalty, proven):
         """Fit all folds; return the Hamming losses and Jaccard indices (n, 2) of the test rows.
 
-        If `proven` is True, the result is None if the label search reaches its node limit for a
-        test row, so that the predicted labels are not proven to be optimal.
+        If `proven` is True, the predicted labels must be proven to be optimal: the result is None
+        if the label search reaches its node limit for a test row.
         """
         errors = []
         for k, (train, test) in enumerate(self.folds):

@@ -214,7 +214,7 @@ class RBMClassifier(
         return resolve_decoder(self._decoding_rule()).decode(posterior)
 
     def _drawn_log_proba(self, X, n_draws, seed, labels=None):
-        """Return the log-probabilities of draws from p(y | x), for sets of label vectors.
+        """Return the log-probabilities of draws from p(y | x); see `drawn_log_proba`.
 
         The result is None if the model has more hidden units than `drawn_log_proba` takes, or if y
         had columns of classes.

@@ -86,18 +86,18 @@ class Plan:
 
     @property
     def optimizer_key(self) -> tuple:
-        """Settings of the optimizer; a later fit with equal settings reuses the optimizer state."""
+        """Settings of the optimizer; a warm start with equal settings reuses its state."""
         settings = self.solver.settings if isinstance(self.solver, StochasticSolver) else ()
         return *settings, self.average
 
     @property
     def objective_key(self) -> tuple:
-        """Type and `state_key` of the objective; a later fit with both equal reuses its state."""
+        """Type and `state_key` of the objective; a warm start with equal values keeps its state."""
         return type(self.objective), self.objective.state_key
 
 
 class Progress(NamedTuple):
-    """Progress of earlier training, which a later call continues."""
+    """Progress of a training, which a warm start or the next `partial_fit` continues."""
 
     n_epochs: int = 0  # number of epochs after which the kept parameters were reached
     # number of batches visited so far, including batches after the epoch whose parameters were kept
@@ -144,7 +144,7 @@ class Fitted(NamedTuple):
 
 
 def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
-    """Return the curves of an estimator with the entries `new` of the next epoch appended.
+    """Append the entries `new` of the next epoch to the curves of an estimator; return the curves.
 
     An estimator may lack a curve, if `set_params` has changed its learning rule.
     """
@@ -160,10 +160,10 @@ def fit(
 ) -> Fitted:
     """Train a model as the plan describes.
 
-    `progress` belongs to earlier training that led to the initial parameters of the plan.
-    `callbacks` are called at each epoch. ``attributes(model, epoch)`` returns the fitted attributes
-    of a model that applies to the X of the user. The function `attributes` is called only if a
-    callback asks for a fitted estimator.
+    `progress` is the progress of the earlier training that led to the initial parameters of the
+    plan, or None if there was no earlier training. `callbacks` are called at each epoch.
+    ``attributes(model, epoch)`` returns the fitted attributes of a model that applies to the X of
+    the user. The function `attributes` is called only if a callback asks for a fitted estimator.
 
     A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
     if the training is interrupted before the end of the first epoch. An interrupt after the first
@@ -364,7 +364,7 @@ class _EpochsRun:
         return optimizer
 
     def _first_state(self):
-        """Return a copy of the earlier state if rows and objective match it, else a new state."""
+        """Return a copy of the state of earlier training if it can be used, else a new state."""
         before, objective = self.progress, self.plan.objective
         n_indices = self.plan.rows.n_indices
         same_rows = not objective.keeps_chains or before.n_indices == n_indices

@@ -43,7 +43,7 @@ def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.n
 
 
 def closed_classes(arrays: Any, node_classes: Any) -> np.ndarray | None:
-    """For each node and class, return True if the graph of the node forbids the class (T, K).
+    """Return an array (T, K) of nodes and classes, True if the graph of the node forbids the class.
 
     `arrays` are the `GraphArrays` of all graphs, and `node_classes` the `NodeClasses` of the model.
     The result is None if no graph forbids a class.

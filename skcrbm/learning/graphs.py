@@ -194,7 +194,7 @@ class GraphModel(NamedTuple):
         )
 
     def closed(self, batch: GraphBatch) -> np.ndarray | None:
-        """Return an array (T, K), True if the node must not have the state; None if all may."""
+        """Return an array (T, K), True for excluded states; None if no state is excluded."""
         return None if batch.closed is None else np.repeat(batch.closed, self.n_latent, axis=1)
 
     def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
@@ -268,7 +268,7 @@ class Posed(NamedTuple):
 
     @classmethod
     def of(cls, model: GraphModel, piece: GraphBatch) -> Posed:
-        """Return the distribution given the classes in `piece.path`; `MISSING` is unknown."""
+        """Return the distribution given the known classes in `piece.path`, all except `MISSING`."""
         path = piece.path
         known = path != MISSING
         if not known.any():
@@ -497,10 +497,10 @@ def _clique_entries(model, arrays, path):
 
 
 def _incidence(nodes, n_nodes):
-    """Return a matrix (n_nodes, M) whose product with an array of M edges sums over edges.
+    """Return a matrix (n_nodes, M) that adds up the values of all edges with the same node.
 
-    `nodes` (M,) holds a node for each edge. Row i of the product is the sum of the rows of the
-    array that belong to the edges with node i.
+    `nodes` (M,) holds a node for each edge. Row i of the product of the matrix with an array
+    (M, ...) is the sum of the rows of the array that belong to the edges with node i.
     """
     n = len(nodes)
     return csr_array((np.ones(n), (nodes, np.arange(n))), shape=(n_nodes, n))

@@ -21,9 +21,9 @@ from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.parallel import ordered_map
 
 MISSING = -1  # class of a pixel whose label is not observed
-# A batch is split into parts, to bound the memory of inference. The images of a part lie
-# one below the other in a rectangle as wide as the widest image, and the rectangle has at most this
-# number of places for pixels. A larger image gets a part of its own.
+# A batch is split into parts, to bound the memory of inference. The images of a part lie one below
+# the other in a rectangle as wide as the widest image, and the rectangle has room for at most this
+# number of pixels. A larger image gets a part of its own.
 _PART_PLACES = 2**15
 # Standard deviation of the initial weights of hidden variables. These weights are random, because
 # hidden variables with equal weights would stay equal.
@@ -151,7 +151,7 @@ def _normalised(trace, model, sheet):
 
 
 class ImageLikelihood(Objective):
-    """Negative log-belief of the observed classes; the gradient includes the steps of inference.
+    """Negative log-belief of the observed classes after inference, with its exact gradient.
 
     The result does not depend on `n_jobs`, the number of threads.
     """

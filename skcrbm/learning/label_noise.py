@@ -185,7 +185,7 @@ class NoisyLikelihood(Likelihood):
             raise ValueError(f"{wanted}; got {self.flip_rates!r}")
 
     def noise(self, n_outputs: int) -> LabelNoise:
-        """Return the `LabelNoise` of given rates; raise a ValueError if their shape is wrong."""
+        """Return the `LabelNoise` of `flip_rates`; raise a ValueError if the shape is wrong."""
         rates = np.asarray(self.flip_rates, np.float64)
         rates = rates[:, None] if rates.ndim == 1 else rates
         try:

@@ -33,8 +33,8 @@ from skcrbm.utils.parallel import one_blas_thread
 # `_SHARE`: there are many minima, and further iterations do not improve the score on held-out rows.
 _WINDOW = 10
 # For large data an iteration is expensive, so the shares are larger, `_LARGE_CONVEX_SHARE` and
-# `_LARGE_SHARE`: on 13,000 rows with 983 labels, the iterations that this saves would have changed
-# the log-likelihood of new rows by a thousandth only.
+# `_LARGE_SHARE`. On 13,000 rows with 983 labels, the iterations that the larger shares save would
+# have changed the log-likelihood of new rows by a thousandth only.
 _SHARE, _CONVEX_SHARE = 5e-4, 1e-8
 _LARGE_SHARE, _LARGE_CONVEX_SHARE = 5e-3, 1e-4
 
@@ -110,7 +110,7 @@ def descend(
 
 
 def _grid_of(decrease: float, n: int) -> float:
-    """Return the width of the grid for a vector of length n, a power of two.
+    """Return the width of the grid, a power of two, for a vector of length n.
 
     The coordinates have a curvature of about 1. Rounding a coordinate to a grid of width w then
     raises the objective by w^2 / 24 on average. A fit that stops at a decrease of 0 has no grid.

@@ -22,7 +22,7 @@ QUERIES = {"marginal": "marginal_map", "max": "map"}
 
 
 def state_query(method: InferenceMethod, preferred: str) -> str:
-    """Return a query for a best state that `method` can answer: `preferred` if it can answer it.
+    """Return a query for a best state that `method` can answer; `preferred` has priority.
 
     If the method cannot find any best state, a ValueError lists the methods that can.
     """
@@ -134,7 +134,7 @@ class MarginalHiddenMargin(Contrast):
         )
 
     def score(self, model, batch: Batch, epoch: int) -> float:
-        """Return minus the share of wrong outputs, predicted with the inference of training."""
+        """Predict by the inference method of training; return minus the share of wrong outputs."""
         return -share_of_errors(self.negative.search(model.energy(batch.X), epoch)[0], batch)
 
 

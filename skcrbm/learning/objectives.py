@@ -57,8 +57,8 @@ class Objective(ABC):
     returns the first state, and `step` takes a state and returns the next.
 
     A model is a named tuple with a field `params`, which is a named tuple of arrays, and two
-    methods: ``energy(X)`` returns one energy per row or a single energy for all rows, and
-    ``gradient(X, unary, statistics)`` is described in `ConditionalRBM.gradient`.
+    methods: ``energy(X)``, which returns one energy per row or a single energy for all rows, and
+    ``gradient(X, unary, statistics)``, which `ConditionalRBM.gradient` describes.
     """
 
     #: True if every output must be observed.
@@ -67,7 +67,7 @@ class Objective(ABC):
     draws: bool = False
     #: True if training lowers the loss, so that training may stop when the loss stops falling.
     is_loss: bool = True
-    #: True if the state has one entry per training row, found with `Batch.index`.
+    #: True if the state has an entry for each training row, at the position in `Batch.index`.
     keeps_chains: bool = False
     #: Value that identifies the objective and its options. A later fit may continue from the state
     #: of an earlier fit if both fits have equal keys.
@@ -230,7 +230,7 @@ def _statistics(energy, moments, weight):
 
 
 def _unary_difference(positive, negative, weight):
-    """Return the change of the means of the variables from the positive to the negative phase.
+    """Subtract the variables' means in the positive phase from their means in the negative phase.
 
     The difference is multiplied by the weights of the rows. It has one row for each row of the
     batch, or, if all rows share a single model, a single row with the sum over the batch.
@@ -314,8 +314,8 @@ def validation_score(
     The score is the exact conditional log-likelihood if the smaller layer has at most
     `EXACT_VALIDATION_UNITS` units, even if `method` is approximate: an approximate likelihood may
     rise while the exact likelihood falls. For larger models the score is minus the share of wrong
-    outputs, if each output gets its most probable state by the marginals of `method` (Ping and
-    Ihler 2017).
+    outputs. Each output is then predicted from the marginal that `method` computes (Ping and Ihler
+    2017).
     """
     energy = model.energy(batch.X)
     if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:

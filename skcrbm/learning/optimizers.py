@@ -331,8 +331,8 @@ class LateRows:
     def ready(self, params, moments, n_steps, rows):
         """Make the postponed updates of `rows` up to step `n_steps`; return the flat parameters.
 
-        `moments` (mean gradients, mean squares) are changed in place. Later calls change the
-        returned array.
+        `moments` (mean gradients, mean squares) are changed in place. The next calls of `ready`
+        and `step` change the returned array.
         """
         if params is not self._own:
             # The caller has replaced the parameters, but not `moments`. First make the postponed
@@ -345,7 +345,7 @@ class LateRows:
     def step(self, params, moments, n_steps, gradient):
         """Make step number `n_steps` with a `RowSparse` gradient; return the flat parameters.
 
-        As in `ready`, `moments` are changed in place and later calls change the returned array.
+        As in `ready`, `moments` are changed in place and the next calls change the returned array.
         """
         params = self.ready(params, moments, n_steps - 1, gradient.rows)
         length = self._rate * step_length(n_steps, *self._betas)

@@ -412,10 +412,11 @@ class IndependentSearch:
         self.penalty = make_penalty(first_model(self.graph, batch), batch, True)
 
     def best(self, variance: float) -> tuple[float, HeldOut]:
-        """Return the best penalty alpha, and predictions for the held-out rows with this alpha.
+        """Return the best penalty alpha, and predictions for the held-out rows.
 
-        The best alpha is the minimum of a parabola through the held-out losses of the three best
-        penalties that were tried. `variance` is the total variance of the columns of X.
+        Alpha is the minimum of a parabola through the held-out losses of the best penalty that was
+        tried and of the two neighbours of this penalty. The predictions are made with the best
+        penalty that was tried. `variance` is the total variance of the columns of X.
         """
         start = _START * (variance if variance > 0 else 1.0)
         models = [first_model(self.graph, train) for train, _ in self.parts]
@@ -468,13 +469,13 @@ class IndependentSearch:
 
 
 def dependence(batch: OutputBatch, graph: OutputGraph, chances: np.ndarray) -> np.ndarray:
-    """Return the dependence (L, L) between outputs that independent predictions leave unexplained.
+    """Measure how much each pair of outputs depends on each other beyond independent predictions.
 
-    `chances` (N, C) are the predicted probabilities of all states of each output. The dependence is
-    ``sum O log(O / E)`` over the pairs of classes, where O is the weighted number of rows with the
-    two classes, and E is its expectation if the outputs were independent given x. If the chances
-    are the frequencies of the classes, the dependence is the mutual information of the two outputs
-    times the number of rows.
+    `chances` (N, C) are the predicted probabilities of all states of each output. The dependence of
+    two outputs is ``sum O log(O / E)`` over the pairs of their classes, where O is the weighted
+    number of rows with the two classes, and E is its expectation if the outputs were independent
+    given x. If the chances are the frequencies of the classes, the dependence is the mutual
+    information of the two outputs times the number of rows. The result has the shape (L, L).
     """
     one_hot, observed = batch.one_hot(graph), (batch.codes != MISSING)[:, graph.output]
     weight = batch.weight[:, None]

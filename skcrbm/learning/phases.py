@@ -58,7 +58,7 @@ class Phase(ABC):
 
     #: True if the phase draws random numbers. At most one phase of an objective may draw.
     draws = False
-    #: True if the state has one entry per training row, found with `Batch.index`.
+    #: True if the state has an entry for each training row, at the position in `Batch.index`.
     keeps_chains = False
 
     def start(self, n_rows):

@@ -1,7 +1,7 @@
 """Train chains by sampled label sequences, with the samplers of graphs.
 
 A chain is a graph whose edges join neighbouring positions. For chains the exact gradient is cheap,
-so nobody needs sampled sequences to train a good model. The purpose of this module is to compare
+so sampled sequences are not needed to train a good model. The purpose of this module is to compare
 the sampled rules with exact training, which shows how much worse their models are.
 """
 
@@ -44,7 +44,7 @@ class ChainGraphs(GraphModel):
 def graphs_of(
     energies: ChainEnergies, piece: SequenceBatch, path: np.ndarray
 ) -> tuple[GraphModel, GraphBatch]:
-    """Return the chains of a part of a batch as a model of graphs and a batch of graphs.
+    """Convert the chains in a part of a batch to a graph model and a batch of graphs.
 
     `path` (T,) holds the classes at which Markov chains begin.
     """

@@ -100,8 +100,8 @@ class SamplerStates(GraphSampler):
     """States drawn by an inference method, with importance weights if `weighted` is True.
 
     ``find(energy)`` returns a copy of the method if the method can draw from the energy. Otherwise
-    the function raises a ValueError. If there are two classes and the method cannot draw variables
-    with K states, it draws 0/1 variables.
+    the function raises a ValueError. If there are two classes and the method supports only 0/1
+    variables, the two classes are represented by 0 and 1.
     """
 
     def __init__(self, find: Callable[[Any], Any], n_states: int, weighted: bool = False):

@@ -43,7 +43,7 @@ _MAX_PAIRS = 1000
 _MAX_INPUTS = 4_000_000
 # If there are more than `_MAX_PAIRS` pair weights, all arrays `_Label.right` together may have at
 # most this number of float64 entries (160 MB), or one entry per dual variable if that is more. If
-# they would be larger, no Newton step is made.
+# the arrays would be larger, no Newton step is made.
 _MAX_SIGNS = 20_000_000
 # Ridge of exact steps, as a multiple of the mean diagonal entry. The ridge is not 0, because equal
 # rows would make the system singular.
@@ -83,7 +83,7 @@ class _Label:
     def inputs(self, kept: Any = slice(None)):
         """Return the inputs (n, D + 1) of the chosen variables.
 
-        If `wide` is True, return instead the inner products (n, n) of these inputs. `kept` holds
+        If `wide` is True, only the inner products (n, n) of these inputs are returned. `kept` holds
         the indices of the n chosen variables in `rows`; by default all variables are chosen.
         """
         if self.held is None:

@@ -28,8 +28,8 @@ from skcrbm.utils.validation import kernel_array
 
 # To save time, most passes visit only the active variables, which are not likely to stay at a
 # bound. Between two passes over all variables there are at most _LOOK passes over the active
-# variables. They end earlier if the violation falls to _STAGE times its value in the last pass over
-# all variables. The duality gap is computed before each pass over all variables.
+# variables. These passes end early if the violation falls to _STAGE times its value in the last
+# pass over all variables. The duality gap is computed before each pass over all variables.
 _LOOK, _STAGE = 20, 0.1
 # Newton steps are made only while at most _FEW_FREE dual variables are strictly between their
 # bounds, because only then are the steps cheap. The first Newton step comes after at least

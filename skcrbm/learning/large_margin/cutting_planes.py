@@ -30,7 +30,7 @@ _LEAST_UNIT = 1e-30
 # Relative tolerance of the quadratic program. The program is solved if no derivative of its
 # objective exceeds the common derivative of the active variables by more than this tolerance.
 _SLOPE = 1e-12
-# A plane is dropped after more than this number of successive iterations with a dual variable of 0.
+# A plane is dropped if its dual variable is 0 in more than this number of iterations in a row.
 _IDLE = 50
 # To save time, most iterations search for labels by the fast method ICM. If the plane of these
 # labels does not raise the lower bound at the current vector, the iteration searches again by the
@@ -109,7 +109,7 @@ class StructuralMarginProblem:
         return None if quick else ICM()
 
     def plane(self, vector, method):
-        """Find the most violated constraint at a vector (n_parameters,).
+        """Find the constraint that the parameters in `vector` (n_parameters,) violate most.
 
         Returns the slope (n_parameters,) and the offset of a plane: the risk of every parameter
         vector w is at least ``offset - slope . w``. The third result is the number of rows for
@@ -150,11 +150,11 @@ class StructuralMarginProblem:
         return score + 0.5 * ((halves @ np.abs(pairwise)) * halves).sum(axis=1)
 
     def _worst(self, fields, pairwise, method):
-        """Return the maximising labels (N, L), and an array (N,) of bool.
+        """Return the labels (N, L) that violate the margin most, and an array (N,) of bools.
 
         The labels are in {-1, 0, 1}. Only "linear_program" returns 0, for a label that its
         solution leaves undecided. The array is False for rows in which branch and bound has not
-        proved the maximum.
+        proved that no labels violate the margin more.
         """
         fields = fields - 0.5 * self.signs
         if self.one_hot:
@@ -343,7 +343,8 @@ def maximise_over_simplex(gram, offset, start):
     Only active variables may differ from 0. Each step moves towards the maximum over the active
     variables. If a variable reaches 0 on the way, the step ends there and the variable becomes
     inactive. At the maximum, the derivatives of the objective are equal for all active variables.
-    If the largest derivative of an inactive variable is larger, this variable becomes active.
+    If inactive variables have larger derivatives than the active variables, the inactive variable
+    with the largest derivative becomes active.
     `gram` (K, K) is symmetric and positive semidefinite, and `start` (K,) is a point of the
     simplex.
     """

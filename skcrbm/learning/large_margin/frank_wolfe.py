@@ -33,12 +33,13 @@ _CHECK = 10
 # Number of steps for each example after a search for its labels. Several steps pay off, because a
 # search takes longer than a step.
 _STEPS = 2
-# `ChainBlocks` stores up to _ATOMS label sequences for each sequence of the data. If a sequence has
-# no free place left, the number of places is doubled until it reaches _MOST_ATOMS.
+# `ChainBlocks` has arrays for _ATOMS label sequences for each sequence of the data. If the arrays
+# are full for some sequence, their size is doubled, until there is room for _MOST_ATOMS.
 _ATOMS, _MOST_ATOMS = 8, 256
-# A step is made only if the violations of the two labels differ by more than _ROUNDING times (1 +
-# the largest violation); a smaller difference counts as a rounding error. Training also ends if the
-# duality gap per example is at most _ROUNDING. The unit of the gap is the loss of a wrong label.
+# A pairwise step is made only if the violations of its two label arrays differ by more than
+# _ROUNDING times (1 + the largest violation); a smaller difference counts as a rounding error.
+# Training also ends if the duality gap per example is at most _ROUNDING. The unit of the gap is the
+# loss of a wrong label.
 _ROUNDING = 1e-12
 
 
@@ -155,7 +156,7 @@ class DualBlocks(ABC):
         return self.batch.pieces(self.model.n_entries)
 
     def _known_losses(self, model: Any, p: int) -> np.ndarray:
-        """Return, for each example of part p, the largest violation by labels already found."""
+        """For each example of part p, find the largest violation by labels of earlier searches."""
         return np.zeros(len(self._pieces()[p]))
 
     def dual(self) -> float:
@@ -315,7 +316,8 @@ class ChainBlocks(DualBlocks):
     def visit(self, rng):
         """Visit the sequences in random order.
 
-        If a sequence had no free place for new labels, double the number of places afterwards.
+        If the arrays of atoms had no room for new labels of a sequence, double the size of the
+        arrays afterwards.
         """
         order = rng.permutation(len(self.batch))
         own = bool(self.objective.trained[1])
@@ -358,7 +360,7 @@ class ChainBlocks(DualBlocks):
 
 
 def dual_blocks(model: Any, batch: Any, objective: HingeObjective, total: float) -> DualBlocks:
-    """Return the initial dual variables of a batch: all mass is on the observed labels."""
+    """Return the initial dual variables of a batch, which are 1 for the observed labels."""
     plain = isinstance(model, ChainModel) and model.pair_columns is None and model.order == 1
     return (ChainBlocks if plain else Blocks)(model, batch, objective, total)
 
@@ -445,7 +447,8 @@ class _Run:
     def check(self):
         """Update the largest dual objective, and the parameters with the lowest primal objective.
 
-        Candidates for the best parameters are the parameters after the last pass and the average.
+        Candidates for the best parameters are the parameters after the last pass, and the average
+        of the parameters over all passes.
         """
         self.blocks.rebuild()
         self.bound = max(self.bound, self.blocks.dual())

@@ -43,7 +43,7 @@ class HingeObjective(StructuredObjective):
 
     @abstractmethod
     def visits(self, model: Any, batch: Any) -> list[Any]:
-        """Split a batch into the parts for which a dual solver searches labels in one call."""
+        """Split a batch into parts; a dual solver searches the labels of a part in one call."""
 
     @abstractmethod
     def energies(self, model: Any, piece: Any) -> Any:
@@ -53,7 +53,7 @@ class HingeObjective(StructuredObjective):
     def worst(self, energies: Any, piece: Any, augmented: bool = True) -> tuple[np.ndarray, bool]:
         """Return the labels (T,) that violate the margin most, and True if the search was exact.
 
-        If `augmented` is False, return the best labels of the model instead.
+        If `augmented` is False, ignore the margin, and return the labels with the highest score.
         """
 
     @abstractmethod
