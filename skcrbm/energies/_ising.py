@@ -93,9 +93,9 @@ class IsingEnergy(PairwiseEnergy):
         return (self.coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return log-odds (N, L) of labels without couplings, and the influence of couplings (L,).
+        """Return the log-odds (N, L) of the fields, and the influence (L,) of the couplings.
 
-        The log-odds are twice the fields. The influence is the largest amount by which the other
+        If all couplings were 0, the log-odds of the labels would be twice the fields. The influence is the largest amount by which the other
         labels can change the log-odds of a label: twice the sum of the absolute couplings of the
         label.
         """

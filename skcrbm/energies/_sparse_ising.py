@@ -389,9 +389,9 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (self.edge_coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return log-odds (N, L) of variables without couplings, and influences of couplings (L,).
+        """Return the log-odds (N, L) of the fields, and the influence (L,) of the couplings.
 
-        The log-odds are twice the fields. The influence is the largest amount by which the
+        If all couplings were 0, the log-odds of the variables would be twice the fields. The influence is the largest amount by which the
         neighbours can change the log-odds of a variable: twice the sum of the absolute couplings of
         the variable.
         """

@@ -41,7 +41,7 @@ def pairwise_classes(
 
 
 def closing_factors(nodes: np.ndarray, closed: np.ndarray) -> TableFactors:
-    """Return factors that give the weight 0 to closed states.
+    """Return factors that give the weight 0 to forbidden states.
 
     `closed` (n, K) is True for the states that the variables in `nodes` (n,) must not have.
     """

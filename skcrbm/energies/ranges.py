@@ -49,7 +49,8 @@ class RangeModel:
             self._groups.append(index)
             factors.append(TableFactors(edges[chosen], tables[index]))
         self._n_edges = len(edges)
-        # Factors of closed states come last, so that `pair_marginals` need not know them.
+        # The factors that forbid states of nodes come after the factors of the edges, so that the
+        # first entries of all lists of factors belong to the edges, as `pair_marginals` expects.
         if closed is not None:
             inner = np.take_along_axis(closed, self._index, axis=1) & inside
             restricted = inner.any(axis=1)

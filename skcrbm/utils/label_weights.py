@@ -102,9 +102,9 @@ def weight_beside(sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels:
 
 
 def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
-    """Return the copies that replace N rows whose labels `visible` (N, V) have their own weights.
+    """Return weighted copies of N rows, which replace the weights of single labels.
 
-    `weight` (N, V) holds the weights of the labels. The weight of a missing label has no effect. A
+    `visible` (N, V) holds the labels, and `weight` (N, V) their weights. The weight of a missing label has no effect. A
     row without an observed label keeps a single copy, with the largest of its label weights. A
     NothingToLearnError is raised if all weights are 0.
     """
