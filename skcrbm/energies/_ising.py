@@ -95,9 +95,9 @@ class IsingEnergy(PairwiseEnergy):
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the log-odds (N, L) of the fields, and the influence (L,) of the couplings.
 
-        If all couplings were 0, the log-odds of the labels would be twice the fields. The influence is the largest amount by which the other
-        labels can change the log-odds of a label: twice the sum of the absolute couplings of the
-        label.
+        If all couplings were 0, the log-odds of the labels would be twice the fields. The influence
+        is the largest amount by which the other labels can change the log-odds of a label: twice
+        the sum of the absolute couplings of the label.
         """
         return 2.0 * self.field, 2 * np.abs(self.coupling).sum(axis=0, dtype=np.float64)
 

@@ -391,9 +391,9 @@ class SparseIsingEnergy(PairwiseEnergy):
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the log-odds (N, L) of the fields, and the influence (L,) of the couplings.
 
-        If all couplings were 0, the log-odds of the variables would be twice the fields. The influence is the largest amount by which the
-        neighbours can change the log-odds of a variable: twice the sum of the absolute couplings of
-        the variable.
+        If all couplings were 0, the log-odds of the variables would be twice the fields. The
+        influence is the largest amount by which the neighbours can change the log-odds of a
+        variable: twice the sum of the absolute couplings of the variable.
         """
         size = np.repeat(2 * np.abs(self.edge_coupling).astype(np.float64), 2)
         influence = np.bincount(self.edges.ravel(), size, self.n_variables)

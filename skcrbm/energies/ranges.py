@@ -50,7 +50,7 @@ class RangeModel:
             factors.append(TableFactors(edges[chosen], tables[index]))
         self._n_edges = len(edges)
         # The factors that forbid states of nodes come after the factors of the edges, so that the
-        # first entries of all lists of factors belong to the edges, as `pair_marginals` expects.
+        # first statistics belong to the edges, as `pair_marginals` expects.
         if closed is not None:
             inner = np.take_along_axis(closed, self._index, axis=1) & inside
             restricted = inner.any(axis=1)

@@ -104,9 +104,9 @@ def weight_beside(sample_weight: Any, y: Any, n_rows: int, names: Any, n_labels:
 def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     """Return weighted copies of N rows, which replace the weights of single labels.
 
-    `visible` (N, V) holds the labels, and `weight` (N, V) their weights. The weight of a missing label has no effect. A
-    row without an observed label keeps a single copy, with the largest of its label weights. A
-    NothingToLearnError is raised if all weights are 0.
+    `visible` (N, V) holds the labels, and `weight` (N, V) their weights. The weight of a missing
+    label has no effect. A row without an observed label keeps a single copy, with the largest of
+    its label weights. A NothingToLearnError is raised if all weights are 0.
     """
     missing = np.isnan(visible)
     weight = np.where(missing & ~missing.all(axis=1, keepdims=True), 0.0, weight)

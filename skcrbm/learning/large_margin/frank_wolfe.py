@@ -58,8 +58,8 @@ class FrankWolfeFit(NamedTuple):
     params: Any
     objective: float  # objective of `params`, computed from the labels that the searches found
     gap: float  # objective minus the dual objective
-    # share of the examples for which the search has proved that it found the labels with the largest
-    # violation of the margin
+    # share of the examples for which the search has proved that it found the labels with the
+    # largest violation of the margin
     proven: float
     n_iter: int  # number of passes
     losses: list[float]  # training loss of each pass, with the penalty
