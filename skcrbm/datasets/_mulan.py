@@ -26,10 +26,11 @@ def load_mulan_files(
     as_frame: bool,
     subset: str,
 ) -> Bunch | tuple:
-    """Read a set of Mulan; `load_mulan` describes the arguments."""
+    """Read a data set of Mulan; `load_mulan` describes the arguments."""
     if not isinstance(name, str) or not name or set(name) & set("/\\\0") or name.startswith("."):
         raise ValueError(
-            f"name must be the name of a set, such as one of {sorted(_specs.MULAN)}, got {name!r}"
+            f"name must be the name of a data set, for example one of {sorted(_specs.MULAN)}, "
+            f"got {name!r}"
         )
     if name in _specs.MULAN:
         return load(

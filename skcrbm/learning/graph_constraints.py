@@ -20,8 +20,9 @@ from skcrbm.learning.graphs import MISSING, GraphBatch
 def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.ndarray | None:
     """Return an array (K, K), True for the pairs in `forbidden`; None if `forbidden` is empty.
 
-    If `directed` is False, both orders of a pair are forbidden. If types of nodes share the name of
-    a class, a pair refers to the classes of all types with this name. A ValueError is raised if an
+    If `directed` is False, both orders of a pair are forbidden. If several types of
+    nodes have a class of the same name, a pair with this name refers to the class of each of these
+    types. A ValueError is raised if an
     item is not a pair of classes.
     """
     if not forbidden:

@@ -215,7 +215,7 @@ def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -
 
 
 def gradient_path(model: Any, rest: Any, objective: Objective, l1_ratio: float) -> Callable:
-    """Return the function `train` of `choose_alpha` for objectives that L-BFGS can minimise.
+    """Return a function that trains by L-BFGS; it is the argument `train` of `choose_alpha`.
 
     `rest` is the batch of training rows.
     """
