@@ -13,8 +13,8 @@ from skcrbm.inference.counted_trees import make_walks
 class CountedTrees(NamedTuple):
     """Conditions whose edges form trees of labels, as arrays for dynamic programming.
 
-    The trees are divided into blocks. Trees with labels in the same `Count` form a block, and a
-    tree whose labels are in no `Count` is a block of its own.
+    The trees are divided into blocks. Trees with labels in the same `Count` form a block, which
+    has a single `Count`. A tree whose labels are in no `Count` is a block of its own.
     """
 
     order: np.ndarray  # (L,) int64, labels in depth-first order

@@ -373,7 +373,7 @@ def test_unknown_variant(tmp_path):
 def test_unknown_name(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"bird-train\.arff .* \['birds', "):
         load_mulan("bird", data_home=tmp_path)
-    with pytest.raises(ValueError, match=r"name must be the name of a set.*'a/b'"):
+    with pytest.raises(ValueError, match=r"name must be the name of a data set.*'a/b'"):
         load_mulan("a/b", data_home=tmp_path)
 
 
