@@ -48,7 +48,7 @@ def _next(walks, i, count, on):
 
 @jit(allocates=False)
 def _log_weight(walks, i, count, on, score, table):
-    """Return the log-weight of the walks that begin at position i with a count, if label i is `on`."""
+    """Return the log-weight of the walks from position i and a count, if label i is on (or off)."""
     j, after = _next(walks, i, count, on)
     if after < 0:
         return -math.inf
