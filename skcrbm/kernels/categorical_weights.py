@@ -137,12 +137,10 @@ def few_states(table, at, k, step, n_other, step_of_other, weight, first, out, t
 
 @jit(allocates=False)
 def receive(graph, e, weight, out, to, work):
-    """Compute the message from the factor of edge e to its variable; k states.
+    """Compute the message from the factor of edge e to its variable, which has k states.
 
-    The message is computed from the weights that the other variables send, and is written to
-    ``out[to:to + k]``.
-
-    Return the largest entry of the message.
+    The message is computed from the weights that the other variables of the factor send, and is
+    written to ``out[to:to + k]``. Return the largest entry of the message.
     """
     message_start, new = graph.message_start, work.new
     k = message_start[e + ONE] - message_start[e]

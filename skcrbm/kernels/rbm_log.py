@@ -42,9 +42,9 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# _BLOCK rows of messages are processed together. If the rows are short, more rows are processed
-# together, up to _BLOCK_NUMBERS entries. The number of rows is even, because sums take two rows at
-# a time.
+# A block is a group of rows of messages that are processed together. It has _BLOCK rows or, if the
+# rows are short, more rows with up to _BLOCK_NUMBERS entries. The number of rows is even, because
+# sums take two rows at a time.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
@@ -52,7 +52,7 @@ class LogCouplings(NamedTuple):
     """Couplings of an RBM, divided by the weight of its messages."""
 
     weights: np.ndarray  # (V, H), W / rho
-    rho: float  # weight of the messages: edge appearance if tree-reweighted, else 1
+    rho: float  # weight of the messages: appearance probability of edges if tree-reweighted, else 1
 
 
 @jit(fastmath={"contract"})

@@ -43,7 +43,7 @@ from skcrbm.kernels.scalar import (
 # biases are limited such that the result stays inside the range of float64, about e^709.
 _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
-# Number of rows that are processed together: two small matrices with _BLOCK rows fit the L1 cache.
+# Number of rows in a block, which is processed together. Two blocks of numbers fit the L1 cache.
 _BLOCK = 16
 
 
@@ -331,9 +331,9 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, cold):
     """Prepare the beliefs and the active rows (free visible units) of a model.
 
-    Easy rows come first: the products of their messages fit a float64. The other rows are computed
-    in logs. Return the number of easy rows, the number of active rows, and True if hidden units
-    need logs.
+    Easy rows, whose products of messages fit a float64, come first. All other rows are computed in
+    logs. Return the number of easy rows, the number of active rows, and True if hidden units need
+    logs.
     """
     t, u, ti, ui, rows = work.t, work.u, work.ti, work.ui, work.rows
     norm = model.norm

@@ -141,7 +141,9 @@ def forward_backward(start, weights, factors, first, last, weight, marginals, su
 
 @jit
 def best_paths(start, scores, triples, first, last, path, value):
-    """Find the path with the largest log-weight in each chain; ties go to lower classes.
+    """Find the path with the largest log-weight in each chain.
+
+    If paths are equally good, lower classes are preferred.
 
     `scores` (T, K, K), `triples` (K, K, K), `first` and `last` (K, K) are log-weights. The states
     are written to `path` (T,) as a * K + b, and the log-weights to `value` (n,). If no path is
