@@ -136,7 +136,8 @@ class GraphSums(NamedTuple):
     want_log_partition: bool
     want_statistics: bool
     each: bool  # True for the statistics of each model, False for their sum over the models
-    log_partition: np.ndarray  # (N,) output; kernels with SIMD lanes add log Z to the entries
+    # (N,) output; kernels that process several models at once, as SIMD lanes, add log Z to it
+    log_partition: np.ndarray
     statistics: np.ndarray  # (1 or N, n_entries) output, to which kernels add the statistics
 
 

@@ -180,9 +180,9 @@ def multiply(k, factor, message, at, sent, belief, start):
 
 @jit(allocates=False, inline=True)
 def send_behind(first, n_edges, k, message_start, message, sent, behind):
-    """Multiply the weights that a variable sends to an edge by the messages of all later edges.
+    """Multiply the weights that a variable sends to an edge by the messages of all edges after it.
 
-    If all weights of an edge are below `SMALL`, they are scaled up.
+    If all weights that are sent to an edge are below `SMALL`, they are scaled up.
     """
     for a in range(k):
         behind[a] = 1.0

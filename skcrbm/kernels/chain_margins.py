@@ -86,7 +86,7 @@ def _set_scores(begin, end, sequences, weights, scores):
 
 @jit
 def _worst_path(length, scores, matrix, first, last, observed, work, back, found):
-    """Find the path of states with the largest sum of log-weight and number of wrong states.
+    """Find the path of states whose log-weight plus number of wrong states is largest.
 
     Write the path to `found` (length,), and return the sum. A state is wrong if it differs from the
     state in `observed` (length,). `work` (2, K) and `back` (length, K) are scratch space.

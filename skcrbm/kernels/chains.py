@@ -189,7 +189,7 @@ def forward_backward(
     factors : ndarray (1 or T, K, K)
         exp of the log-weights of the pairs of states. Each matrix is divided by its maximum.
     first, last : ndarray (K,)
-        exp of the log-weights of the states of first and last positions, divided by the maximum.
+        exp of the log-weights of the first and of the last state, each divided by its maximum.
     weight : ndarray (n,)
         Weight of each chain, by which its probabilities in `marginals` and `pair_sums` are
         multiplied.

@@ -1,10 +1,10 @@
 """Branch and bound on the tables of a factor graph, with soft local consistency at each node.
 
-The sum of the maxima of all tables and of the log-weights of all variables is an upper bound of the
-score. Each node of the search lowers this bound: it shifts log-weights between tables and
-variables, which does not change the score of any state. A table entry or a state of a variable is
-excluded (its log-weight becomes -inf) if no joint state with it can be better than the best known
-state.
+Each table has a largest entry, and each variable a largest log-weight of its states. The sum of
+these maxima is an upper bound of the score. Each node of the search lowers this bound: it shifts
+log-weights between tables and variables, which does not change the score of any state. A table
+entry, or a state of a variable, is excluded if no joint state that contains it can be better than
+the best known state. Its log-weight then becomes -inf.
 """
 
 from typing import NamedTuple

@@ -377,7 +377,7 @@ def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
 
 @jit
 def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state, log_odds):
-    """Make T sweeps of R chains of Ising models with a matrix of couplings.
+    """Make T sweeps of R chains of Ising models whose couplings are stored as a matrix.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Mean field on pairwise Boltzmann machines, which updates one label at a time."""
+"""Run mean field on pairwise Boltzmann machines, updating one label at a time."""
 
 import numpy as np
 

@@ -231,7 +231,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
     vectors, visited : (6 or more, L) and (L,) scratch space
     costs : (L + 1, 2, L) scratch space, costs of the states at each depth; costs[0] is input.
         None for bounds without costs of pairs
-    pairs : (L, 2, 2, L) costs of the states of a label with the states of later labels, or None
+    pairs : (L, 2, 2, L) costs of the states of a label with states of labels after it, or None
     best : (L,) in: labels to start from; out: best labels found
     value : float, value of the labels to start from
 

@@ -88,7 +88,7 @@ def forward_backward(start, weights, factors, first, last, weight, marginals, su
     factors : ndarray (K, K, K)
         exp of the log-weights of three neighbouring classes.
     first, last : ndarray (K, K)
-        exp of the log-weights of the states of first and last positions.
+        exp of the log-weights of the first and of the last state.
     weight : ndarray (n,)
         Weight of each chain, by which its probabilities in `marginals` and `sums` are multiplied.
     marginals : ndarray (T, K, K)
