@@ -462,7 +462,7 @@ def improve(graph, variables, held, own, state, score, max_iter, work):
 
 @jit(allocates=False)
 def log_total(graph, e, sent, entries, work):
-    """Return the log of the sum of a table's entries, each times the messages to the factor.
+    """Return the log of the sum of a table's entries, each multiplied by messages to the factor.
 
     Parameters
     ----------

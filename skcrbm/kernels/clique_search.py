@@ -4,10 +4,10 @@ Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k i
 the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
 branch and bound decides the missing variables one by one. The place of a variable is its position
 in this order. At each node of the search tree, the decided variables turn the cliques into simpler
-terms. A clique with one undecided variable adds to the pull on this variable: its field plus the
-products of the decided values in these cliques. A clique with two undecided variables adds to the
-coupling of this pair. A clique with three or more undecided variables enters the bounds with its
-largest possible contribution.
+terms. The pull on a variable is its field plus a term for each clique whose other variables are all
+decided: the weight of the clique times the values of these other variables. A clique with two
+undecided variables adds its weight times the decided values to the coupling of this pair. A clique
+with three or more undecided variables enters the bounds with its largest possible contribution.
 
 Cliques are stored as in `clique_dual`. There are N rows, V variables and J cliques. D variables of
 a row are missing. For each row, the kernel finds the places of the last three missing variables of
@@ -313,8 +313,8 @@ def search_cliques(
     target : gamma, the margin from which the loss is 0
     slack : (N,) tolerance of each row: two losses, or two scores, count as equal if they differ by
         less than the tolerance
-    node_limit : int, largest number of nodes per row; the search exceeds it only until it has found
-        its first state
+    node_limit : int, largest number of nodes per row; if the search has not found a state by then,
+        it goes on until it has found its first state
     n_most : int, the largest number of missing variables of a row
     found : FoundStates
     """

@@ -175,8 +175,8 @@ def _optimise_row(
 def _couple(n, spread, signs, labels, count, change, pairwise):
     """Update the couplings `pairwise` (L, L) after a visit of row n.
 
-    `change` (count,) holds the changes of the dual variables of the active labels; they are
-    multiplied by the signs of the labels.
+    `change` (count,) holds the changes of the dual variables of the active labels. The function
+    multiplies these changes by the signs of the labels, in place.
     """
     for j in range(count):
         change[j] *= signs[n, labels[n, j]]

@@ -60,7 +60,7 @@ def _add_column(i, first, n, shift, down, after):
 
 @jit
 def _first_messages(coupling, start, warm, message):
-    """Set `message` (2, R, C) to `start` times the couplings. If `warm`, keep the messages instead.
+    """Set `message` (2, R, C) to `start` times the couplings or, if `warm`, keep its entries.
 
     Messages between variables that are not coupled are set to 0.
     """
@@ -85,7 +85,7 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
     triangle : bool, True if the coupling matrix is symmetric
     field : (K, R + C) or (K, L), fields of each sample as half log-odds, row variables first
     start : float, ratio of the first messages to the couplings
-    warm : bool, True to start from the messages in `message` instead
+    warm : bool, True to start from the messages in `message`; `start` is then not used
     max_iter : int, number of sweeps
     damping : float in the dtype of the arrays, share of the old messages that is kept
     message : (K or 1, 2, R, C) in and out

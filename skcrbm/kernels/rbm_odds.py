@@ -43,7 +43,7 @@ from skcrbm.kernels.scalar import (
 # biases are limited such that the result stays inside the range of float64, about e^709.
 _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
-# Number of rows in a block, which is processed together. Two blocks of numbers fit the L1 cache.
+# Rows of a block, which are processed together: two matrices with _BLOCK rows fit the L1 cache.
 _BLOCK = 16
 
 

@@ -1,4 +1,4 @@
-"""Run sweeps on sparse Ising models, which update many variables of the same colour at once.
+"""Sweep over sparse Ising models, updating many variables of the same colour at once.
 
 Variables of the same colour are independent given all other variables. `ColourLanes`
 (`energies/_sparse_graph.py`) divides them into blocks. A sweep visits the blocks in turn, and
