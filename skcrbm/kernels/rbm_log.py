@@ -15,7 +15,8 @@ that are multiplied by rho (Wainwright, Jaakkola and Willsky 2005).
 
 Clamped units are left out. Clamped visible units have no row in the matrices of couplings and
 messages, so the rows of the free visible units lie one after the other. The messages of clamped
-hidden units are set to 0.
+hidden units are set to 0. The kernel processes the rows in blocks, which are groups of rows of the
+size `_BLOCK` or larger.
 """
 
 from typing import NamedTuple
