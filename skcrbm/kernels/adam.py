@@ -17,7 +17,8 @@ from skcrbm.kernels.jit import jit
 def _move_on(p, m, s, r, length, offset, first_left, second_left):
     """Subtract ``length * m / (sqrt(s) + offset)`` from row r of the parameters p.
 
-    Then multiply m by `first_left` and s by `second_left`.
+    m are the mean gradients, and s the mean squares. Afterwards, row r of m is multiplied by
+    `first_left`, and row r of s by `second_left`.
     """
     for h in range(np.uintp(p.shape[1])):
         p[r, h] -= length * (m[r, h] / (np.sqrt(s[r, h]) + offset))
@@ -27,7 +28,10 @@ def _move_on(p, m, s, r, length, offset, first_left, second_left):
 
 @jit
 def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
-    """Make an Adam step for row r of the parameters p, given its gradient ``g[k]``."""
+    """Make an Adam step for row r of the parameters p, given its gradient ``g[k]``.
+
+    The step also updates row r of the mean gradients m and of the mean squares s.
+    """
     for h in range(np.uintp(p.shape[1])):
         d = g[k, h]
         m[r, h] += first_share * (d - m[r, h])
@@ -37,7 +41,7 @@ def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
 
 @jit
 def _add_up(lengths, start, lost, grown, n):
-    """Return two sums over n steps j: the sum of x[j], and the sum of x[j] * grown[j].
+    """Return the sum of x[j] and the sum of x[j] * grown[j] over the steps j = 0, ..., n - 1.
 
     Here ``x[j] = lengths[start + j] * lost[j]``. If start + j is beyond the end of `lengths`, the
     last entry of `lengths` is used.
@@ -69,8 +73,8 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     done : (R,) int64, number of the last step that each row has made, in and out
     now : int, number of the step up to which the rows are moved
     rate : float, learning rate
-    lengths : (L,) float64, lengths of the steps 1 to L for a learning rate of 1; later steps have
-        the length of step L
+    lengths : (L,) float64, lengths of the steps 1 to L for a learning rate of 1; all steps after
+        step L have the length of step L
     lost : (J,) float64, the powers (beta1 / sqrt(beta2))^j for j = 1 to J; higher powers are
         negligible
     grown : (J,) float64, beta2^(-j / 2)
@@ -84,7 +88,8 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
         if n <= 0:
             continue
         total, delayed = _add_up(lengths, done[r], lost, grown, min(n, len(lost)))
-        # After many steps the mean gradient is set to 0, because denormal floats are slow.
+        # After many steps the mean gradient is negligible. It is set to 0, because computing with
+        # tiny (denormal) floats is slow.
         left = betas[0] ** n if n < len(lost) else 0.0
         _move_on(
             p,

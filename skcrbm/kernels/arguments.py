@@ -136,13 +136,14 @@ class GraphSums(NamedTuple):
     want_log_partition: bool
     want_statistics: bool
     each: bool  # True for the statistics of each model, False for their sum over the models
-    log_partition: np.ndarray  # (N,) output; kernels with SIMD lanes add log Z to the entries
+    # (N,) output; kernels that process several models at once, as SIMD lanes, add log Z to it
+    log_partition: np.ndarray
     statistics: np.ndarray  # (1 or N, n_entries) output, to which kernels add the statistics
 
 
-# 0 and 1 as unsigned integers. The kernels for categorical factor graphs use unsigned integers as
-# array indices, because Numba tests signed indices for negative values, which costs time in inner
-# loops.
+# 0, 1 and 4 as unsigned integers. The kernels for categorical factor graphs use unsigned integers
+# as array indices, because Numba tests signed indices for negative values, which costs time in
+# inner loops.
 ZERO, ONE, FOUR = np.uintp(0), np.uintp(1), np.uintp(4)
 # Kinds of tables. PAIR: a table of two variables. POTTS: a table of two variables with one value on
 # the diagonal and another value off the diagonal. TABLE: a table of any number of variables. The
@@ -227,9 +228,9 @@ class CategoricalWork(NamedTuple):
 class Buckets(NamedTuple):
     """Tables of a factor graph, and the tables that variable elimination makes from them.
 
-    A bucket is the table of an eliminated variable and of its neighbours at that time. The B
-    buckets are in the order of elimination. There are n variables and F factors, and integers are
-    int64.
+    A bucket is the table of an eliminated variable and of the neighbours that the variable has when
+    it is eliminated. The B buckets are in the order of elimination. There are n variables and F
+    factors, and integers are int64.
     """
 
     counts: np.ndarray  # (n,) number of states of each variable

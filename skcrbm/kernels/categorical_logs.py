@@ -144,9 +144,9 @@ def damp_logs(damping, k, top, old, message, at):
 def add_message(k, rho, top, message, at, sent, belief, start):
     """Shift a message (k,) by `top`, and add it to the belief of its variable, with the weight rho.
 
-    The message and `sent` begin at the index `at`, the belief at `start`. `sent` gets the belief
-    before the addition, which is the part of the answer to this factor that is due to the factors
-    before it.
+    The message and `sent` begin at the index `at`, the belief at `start`. `sent` gets the first
+    part of the variable's message to this factor: the belief before the addition, plus rho - 1
+    times the message from the factor. `add_behind` adds the messages of later factors.
     """
     for a in range(k):
         x = message[at + a] - top
@@ -161,8 +161,8 @@ def add_message(k, rho, top, message, at, sent, belief, start):
 def add_behind(k, rho, message, at, sent, behind):
     """Complete the message (k,) from a variable to a factor, and return its largest entry.
 
-    `behind` (k,) is the sum of the messages of all later factors. The message of this factor is
-    added to it afterwards.
+    `behind` (k,) is the sum of the messages from all later factors of the variable. Afterwards, the
+    message from this factor is added to `behind`.
     """
     high = -math.inf
     for a in range(k):
@@ -179,7 +179,7 @@ def sweep_logs(
 ):  # fmt: skip
     """Visit all variables once; return False if all states of a variable have weight 0.
 
-    If `passing` is True, free variables first receive new messages, and held variables are
+    If `passing` is True, free variables first receive new messages, and clamped variables are
     skipped. Otherwise all variables use the old messages. Each variable then sends messages to all
     its factors. Its belief is its log-probabilities, or its log-max-marginals in max-product.
     """
@@ -462,7 +462,7 @@ def improve(graph, variables, held, own, state, score, max_iter, work):
 
 @jit(allocates=False)
 def log_total(graph, e, sent, entries, work):
-    """Return the log of a sum over the entries of a table, times the messages to the factor.
+    """Return the log of the sum of a table's entries, each multiplied by messages to the factor.
 
     Parameters
     ----------

@@ -137,12 +137,10 @@ def few_states(table, at, k, step, n_other, step_of_other, weight, first, out, t
 
 @jit(allocates=False)
 def receive(graph, e, weight, out, to, work):
-    """Compute the message from the factor of edge e to its variable; k states.
+    """Compute the message from the factor of edge e to its variable, which has k states.
 
-    The message is computed from the weights that the other variables send, and is written to
-    ``out[to:to + k]``.
-
-    Return the largest entry of the message.
+    The message is computed from the weights that the other variables of the factor send, and is
+    written to ``out[to:to + k]``. Return the largest entry of the message.
     """
     message_start, new = graph.message_start, work.new
     k = message_start[e + ONE] - message_start[e]
@@ -182,9 +180,9 @@ def multiply(k, factor, message, at, sent, belief, start):
 
 @jit(allocates=False, inline=True)
 def send_behind(first, n_edges, k, message_start, message, sent, behind):
-    """Multiply the weights that a variable sends to an edge by the messages of all later edges.
+    """Multiply the weights that a variable sends to an edge by the messages of all edges after it.
 
-    If all weights of an edge are below `SMALL`, they are scaled up.
+    If all weights that are sent to an edge are below `SMALL`, they are scaled up.
     """
     for a in range(k):
         behind[a] = 1.0

@@ -65,7 +65,7 @@ class Atoms(NamedTuple):
     Each of the n training sequences has M atoms. An atom whose dual variable is 0 may be replaced.
     """
 
-    path: np.ndarray  # (M, T) int32, label sequences; columns as in `Sequences`
+    path: np.ndarray  # (M, T) int32, label sequences; the columns are the positions of `Sequences`
     value: np.ndarray  # (n, M) dual variables
     loss: np.ndarray  # (n, M) number of wrong labels
 
@@ -86,7 +86,7 @@ def _set_scores(begin, end, sequences, weights, scores):
 
 @jit
 def _worst_path(length, scores, matrix, first, last, observed, work, back, found):
-    """Find the path of states with the largest sum of log-weight and number of wrong states.
+    """Find the path of states whose log-weight plus number of wrong states is largest.
 
     Write the path to `found` (length,), and return the sum. A state is wrong if it differs from the
     state in `observed` (length,). `work` (2, K) and `back` (length, K) are scratch space.
@@ -127,7 +127,7 @@ def _log_weight(length, scores, matrix, first, last, path):
 
 @jit
 def _coefficient(weights, j, k):
-    """Return the index of the coefficient of column j and state k, or -1 if there is none."""
+    """Return the index of the coefficient of column j and state k, or -1 if it does not exist."""
     low = weights.column[j]
     high = weights.column[j + 1]
     if high - low == weights.intercept.shape[0]:
@@ -270,8 +270,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
     sequences, weights, forbidden, atoms
         `weights` and `atoms` are changed in place.
     losses, gaps : ndarray (n,)
-        Output for each visited sequence: the largest violation of the margin, and the largest
-        violation minus the expected violation under the dual variables.
+        Output for each visited sequence c. losses[c] is the largest violation of the margin.
+        gaps[c] is losses[c] minus the expected violation under the dual variables.
     """
     n_states = weights.intercept.shape[0]
     start = sequences.start
@@ -315,8 +315,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
                 losses[c] = value
                 gaps[c] = value - expected
                 best = same if same >= 0 else free
-                # There is no free atom in which to store the found labels: use the best stored
-                # atom.
+                # If no atom is free to store the found labels, use the atom that violates the
+                # margin most.
                 if best < 0:
                     n_full += 1
                     best = other
@@ -330,7 +330,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
             plus, minus = atoms.path[worst, begin:end], atoms.path[best, begin:end]
             n = _add_difference(begin, end, sequences, weights, plus, minus, change, touched)
             square = 0.0
-            # An index may be in `touched` twice: `change` is then 0 the second time.
+            # An index may be in `touched` twice. `change` is then 0 the second time, so that the
+            # index adds to `square` only once.
             for i in range(n):
                 kept[i] = change[touched[i]]
                 change[touched[i]] = 0.0

@@ -61,7 +61,7 @@ def _add_rows(packed, rows, gradient):
 def add_features(data, indices, indptr, packed, coef, rows, scores):
     """Multiply a CSR matrix (T, D) by the coefficients, and add the product to `scores` (T, K).
 
-    `rows` (R, K) is a work array of zeros, with a row for each column that has a dense row.
+    `rows` (R, K) is a work array of zeros for the dense rows (see `Packed`) of R columns.
     """
     _fill_rows(packed, coef, rows)
     for t in range(scores.shape[0]):
@@ -148,8 +148,8 @@ def _forward(begin, end, scores, factors, first, last, alpha):
     Row t of `alpha` is the distribution of the state at t, given the scores up to t. The chain has
     the positions `begin` to ``end - 1``. Each row of `scores` is overwritten by its exponentials,
     divided by the normaliser of its position. The caller has divided `factors`, `first` and `last`
-    by their maxima, which log Z does not include. log Z is NaN if numbers underflow, or if no path
-    is possible.
+    by their maxima, and log Z does not include the logarithms of these maxima. log Z is NaN if
+    numbers underflow, or if no path is possible.
     """
     log_z = 0.0
     several = factors.shape[0] > 1
@@ -189,9 +189,10 @@ def forward_backward(
     factors : ndarray (1 or T, K, K)
         exp of the log-weights of the pairs of states. Each matrix is divided by its maximum.
     first, last : ndarray (K,)
-        exp of the log-weights of the states of first and last positions, divided by the maximum.
+        exp of the log-weights of the first and of the last state, each divided by its maximum.
     weight : ndarray (n,)
-        Weights of the chains in `marginals` and `pair_sums`.
+        Weight of each chain, by which its probabilities in `marginals` and `pair_sums` are
+        multiplied.
     rows : ndarray (2, K)
     sums : ndarray (K, K)
         Work space.
@@ -202,10 +203,10 @@ def forward_backward(
         are added to it. If there are T matrices, matrix t is filled with the weighted probabilities
         of the pair (t - 1, t).
     log_z : ndarray (n,)
-        Filled with log Z of the divided weights: the caller adds the logarithms of the maxima by
-        which it divided `factors`, `first` and `last`. If numbers underflow, log Z is NaN, the
-        marginals of the chain are invalid, and the chain adds nothing to a single matrix of
-        `pair_sums`.
+        Filled with log Z of the divided weights. The caller has to add the logarithms of the maxima
+        by which it divided `factors`, `first` and `last`. If numbers underflow, log Z is NaN, and
+        the marginals of the chain are invalid. If `pair_sums` is a single matrix, the chain then
+        adds nothing to it.
     """
     n_states = scores.shape[1]
     several = factors.shape[0] > 1

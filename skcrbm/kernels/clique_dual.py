@@ -1,4 +1,4 @@
-"""Dual coordinate descent for large margin Markov networks; a step changes a single row.
+"""Train large margin Markov networks by dual coordinate descent, one row after the other.
 
 Cliques are lists of variables. There are N rows, V variables, J cliques and T weights. The feature
 of a clique is the product of the -1/+1 values of its variables, or 0 if a value is not observed.
@@ -22,8 +22,9 @@ _ZERO = 1e-12
 class CliqueFeatures(NamedTuple):
     """Cliques, and the coefficients of their features in the margins.
 
-    The margin of variable i is a sum over the entries e from place[i] to place[i + 1] - 1. Entry e
-    adds ``coef[e] * weight[group[e]] * feature[clique[e]]``.
+    The margin of variable i is a sum of terms. Each term is one of E entries: variable i has the
+    entries place[i] to place[i + 1] - 1, and entry e adds the term
+    ``coef[e] * weight[group[e]] * feature[clique[e]]``.
     """
 
     start: np.ndarray  # (J + 1,): the variables of clique j are members[start[j]:start[j + 1]]
@@ -61,7 +62,7 @@ class CliqueDual(NamedTuple):
 
 @jit
 def _features(n, signs, start, members, feature):
-    """Set `feature` (J,) to the product of the signs of the variables of each clique in row n."""
+    """For each clique j, set feature[j] to the product of the signs of its variables in row n."""
     for j in range(feature.shape[0]):
         value = 1.0
         for e in range(start[j], start[j + 1]):
@@ -71,7 +72,10 @@ def _features(n, signs, start, members, feature):
 
 @jit
 def _margin(i, place, clique, group, coef, feature, weight):
-    """Return the margin of variable i, and the squared length of its gradient by the weights."""
+    """Return the margin of variable i, and the squared length of the margin's gradient.
+
+    The gradient is taken with respect to the weights.
+    """
     margin = square = part = 0.0
     stop = place[i + 1]
     for e in range(place[i], stop):
@@ -86,7 +90,7 @@ def _margin(i, place, clique, group, coef, feature, weight):
 
 @jit
 def _move(i, step, place, clique, group, coef, feature, penalty, total, weight):
-    """Update `total` (T,) and the weights after a step of the dual variable of variable i."""
+    """Update `total` (T,) and the weights after the dual variable of variable i grew by `step`."""
     part = 0.0
     stop = place[i + 1]
     for e in range(place[i], stop):
@@ -124,8 +128,9 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
     Parameters
     ----------
     n_passes : int, largest number of passes
-    goal : float, largest minus smallest projected gradient at which the kernel stops
-    state : (1,) uint64, state of the random numbers, changed
+    goal : float, the kernel stops if the largest minus the smallest projected gradient is at most
+        this number
+    state : (1,) uint64, state of the random number generator, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
     count : int, number of active rows
     features, rows, dual : CliqueFeatures, CliqueRows, CliqueDual
@@ -163,7 +168,7 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
                 elif old == limit[n, i]:
                     keep = slope >= bounds[1]
                     projected = max(slope, 0.0)
-                # Remove the variable from the active variables: overwrite it by the last active
+                # Remove the variable from the active variables by swapping it with the last active
                 # variable.
                 if not keep:
                     left -= 1

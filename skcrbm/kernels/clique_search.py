@@ -4,10 +4,10 @@ Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k i
 the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
 branch and bound decides the missing variables one by one. The place of a variable is its position
 in this order. At each node of the search tree, the decided variables turn the cliques into simpler
-terms. A clique with one undecided variable adds to the pull on this variable: its field plus the
-products of the decided values in these cliques. A clique with two undecided variables adds to the
-coupling of this pair. A clique with three or more undecided variables enters the bounds with its
-largest possible contribution.
+terms. The pull on a variable is its field plus a term for each clique whose other variables are all
+decided: the weight of the clique times the values of these other variables. A clique with two
+undecided variables adds its weight times the decided values to the coupling of this pair. A clique
+with three or more undecided variables enters the bounds with its largest possible contribution.
 
 Cliques are stored as in `clique_dual`. There are N rows, V variables and J cliques. D variables of
 a row are missing. For each row, the kernel finds the places of the last three missing variables of
@@ -50,11 +50,14 @@ class _Places(NamedTuple):
     missing: np.ndarray  # variable at each place
     last: np.ndarray  # (J,) place of the last missing variable of each clique
     before: np.ndarray  # (J,) place of the second-last missing variable of each clique
-    last_first: np.ndarray  # cliques sorted by `last`, in the form of `_sort_cliques`
+    # cliques sorted by `last`: `first` and `listed` of `_sort_cliques`
+    last_first: np.ndarray
     last_listed: np.ndarray
-    third_first: np.ndarray  # cliques sorted by the place of their third-last missing variable
+    # cliques sorted by the place of their third-last missing variable, in the same form
+    third_first: np.ndarray
     third_listed: np.ndarray
-    first_couple: np.ndarray  # for each place, number of the first couple that begins there
+    # for each place, index of the first couple whose first variable is at this place
+    first_couple: np.ndarray
     second: np.ndarray  # (P,) place of the second variable of each couple
     couple_of: np.ndarray  # (J,) couple of each clique, -1 if it has no couple
     width: np.ndarray  # (V,) scratch space
@@ -234,7 +237,7 @@ def _hinge_bound(
 
 @jit(allocates=False)
 def _score_bound(d, v, n_missing, score, places, pull, pull_too, coupling, coupling_too, rest):
-    """Return an upper bound of the score below a child of a node of depth d.
+    """Return an upper bound of the scores of all states below a child of a node of depth d.
 
     In the child, the variable at place d has the value v.
 
@@ -263,9 +266,9 @@ def _is_before(state, best):
 
 @jit
 def _order_missing(n_missing, pull, start, members, weight, position, missing, strength):
-    """Sort the missing variables by strength: |pull| plus the sum of |weights| of cliques.
+    """Sort the missing variables by strength: |pull| plus the sum of |weights| of their cliques.
 
-    The strongest variable comes first: its value is easy to guess, and influences the other
+    The strongest variable comes first, because its value is easy to guess and influences the other
     variables most.
 
     missing, position : (n_missing,), (V,), changed
@@ -299,7 +302,7 @@ def search_cliques(
     `signs` (N, V) has the values -1 or +1 of V variables in N rows, and 0 for missing values. Among
     states of equal hinge loss, the state with the highest score is chosen, and among states of
     equal score the first state in lexicographic order. If a row has more than `n_ties` missing
-    variables, the state that the search finds first is kept.
+    variables, ties are not broken in this way, and the tied state that is found first is kept.
 
     Parameters
     ----------
@@ -308,8 +311,10 @@ def search_cliques(
     is_output : (V,) bool, True for variables whose margins have a hinge loss
     cliques : Cliques
     target : gamma, the margin from which the loss is 0
-    slack : (N,) losses or scores of a row that differ by less count as equal
-    node_limit : int, largest number of nodes per row, once the search has found its first state
+    slack : (N,) tolerance of each row: two losses, or two scores, count as equal if they differ by
+        less than the tolerance
+    node_limit : int, largest number of nodes per row; if the search has not found a state by then,
+        it goes on until it has found its first state
     n_most : int, the largest number of missing variables of a row
     found : FoundStates
     """

@@ -1,7 +1,7 @@
 """Compilers for kernels: Numba's compiler without the steps that kernels do not need.
 
 A kernel is compiled as a whole. Functions that only other kernels call are translated, but not
-optimised by themselves: LLVM optimises their code once, together with the kernel that calls them.
+optimised by themselves, because LLVM optimises their code together with the kernel that calls them.
 """
 
 import dis
@@ -37,8 +37,8 @@ _NEEDLESS_PASSES = {
     "RewriteDynamicRaises",
     "WithLifting",
 }
-# Passes of Numba that remove branches of if statements which are never reached because an argument
-# is None.
+# Passes of Numba that remove dead code: branches of `if` statements that cannot be reached because
+# an argument is None.
 _PASSES_FOR_NONE = {"DeadBranchPrune", "RewriteSemanticConstants"}
 _NONE = types.NoneType | types.Omitted | types.Optional
 
@@ -115,8 +115,8 @@ _compile_as_bitcast(from_bits, {integer: real for real, integer in _INTEGERS.ite
 class _ReplaceMinMax(FunctionPass):
     """Replace `max` and `min` of two numbers, which Numba compiles as functions of their own.
 
-    Numba needs 35 ms to compile such a function, again for every pair of types and every set of
-    compiler flags.
+    Numba needs 35 ms to compile such a function. It compiles the function again for every pair of
+    types and every set of compiler flags.
     """
 
     _name = "skcrbm_replace_min_max"
@@ -136,7 +136,7 @@ class _ReplaceMinMax(FunctionPass):
 
 
 class _RememberingContext(typing.Context):
-    """Numba's inference of the types of calls, with a memory for operators and built-in functions.
+    """Numba's type inference, which here remembers signatures of operators and built-in functions.
 
     For each sum `a + b`, Numba tries about ten templates, which infer the type of a sum of numbers,
     arrays, strings, sets and so on. The inference takes an eighth of the time of compilation if it
@@ -145,7 +145,7 @@ class _RememberingContext(typing.Context):
     Parameters
     ----------
     context : numba.core.typing.Context
-        Context with which this context shares all other state.
+        Numba's own context. This context shares its attributes.
     """
 
     def __init__(self, context):
@@ -183,7 +183,8 @@ class _RememberingContext(typing.Context):
         return signature
 
 
-# Numba compares contexts by identity, so each context has a single context with a memory.
+# Return the same remembering context for all calls with the same context, because Numba compares
+# contexts by identity.
 _remembering_context = functools.cache(_RememberingContext)
 
 
@@ -220,7 +221,7 @@ class KernelCompiler(Compiler):
             gc.enable()
 
     def _with_globals(self, result):
-        """Set the addresses of the globals of included functions, which `print` reads."""
+        """Set the addresses of the globals of included functions, because `print` reads them."""
         for environment in result._find_referenced_environments():
             result.library.codegen.set_env(environment.env_name, environment)
         return result
@@ -237,7 +238,7 @@ def _n_arrays(kinds):
 
 
 def _grows_when_optimised(function, kinds):
-    """Return whether a function has a loop that writes to an array and takes several arrays.
+    """Return True if a function takes several arrays and has a loop that writes to an array.
 
     LLVM compiles such a loop twice, with and without vectors, and checks whether arrays overlap. If
     several callers contained copies of the loop, compiling would take much time.
@@ -248,14 +249,15 @@ def _grows_when_optimised(function, kinds):
 
 
 class _InnerLibrary(JITCodeLibrary):
-    """Code that is included in kernels. It is not optimised or made machine code by itself."""
+    """Code that is included in kernels; it is not optimised or compiled on its own."""
 
     keep_calls = False  # whether callers call the function instead of copying its body
 
     def add_ir_module(self, ir_module):
         if self.keep_calls:
-            # llvmlite can add this attribute to parsed code, too, but release 0.43, which belongs
-            # to Numba 0.60, then adds it to the returned value, where it is invalid.
+            # Add the attribute before LLVM parses the code. llvmlite 0.43, which belongs to Numba
+            # 0.60, adds attributes of parsed code to the returned value, where this attribute is
+            # invalid.
             for function in ir_module.functions:
                 if not function.is_declaration and function.name.startswith("_ZN"):
                     function.attributes.add("noinline")
@@ -266,7 +268,7 @@ class _InnerLibrary(JITCodeLibrary):
             super().add_linking_library(library)
 
     def _optimize_final_module(self):
-        """Do nothing: the code is optimised as a part of the kernels that include it."""
+        """Do nothing, because the code is optimised as a part of the kernels that include it."""
 
     def _finalize_final_module(self):
         self._finalize_dynamic_globals()
@@ -281,7 +283,7 @@ class _InnerLibrary(JITCodeLibrary):
         return self
 
     def set_env(self, env_name, env):
-        """Do nothing: kernels that include this code do not use the address of its globals."""
+        """Do nothing, because kernels that include this code do not use its globals' address."""
 
 
 class InnerCompiler(KernelCompiler):

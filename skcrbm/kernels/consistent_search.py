@@ -1,10 +1,10 @@
 """Branch and bound on the tables of a factor graph, with soft local consistency at each node.
 
-The sum of the maxima of all tables and of the log-weights of all variables is an upper bound of the
-score. Each node of the search lowers this bound: it shifts log-weights between tables and
-variables, which does not change the score of any state. A table entry or a state of a variable is
-excluded (its log-weight becomes -inf) if no joint state with it can be better than the best known
-state.
+Each table has a largest entry, and each variable a largest log-weight of its states. The sum of
+these maxima is an upper bound of the score. Each node of the search lowers this bound: it shifts
+log-weights between tables and variables, which does not change the score of any state. A table
+entry, or a state of a variable, is excluded if no joint state that contains it can be better than
+the best known state. Its log-weight then becomes -inf.
 """
 
 from typing import NamedTuple
@@ -38,7 +38,8 @@ class SearchArrays(NamedTuple):
     # because of a table of this variable
     weight: np.ndarray
     best: np.ndarray  # (n,) int64, best state
-    # (2,) int64: number of visited table entries; 1 if the last node is still open, else 0
+    # (2,) int64: work[0] is the number of visited table entries. work[1] is 1 if the last node is
+    # still open, else 0.
     work: np.ndarray
 
 
@@ -60,7 +61,7 @@ class DepthLimits(NamedTuple):
     tol: float  # rounding error of a score
     most: int  # largest number of entries that a node may shift
     share: float  # a change of a belief is propagated if it exceeds this share of the gap
-    visits: int  # number of entries to visit
+    visits: int  # number of visited entries after which the search ends
     failures: int  # number of closed nodes after which the search ends
 
 
@@ -199,14 +200,14 @@ def search_consistent(model, graph, search, saved, limits, bound, n_path, value)
     search, saved, limits : SearchArrays, SavedNodes, DepthLimits
     bound : float, upper bound of the score of all states
     n_path : int, number of decisions in `search.path` that lead to the first node
-    value : float, score of the best state
+    value : float, score of the best state found so far
 
     Returns
     -------
     depth : number of nodes that are still open, apart from the last node
-    n_path : number of decisions of the last node
-    bound : bound of the last node
-    value : score of the best state
+    n_path : number of decisions on the path to the last node
+    bound : upper bound at the last node
+    value : score of the best state found so far
     """
     belief, entries, path, weight, best, work = search
     saved_belief, saved_entries, saved_bound, choice = saved

@@ -3,7 +3,7 @@
 A tree says that a label can be on (have the value 1) only if its parent is on. A rule limits the
 number of labels that are on. The labels are numbered in depth-first order of their trees; the
 number of a label is its position. A label without a tree is a tree of a single label. A label
-vector is visited as a walk over the positions. If the label at position i is on, the walk goes on
+vector corresponds to a walk over the positions. If the label at position i is on, the walk goes on
 to position i + 1. If the label is off, all its descendants are off, too, and the walk jumps to the
 first position after the descendants. On its way, the walk counts the labels that are on, or the
 labels that are off if the rule counts negated labels. Dynamic programming over a table of positions
@@ -28,7 +28,7 @@ class Walks(NamedTuple):
     off_step: np.ndarray  # (L,) int64, increase if the label and its descendants are off
     low: np.ndarray  # (L,) int64, smallest allowed count at the end of the position's block
     top: np.ndarray  # (L,) int64, largest count in the position's block
-    stops: np.ndarray  # (L,) bool, True if larger counts are allowed; they are stored as `top`
+    stops: np.ndarray  # (L,) bool, True if counts above `top` are allowed and replaced by `top`
     begins: np.ndarray  # (L + 1,) bool, True if a block begins at the position; True at the end
 
 
@@ -48,7 +48,7 @@ def _next(walks, i, count, on):
 
 @jit(allocates=False)
 def _log_weight(walks, i, count, on, score, table):
-    """Return the log-weight of all walks that begin at label i, given that it is on or off."""
+    """Return the log-weight of the walks from position i and a count, if label i is on (or off)."""
     j, after = _next(walks, i, count, on)
     if after < 0:
         return -math.inf
@@ -123,7 +123,7 @@ def sum_walks(walks, scores, may_on, may_off, log_z, proba):
 
 @jit
 def draw_walks(walks, scores, may_on, may_off, uniform, labels):
-    """Draw S label vectors (S, L) for one row of log-odds (L,), by uniform numbers (S, L)."""
+    """Draw S label vectors (S, L) for one row of log-odds (L,) from uniform numbers (S, L)."""
     n = len(scores)
     table = np.empty((n + 1, walks.top.max() + 1))
     _fill(walks, scores, may_on, may_off, False, table)
@@ -143,7 +143,7 @@ def draw_walks(walks, scores, may_on, may_off, uniform, labels):
 
 @jit
 def best_walks(walks, scores, may_on, may_off, labels, values):
-    """Find the k best label vectors (n, k, L) for n rows of log-odds, and log-weights (n, k).
+    """Find the k best label vectors (n, k, L) for n rows of log-odds, with log-weights (n, k).
 
     The next best vector agrees with an earlier vector up to some position, differs from it there,
     and continues in the best way. If fewer than k vectors are possible, the missing vectors are

@@ -1,9 +1,9 @@
 """Eliminate the variables of a factor graph one by one, if all tables are small.
 
-A bucket is the table of an eliminated variable and of its neighbours at that time; the eliminated
-variable is the first axis. NumPy needs some ten microseconds for each operation on a table, however
-small the table is. For graphs with very many variables this would take too long, so that this
-compiled module is used. All numbers are logarithms.
+A bucket is the table of an eliminated variable and of the neighbours that the variable has when it
+is eliminated. The eliminated variable is the first axis. NumPy needs about ten microseconds for
+each operation on a table, even if the table is small. This is too slow for graphs with very many
+variables, for which these compiled functions are used. All numbers are logarithms.
 """
 
 import math
@@ -18,9 +18,9 @@ def set_steps(buckets, i, variables, first, last, value, steps):
     """Find the strides with which a loop over the entries of bucket i reads another table.
 
     The other table has the axes ``variables[first:last]`` in C order. For each axis of bucket i,
-    `steps` gets the stride in the other table, or 0 if the other table lacks the axis. Variables
-    that the bucket lacks have the states `value`: return the index of the first entry of the other
-    table with these states.
+    `steps` gets the stride in the other table, or 0 if the other table lacks the axis. Variables of
+    the other table that are not in the bucket are fixed to their states in `value`. Return the
+    index of the first entry of the other table with these states.
     """
     start, end = buckets.scope_start[i], buckets.scope_start[i + 1]
     for j in range(end - start):

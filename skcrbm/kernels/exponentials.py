@@ -27,7 +27,8 @@ _SQRT_HALF_BITS_64 = np.int64(0x3FE6A09E667F3BCD)
 _FLOOR_32 = np.float32(1e-30)
 _FLOOR_64 = 1e-280
 # `_exp_tail_32` and `_exp_tail_64` replace smaller arguments by this number. exp(-40) is negligible
-# beside 1, but its square is still a normal float32; computing with denormal floats is slow.
+# beside 1, but even its square is a normal float32. Smaller numbers could become denormal floats,
+# with which computing is slow.
 _TAIL_32 = np.float32(-40)
 _TAIL_64 = -40.0
 # Coefficients of polynomials for exp(f) if |f| <= log(2) / 2, interpolated at Chebyshev points. The
@@ -312,8 +313,8 @@ def _beliefs_32(theta, free, t, u):
         new = np.float32(((large if on else small) if number else x) if free[j] else old)
         t[j] = new
         u[j] = ((small if on else large) if number else x) if free[j] else u[j]
-        # Compare floats by their bits, which have the same order if the floats are not negative:
-        # such a loop can be vectorised.
+        # Compare the bits of the floats, so that the compiler can vectorise the loop. If floats are
+        # not negative, their bits have the same order as the floats.
         most = max(most, bits_of(np.float32(abs(new - old))))
     return from_bits(np.int32(most))
 
@@ -333,8 +334,8 @@ def _beliefs_64(theta, free, t, u):
         new = np.float64(((large if on else small) if number else x) if free[j] else old)
         t[j] = new
         u[j] = ((small if on else large) if number else x) if free[j] else u[j]
-        # Compare floats by their bits, which have the same order if the floats are not negative:
-        # such a loop can be vectorised.
+        # Compare the bits of the floats, so that the compiler can vectorise the loop. If floats are
+        # not negative, their bits have the same order as the floats.
         most = max(most, bits_of(np.float64(abs(new - old))))
     return from_bits(np.int64(most))
 

@@ -218,8 +218,8 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
 
     Returns
     -------
-    float : log of the sum or maximum over the factor's entries times the messages of the variables;
-        -inf if all entries have weight 0
+    float : log of the sum (or maximum) of the factor's entries, each multiplied by the messages
+        from the variables; -inf if all entries have weight 0
     """
     _, edge_start, weight, logs, table_start, n_tables, negated, _ = graph
     pair, partial, prefix, behind = work
@@ -246,7 +246,7 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
 
 @jit
 def read_cavities(graph, f, held, theta, message, limit, cavity):
-    """For each of the k variables of factor f, write the log-odds it sends to cavity[:k]."""
+    """Fill cavity[:k] with the log-odds that the k variables of factor f send to this factor."""
     variables, edge_start = graph.variables, graph.edge_start
     for e in range(edge_start[f], edge_start[f + 1]):
         v = variables[e]
@@ -505,12 +505,10 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
 
 @jit
 def _log_joint(logs, first, k, cavity, joint):
-    """Write the log-weights of table entries plus log-messages to joint[:2^k].
+    """Set joint[:2^k] to the log-weights of the table entries plus the log-messages to the entries.
 
-    Return the largest number.
-
-    There are 2^k entries for k variables. If all entries have weight 0, all entries get the same
-    weight.
+    Return the largest of these numbers. There are 2^k entries for k variables. If all entries have
+    weight 0, all entries get the log-weight 0.
     """
     high = -math.inf
     for s in range(1 << k):

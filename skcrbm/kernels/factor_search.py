@@ -59,9 +59,10 @@ def count_forest(variables, edge_start, order, n_variables, count):
 
 @jit
 def _lift(graph, f, slot, limit, on, off, log_off):
-    """Return the increase of the expected score of factor f if a variable is set to 1.
+    """Return how much the expected score of factor f grows if a variable changes from 0 to 1.
 
-    An impossible state has the score ``-limit``. `log_off` (F,) holds the results of `_all_off`.
+    The variable is number `slot` of the variables of the factor. An impossible state has the score
+    ``-limit``. `log_off` (F,) holds the results of `_all_off`.
     """
     variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph
     start = edge_start[f]

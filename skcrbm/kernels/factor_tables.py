@@ -1,10 +1,13 @@
 """Message passing on table factors with messages as odds, for many models at once.
 
-The innermost loops run over the models, as SIMD lanes. The message m from a factor to a variable is
-stored as the odds R = m(1) / m(0). Let ``on : off`` be the belief of a variable: its field times
-all messages to the variable. The variable sends ``on : R off`` to the factor, scaled to the sum 1,
-which takes a division. The message from the factor is the ratio of two sums over its table, which
-takes another division.
+A block is a group of models that a kernel processes together. The innermost loops run over the
+models of a block, as SIMD lanes: the models lie side by side on the last axis of the arrays, and a
+vector instruction processes several of them at once.
+
+The message m from a factor to a variable is stored as the odds R = m(1) / m(0). Let ``on : off`` be
+the belief of a variable: its field times all messages to the variable. The variable sends
+``on : R off`` to the factor, scaled to the sum 1, which takes a division. The message from the
+factor is the ratio of two sums over its table, which takes another division.
 
 The k variables of a table are divided into two halves. Summing out the variables of the first half,
 weighted by their messages, leaves a small table of the second half. The message to a variable of
@@ -66,7 +69,11 @@ class Work(NamedTuple):
 
 @jit(fastmath={"contract"})
 def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
-    """Set value[2 j] and value[2 j + 1] to the weights of 0 and 1 that variable v sends."""
+    """Write the weights of 0 and 1 that variable v sends to its factor to value[2 j:2 j + 2].
+
+    Edge e joins the variable, which is number j of the factor's variables, and the factor. The
+    lanes are written from index `shift` on.
+    """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for l in range(n_lanes):
         yes = on[v, l]
@@ -240,7 +247,8 @@ def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
 def _send_half(kind, halved, half, h, j, e, k, value, scratch, message, n_factors, n_lanes):
     """Send the messages to the variables j to j + h - 1 of several factors, from the tables `half`.
 
-    In the first factor, e is the edge of variable j. Each factor has k edges.
+    The variables of the other half have been summed out of these tables. In the first factor, e is
+    the edge of variable j. Each factor has k edges.
     """
     spare, sent = scratch
     one, width = np.uintp(1), n_factors * n_lanes

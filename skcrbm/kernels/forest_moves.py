@@ -1,4 +1,4 @@
-"""Local search for the best state: a move changes all variables of a random forest together."""
+"""Local search for the best state: a move changes all variables of a random forest at once."""
 
 import math
 from typing import NamedTuple
@@ -209,22 +209,23 @@ def _choose_states(graph, count, temperature, seed, forest, logs, state):
 
 @jit
 def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
-    """Improve a state by moves that draw or maximise all variables of a forest together.
+    """Improve a state by moves, each of which changes all variables of a forest at once.
 
     A forest is a random set of variables. Each table has at most two variables in the set, and the
-    graph of these pairs has no cycle. Given all other variables, the variables of a forest can
-    therefore be drawn, or maximised, together. A move at temperature 0 maximises and never lowers
-    the score.
+    graph of these pairs has no cycle. Given all other variables, message passing can therefore draw
+    a joint state of the forest, or find its best joint state. A move at temperature 0 chooses the
+    best joint state, so that it never lowers the score.
 
     Parameters
     ----------
     graph : SearchTables
     state : (n,) int64, changed
     best : (n,) int64, best state found, changed
-    best_value : (2,) float64, score of `best` and how many of its table entries are -inf, changed
+    best_value : (2,) float64, changed; sum of the finite log-weights of `best`, and number of its
+        table entries that are -inf
     temperatures : float64, temperature of each move
     penalty : float; an entry of -inf counts as ``-penalty`` in a move
-    seed : (1,) uint64, state of the random numbers, changed
+    seed : (1,) uint64, state of the random number generator, changed
     """
     n, n_levels = graph.unary.shape
     n_factors = len(graph.first)
@@ -279,10 +280,9 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
 
 @jit
 def local_gaps(graph, state, penalty, out):
-    """For each of n variables, write the best minus the second-best score to `out`.
+    """For each of n variables, write the score of its best state minus its second-best to `out`.
 
-    The scores of a variable are compared over its states, while all other variables keep their
-    states. An entry of -inf counts as ``-penalty``.
+    All other variables keep their states. An entry of -inf counts as ``-penalty``.
     """
     for v in range(len(state)):
         best, second = -np.inf, -np.inf

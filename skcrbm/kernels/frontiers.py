@@ -27,8 +27,8 @@ class Frontier(NamedTuple):
     """Work arrays of `sweep_frontier`, for n variables and tables of at most `limit` entries."""
 
     stage: np.ndarray  # (n,) int64: waiting, open (or finished), or held
-    missing: np.ndarray  # (F,) int64, number of variables of each factor not visited yet
-    left: np.ndarray  # (n,) int64, number of factors of each variable not yet added to the table
+    missing: np.ndarray  # (F,) int64, for each factor, number of its variables not yet visited
+    left: np.ndarray  # (n,) int64, for each variable, number of its factors not yet in the table
     # (n, K) float64, log-weights that the field of each variable and its factors with held
     # variables give to its states. They are added to the table when the variable is finished.
     own: np.ndarray
@@ -44,7 +44,7 @@ class Frontier(NamedTuple):
     back: np.ndarray
     # (n, 3) int64: finished variable, its first word in `back`, number of the other members
     finished: np.ndarray
-    rest: np.ndarray  # (n, MAX_FRONTIER) int64, other members at the time a variable was finished
+    rest: np.ndarray  # (n, MAX_FRONTIER) int64, other members when each variable was finished
 
 
 @jit
@@ -72,9 +72,9 @@ def _introduce(old, new, size, k):
 
 @jit
 def _introduce_with_pair(old, new, size, inner, pair, n_other, k):
-    """Add a variable with k states to the table of the frontier, and a table of two variables.
+    """Add a variable with k states to the table of the frontier, and add `pair` to the entries.
 
-    The table of two variables contains the new variable and another member of the frontier. This
+    `pair` is a table of two variables: the new variable and another member of the frontier. This
     member has `n_other` states. The members after it have `inner` joint states.
     """
     for a in range(size // (inner * n_other)):
@@ -189,8 +189,8 @@ def _pack(choice, size, width, back, at):
 def _next_variable(graph, work, m, seed):
     """Return an unvisited neighbour of the frontier, or -1 if all neighbours have been visited.
 
-    Choose a neighbour of the member with the fewest open factors, so that this member can soon
-    leave the frontier.
+    Choose a neighbour of the member that has the fewest factors that are not yet in the table, so
+    that this member can soon leave the frontier.
     """
     least, chosen = 1 << 60, -1
     shift = np.int64(next_uniform(seed) * m)
@@ -228,12 +228,12 @@ def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
     penalty : float
         Penalty for an entry of weight 0: its log-weight -inf counts as ``-penalty``.
     order : ndarray of int64 (n,)
-        Order of the variables: if the frontier has no unvisited neighbour, the sweep goes on at the
+        Order of the variables. If the frontier has no unvisited neighbour, the sweep goes on at the
         first unvisited variable in this order.
     work : Frontier
         Work arrays for at least `limit` entries.
     seed : ndarray of uint64 (1,)
-        State of the random numbers.
+        State of the random number generator.
     """
     n = len(state)
     for v in range(n):

@@ -1,7 +1,9 @@
-"""Gibbs sweeps of factor graphs and Ising models; the chains of a block are SIMD lanes.
+"""Run Gibbs sweeps on factor graphs and Ising models, with many chains side by side.
 
-The arrays of a block have the chains on their last axis, so that the loops for a variable run over
-contiguous memory. The results of a chain do not depend on the other chains of its block.
+A block is a group of chains that are processed together. The chains of a block are SIMD lanes: a
+vector instruction updates a variable in several chains at once. The arrays of a block have the
+chains on their last axis, so that the loops for a variable run over contiguous memory. The results
+of a chain do not depend on the other chains of its block.
 """
 
 import math
@@ -13,13 +15,14 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.lanes import draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Number of chains in a block. With this number, the states and codes of a block fit the L1 cache if
-# the graph has hundreds of factors, and the L2 cache if the graph has thousands of factors.
+# Number of chains in a block. With this number, the states of the variables and the codes of the
+# factors (see `FactorLists`) fit the L1 cache if the graph has hundreds of factors, and the L2
+# cache if the graph has thousands of factors.
 _LANES = 64
 
 
 class FactorLists(NamedTuple):
-    """Lists of the factors of each variable, tables first.
+    """Lists of the factors of each variable. Each list begins with the tables.
 
     There are n variables, F factors and E edges. Variable i has the factors
     ``factor[start[i]:start[i + 1]]``. The code of a table is the index of its current entry. The
@@ -139,8 +142,9 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
     start, neighbours, coupling : (L + 1,) int64, (2 E,) int64, (2 E,) float64; the neighbours of
         variable i are at ``start[i]`` to ``start[i + 1] - 1``
     field : (N, L) float64, fields of L variables in each of N models
-    n_chains : int, chains of each model, one after the other: R = N n_chains
-    held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
+    n_chains : int, number of chains of each model, so that R = N n_chains; the chains of a model
+        lie one after the other
+    held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if no variable is clamped
     seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) bool, changed
     log_odds : (R, L) float64 output, log-odds from which each variable was drawn
@@ -176,7 +180,7 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
 
 @jit
 def _add_table(flat, first, bit, code, f, total, n_lanes):
-    """Add the score change of table f if a variable changes from 0 to 1 to `total`.
+    """Add the entry of table f for the value 1 of a variable, minus the entry for 0, to `total`.
 
     `bit` is the stride of the variable in the table.
     """
@@ -335,7 +339,7 @@ def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
 
 @jit
 def _log_weights(field, model, i, n_states, total, n_lanes):
-    """Set `total` (K, lanes) to the log-weights of the K states of variable i in the fields."""
+    """Set `total` (K, lanes) to the log-weights that fields give to the K states of variable i."""
     for k in range(n_states):
         for l in range(n_lanes):
             total[k, l] = field[model[l], i, k]
@@ -406,7 +410,8 @@ def sweep_categories(order, lists, n_states, field, n_chains, seeds, state, log_
     lists : FactorLists
     n_states : (L,) int64, number of states of each variable
     field : (N, L, K) float64, -inf for states that are missing or contradict the evidence
-    n_chains : int, chains of each model, one after the other: R = N n_chains
+    n_chains : int, number of chains of each model, so that R = N n_chains; the chains of a model
+        lie one after the other
     seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) int32, changed
     log_odds : (R, L, K) float64 output, log-odds from which each variable was drawn; on input -inf

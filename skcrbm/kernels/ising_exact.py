@@ -113,10 +113,10 @@ def _tile_weights(field, gain, weight):
 
 @jit
 def _add_pairs(tile, n_low, k, factor, total, low_on, both):
-    """For the states of a tile, add the weight of "both units are on" to `both` (k, k).
+    """For each pair of units, add the weight of the states with both units on to `both` (k, k).
 
-    This is done for all pairs of units that contain a high unit. The weights of the tile are
-    multiplied by `factor`.
+    The pairs are all pairs with at least one high unit, and the states are the states of a tile,
+    whose weights are multiplied by `factor`.
     """
     for h in range(n_low, k):
         if not (tile >> (h - n_low)) & 1:
@@ -130,7 +130,7 @@ def _add_pairs(tile, n_low, k, factor, total, low_on, both):
 
 @jit
 def _low_pairs(weight, n_low, both):
-    """For each pair of low units, write the weight of "both units are on" to `both` (k, k)."""
+    """For each pair of low units, write the weight of the states with both on to `both` (k, k)."""
     for i in range(n_low):
         for j in range(i + 1, n_low):
             acc = 0.0

@@ -10,9 +10,10 @@ variables. Level 0 of the tree holds the weights. `NODE` neighbouring entries of
 node, and the sum of a node is an entry of the next level. The highest level has at most `NODE`
 entries. All levels are in one array, padded with zeros to whole nodes.
 
-The chains of a block make their steps in turn, so that the processor overlaps the steps of several
-chains. `ising_gradients` is for models with couplings or fields of several hundred, for which the
-weights of the other kernels would exceed the range of floats.
+A block is a group of chains that are processed together. The chains of a block make their steps in
+turn, so that the processor overlaps the steps of several chains. `ising_gradients` is for models
+with couplings or fields of several hundred, for which the weights of the other kernels would exceed
+the range of floats.
 """
 
 from typing import NamedTuple
@@ -41,7 +42,7 @@ _HIGH, _LOW = 30.0, 1e-8
 class Tree(NamedTuple):
     """Positions of the levels of a tree of sums; all levels are stored in a single array."""
 
-    first: np.ndarray  # (n_levels,) int64, place of the first entry of each level
+    first: np.ndarray  # (n_levels,) int64, index of the first entry of each level
     size: np.ndarray  # (n_levels,) int64, number of entries of each level
 
 
@@ -194,9 +195,10 @@ def _half_by_lists(start, neighbours, coupling, field, signs, half):
 
 @jit(inline=True, allocates=False)
 def _propose(start, neighbours, ratio, i, signs, sums, new):
-    """Compute the weights of the neighbours after a flip; return the change of the total.
+    """Compute the weights that the neighbours of variable i would have after a flip of i.
 
-    The weights are written to `new`. The flip itself is not made.
+    The weights are written to `new`. Return by how much the flip would change the sum of all
+    weights. The flip itself is not made.
     """
     change = 1.0 / sums[i] - sums[i]
     first = np.uintp(start[i])
@@ -275,8 +277,9 @@ def gradient_sweeps_by_lists(
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
     tree : Tree
     field : (N, L) float64, fields of L variables in each of N models
-    n_chains : int, chains of each model, one after the other: R = N n_chains
-    held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if none is clamped
+    n_chains : int, number of chains of each model, so that R = N n_chains; the chains of a model
+        lie one after the other
+    held : (N, L) int8, -1 or 1 if a variable is clamped, else 0; (0, L) if no variable is clamped
     seeds : (T, n_chains) or (T, R) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) bool, changed
     log_odds : (R, L) float64 output, log-odds of each variable given all other variables
@@ -339,7 +342,8 @@ def _half_by_rows(coupling, field, signs, half):
 def _propose_row(ratio, i, own, signs, sums, new):
     """Write the weights after a flip of variable i, whose sign is `own`, to `new`.
 
-    A division takes less time than reading a second matrix.
+    The weight of variable k is multiplied by ratio[i, k] if k has the sign `own`, and divided by it
+    otherwise. A division takes less time than reading a second matrix with the inverse ratios.
     """
     for k in range(np.uintp(len(signs))):
         new[k] = sums[k] * ratio[i, k] if signs[k] == own else sums[k] / ratio[i, k]
@@ -350,9 +354,9 @@ def _propose_row(ratio, i, own, signs, sums, new):
 def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
     """Make one step per variable in each of the first `n_chains` chains of a block.
 
-    `sums` (2, chains, places) contains two trees of each chain l: the tree of the present state, at
-    index ``side[l]``, and the tree of the proposed state. If a proposal is accepted, ``side[l]``
-    changes to the other index.
+    `sums` (2, chains, entries of a tree) contains two trees of each chain l: the tree of the
+    present state, at index ``side[l]``, and the tree of the proposed state. If a proposal is
+    accepted, ``side[l]`` changes to the other index.
     """
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):
@@ -373,7 +377,7 @@ def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
 
 @jit
 def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state, log_odds):
-    """Make T sweeps of R chains of Ising models with a matrix of couplings.
+    """Make T sweeps of R chains of Ising models whose couplings are stored as a matrix.
 
     Parameters
     ----------

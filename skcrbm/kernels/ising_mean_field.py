@@ -1,4 +1,4 @@
-"""Mean field on pairwise Boltzmann machines, which updates one label at a time."""
+"""Run mean field on pairwise Boltzmann machines, updating one label at a time."""
 
 import numpy as np
 
@@ -8,7 +8,10 @@ from skcrbm.kernels.scalar import binary_entropy, dot, sigmoid_pair
 
 @jit
 def _log_partition(coupling, field, free, theta, spin):
-    """Return the lower bound ``field' q + 1/2 spin' S spin + sum of entropies`` of log Z."""
+    """Return the lower bound ``field' q + 1/2 spin' S spin + sum of entropies`` of log Z.
+
+    Here q are the probabilities that the free labels are 1, spin = 2 q - 1, and S the couplings.
+    """
     log_z = 0.0
     one = theta.dtype.type(1)
     for i in range(theta.shape[0]):

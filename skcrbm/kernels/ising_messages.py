@@ -2,12 +2,14 @@
 
 Labels are visited in order. A visited label adds its field and the messages that it has received,
 which gives the log-odds theta of its belief. Then it sends messages to all other labels. Let s be
-the coupling of i and k, w = 2 s / rho and x = theta_i - mu_{k->i}. The message i -> k is
+the coupling of i and k, rho the appearance probability of their edge (1 for sum-product),
+w = 2 s / rho and x = theta_i - mu_{k->i}. The message i -> k is
 
     mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
 
-For sum-product, rho is 1. A message as odds R = e^mu takes one division: with E = e^w,
-t = sigma(theta_i) and u = 1 - t, R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
+If messages are stored as odds R = e^mu, computing a message takes a single division. With E = e^w,
+t = sigma(theta_i) and u = 1 - t, the message is
+R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
 
 ``message[i, k]`` is the message k -> i. Clamped labels are left out: they are not visited, and
 their messages stay neutral (log-odds 0).
@@ -211,7 +213,7 @@ def _start(model, warm, start, n, theta, free, belief, message):
     """Set the initial messages (L, L) of model n.
 
     If not `warm`, the messages are neutral. If `warm`, they are start[n], the messages of an
-    earlier run, or computed from the beliefs if `start` is empty.
+    earlier run. If `start` is empty, warm messages are computed from the beliefs.
     """
     in_logs, edge = model.in_logs, model.edge
     neutral = message.dtype.type(0 if in_logs else 1)

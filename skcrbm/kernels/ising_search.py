@@ -6,10 +6,10 @@ A row has L labels y in {-1, +1}, fields f (L,) and couplings S (L, L). The valu
 * TIE: minus the score f.y + 1/2 y'Sy, among the label vectors whose loss is at most a ceiling;
 * MAP: minus the score.
 
-`icm` flips single labels until it reaches a local optimum; `branch_and_bound` continues from there
-to the global optimum. The search decides the labels of a row in a fixed order. At a node of depth d
-the first d labels are decided. Its fields g are f plus the pull of the decided labels. The row norm
-r_i, the sum of |s_ik| over the undecided labels k, bounds the change of g_i by undecided labels.
+`icm` flips single labels until it reaches a local optimum. `branch_and_bound` continues from there
+to the global optimum. It decides the labels of a row in a fixed order. At a node of depth d, the
+first d labels are decided. The fields g_i of the node are f_i plus the sum of s_ik y_k over the
+decided labels k. The undecided labels change g_i by at most the row norm r_i, their sum of |s_ik|.
 
 The search decides clamped labels first, at their known values. It cannot remove clamped labels by
 adding their couplings to the fields, because the hinge loss also counts their margins.
@@ -231,7 +231,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
     vectors, visited : (6 or more, L) and (L,) scratch space
     costs : (L + 1, 2, L) scratch space, costs of the states at each depth; costs[0] is input.
         None for bounds without costs of pairs
-    pairs : (L, 2, 2, L) costs of the states of a label with the states of later labels, or None
+    pairs : (L, 2, 2, L) costs of the states of a label with states of labels after it, or None
     best : (L,) in: labels to start from; out: best labels found
     value : float, value of the labels to start from
 

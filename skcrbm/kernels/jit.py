@@ -19,7 +19,7 @@ from typing import Any
 def interrupts_later():
     """Delay Ctrl-C to the end of a `with` block.
 
-    Numba could not compile anything any more if some of its steps were cut off.
+    If Ctrl-C interrupted some steps of Numba, Numba could no longer compile in this process.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
@@ -48,7 +48,7 @@ _SECONDS_TO_WRITE = 3600
 
 @functools.cache
 def _kernel_fingerprint():
-    """Return a hash of all kernel sources: a change of one kernel may affect all its callers."""
+    """Return a hash of all kernel sources, because changing a kernel may affect all its callers."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.name.encode())
@@ -201,9 +201,9 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     fastmath : False or set of str
         LLVM flags. ``nnan`` and ``ninf`` must not be used, because kernels compute with infinities.
     by_precision : pair of dispatchers or None
-        Functions that kernels call instead of `function`: the first if the first argument is a
-        float32 array, the second if it is a float64 array. (An if statement in the body would
-        compile both.)
+        Two functions that kernels call instead of `function`. They call the first function if the
+        first argument is a float32 array, and the second function if it is a float64 array. (If
+        `function` chose between the two in an `if` statement, Numba would compile both.)
     allocates : bool
         False for a function that neither makes nor returns arrays. The function is then compiled
         without reference counting, so that arrays in NamedTuples are as fast as other arguments.

@@ -1,4 +1,8 @@
-"""Loops over many models at once. The last axis of all arrays is for the models, as SIMD lanes."""
+"""Loop over many models at once, which lie side by side on the last axis of all arrays.
+
+Such a model is a SIMD lane: a vector instruction processes several lanes at once. A block is the
+group of models that share the arrays. In `draw_lanes`, a lane is one of several independent draws.
+"""
 
 import math
 from typing import NamedTuple
@@ -22,7 +26,7 @@ class Lanes(NamedTuple):
     Kernels move converged models to the last lanes.
     """
 
-    field: np.ndarray  # (n, lanes) log-odds, used by scores
+    field: np.ndarray  # (n, lanes) fields as log-odds, from which scores are computed
     on: np.ndarray  # (n, lanes) weights of the value 1; 0 or 1 if clamped
     off: np.ndarray  # (n, lanes) weights of the value 0; `on` and `off` sum to 1
     message: np.ndarray  # (E, lanes) messages as odds, read and overwritten

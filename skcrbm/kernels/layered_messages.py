@@ -1,9 +1,11 @@
 """Messages between two layers of categorical nodes, and gradients through the messages.
 
-The vector loops run over the n rows of the batch, as SIMD lanes. The array of a node holds the n
-lanes of state 1, then the n lanes of state 2, and so on. State 0 is the reference state, whose
-log-odds are always 0 and not stored. If the batch has a single row, the loops run over the states.
-Edge e joins the nodes ``source[e]`` and ``target[e]`` with the scores ``table[pair[e]]``.
+The vector loops run over the n rows of the batch, as SIMD lanes: a vector instruction processes
+several rows (lanes) at once. The array of a node holds the n lanes of state 1, then the n lanes of
+state 2, and so on. State 0 is the reference state, whose log-odds are always 0 and not stored. If
+the batch has a single row, the loops run over the states. Edge e joins the nodes ``source[e]`` and
+``target[e]`` with the scores ``table[pair[e]]``. A block is a group of successive edges that a
+function processes in one call.
 
 The message of an edge is (Shen et al. 2019, eqs. 20 and 22)
 
@@ -37,9 +39,9 @@ class Edges(NamedTuple):
     rho: np.ndarray  # (E,) weights of the messages
 
 
-# Each of the next functions processes a block: the edges first to last - 1. A call for each edge
-# would be slow, because a function call takes as long as the work on one edge. Scratch arrays hold
-# the values of the edges of a block, one edge after the other.
+# Each of the next functions processes the block of the edges first to last - 1. A call for each
+# edge would be slow, because a function call takes as long as the work on one edge. Scratch arrays
+# hold the values of the edges of a block, one edge after the other.
 
 
 @jit(fastmath={"contract"})
@@ -84,7 +86,7 @@ def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
 
 @jit(fastmath={"contract"})
 def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
-    """Do the same as `_cavities` for sources with two states: one exponential is enough."""
+    """Do the same as `_cavities` for sources with two states, which need only one exponential."""
     n = np.uintp(n)
     one = belief.dtype.type(1)
     start = np.uintp(0)
@@ -212,7 +214,8 @@ def send(belief, reverse, edges, mask, out, total):
     Parameters
     ----------
     belief : (n_sources, (l - 1) n), log-odds of the states of the sources in n rows
-    reverse : (E, (l - 1) n) messages in the other direction, which cavities subtract from beliefs
+    reverse : (E, (l - 1) n) messages in the other direction; a cavity is computed from the belief
+        of the source minus this message
     edges : Edges
     mask : (n_sources, n) or, for no mask, (0, n); 0 for observed sources, which send no message
     out : (E, (k - 1) n) output, the messages
@@ -235,7 +238,7 @@ def send(belief, reverse, edges, mask, out, total):
 
 @jit(fastmath={"contract"})
 def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n):
-    """Set `d` to the gradients of the messages, and `sums` to the sums of the gradients.
+    """Set `d` to the gradients with respect to the messages, and `sums` to sums of these gradients.
 
     `d` has (k - 1) n values per edge. The sums run over the states of the target.
     """
@@ -284,9 +287,9 @@ def _over_sums(d, shift, pair, first, last, out, ratio, n):
 
 @jit(fastmath={"contract", "reassoc"})
 def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, back, n):
-    """Compute the gradients of beliefs and reverse messages from the gradients `d` of messages.
+    """From the gradients `d`, compute the gradients with respect to beliefs and reverse messages.
 
-    The gradients of beliefs are added to `d_belief`, and `d_reverse` is set.
+    The gradients with respect to beliefs are added to `d_belief`, and `d_reverse` is set.
     """
     n = np.uintp(n)
     one = np.uintp(1)

@@ -1,12 +1,13 @@
-"""Dual coordinate descent for large margin Boltzmann machines, which visits rows in turn.
+"""Train large margin Boltzmann machines by dual coordinate descent, one row after the other.
 
 Computing the margin of a label takes a dot product with the inputs of the row. After that, a step
 of size D on the dual variable of a label changes the margins of all other labels of the row by
-D / eta, which takes no dot product. So a visit of a row makes several steps on its labels before it
-updates the weights.
+D / eta, where eta is the penalty of the couplings. This change takes no dot product. So a visit of
+a row makes several steps on its labels before it updates the weights.
 
-If most labels are -1 in most rows, `RarePairs` stores the couplings as sums over the other labels
-of a row. A visit then takes time in proportion to these few labels, instead of all labels.
+If most labels are -1 in most rows, `RarePairs` stores the couplings as sums over the few labels
+that are not -1. A visit then takes time in proportion to the number of these labels in the row,
+instead of the number of all labels.
 """
 
 from typing import NamedTuple
@@ -29,7 +30,8 @@ class LabelRows(NamedTuple):
     each label.
     """
 
-    # (N,) second derivative of the dual by alpha: |x_n|^2 + 1 + (observed labels - 1) / eta
+    # (N,) second derivative of the dual with respect to a dual variable of each row:
+    # |x_n|^2 + 1 + (number of observed labels - 1) / eta
     square: np.ndarray
     signs: np.ndarray  # (N, L) int8 in {-1, 0, +1}, 0 if not observed
     target: float  # gamma, the margin from which the loss is 0
@@ -108,9 +110,10 @@ def _optimise_row(
     """Deactivate some labels of row n, and optimise the dual variables of its active labels.
 
     A label is deactivated if this pass skips it (see `LabelDual.bounds`). A label is also
-    deactivated if its dual variable is at a bound, and its gradient pushes it against the bound
-    with a larger size than all projected gradients of the previous pass. Entry j of `margin` (L,),
-    and of the output `change` (L,) of the dual variables, belongs to label ``labels[n, j]``.
+    deactivated if its dual variable is at a bound, and the gradient that pushes it against the
+    bound is larger in size than all projected gradients of the previous pass. `margin` (L,) holds
+    the margins, and the output `change` (L,) the changes of the dual variables. Entry j of both
+    belongs to label ``labels[n, j]``.
     """
     worst = 0.0
     own = 1 if limit.shape[1] > 1 else 0
@@ -172,8 +175,8 @@ def _optimise_row(
 def _couple(n, spread, signs, labels, count, change, pairwise):
     """Update the couplings `pairwise` (L, L) after a visit of row n.
 
-    `change` (count,) holds the changes of the dual variables of the active labels; they are
-    multiplied by the signs of the labels.
+    `change` (count,) holds the changes of the dual variables of the active labels. The function
+    multiplies these changes by the signs of the labels, in place.
     """
     for j in range(count):
         change[j] *= signs[n, labels[n, j]]
@@ -234,7 +237,8 @@ def _end_pass(order, count, n_active, goal, bounds):
 def _rare_pull(n, i, sign, own, rare):
     """Return eta times the pull of the other labels of row n on label i, whose sign is `sign`.
 
-    `own` holds two sums over the labels k of the row, weighted by the signs y_k: of 1 and of d_k.
+    `own[0]` is the sum of the signs y_k over the labels k of the row, and `own[1]` the sum of
+    y_k d_k.
     """
     starts, members, excess, products, sums, _ = rare
     pull = 0.0
@@ -283,7 +287,7 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual, rare):
     ----------
     n_passes : int, largest number of passes
     goal : float, largest minus smallest projected gradient at convergence
-    state : (1,) uint64, state of the random numbers, changed
+    state : (1,) uint64, state of the random number generator, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
     count : int, number of active rows
     X : (N, D) inputs

@@ -1,4 +1,4 @@
-"""Bounds of the score of factor graphs of tables, and branch and bound over mini-buckets."""
+"""Bound the scores of factor graphs, and find best states by branch and bound over mini-buckets."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class Functions(NamedTuple):
 
 @jit
 def state_score(graph, state):
-    """Return the sum of the finite log-weights of a state, and how many log-weights are -inf."""
+    """Return the sum of the finite log-weights of a state, and the number of its -inf entries."""
     total, n_bad = 0.0, 0
     for v in range(len(state)):
         total += graph.unary[v, state[v]]
@@ -48,7 +48,7 @@ def shift_tables(graph, belief, n_sweeps):
     """Lower the upper bound of the score by `n_sweeps` sweeps of MPLP, and return the bound.
 
     The bound is the sum of the maxima of all tables and beliefs. `belief` (n, K) and
-    `graph.entries` are changed, but their sum stays the same for each state of the model. A step
+    `graph.entries` are changed, but the score of each state of the model stays the same. A step
     adds the beliefs of the m variables of a table to the table. It then moves 1 / m of the
     max-marginals of each variable from the table to the belief of the variable.
     """
@@ -86,16 +86,17 @@ def shift_tables(graph, belief, n_sweeps):
 
 @jit
 def maximise_bucket(shape, n_states, strides, firsts, tables, out, where):
-    """Add tables, maximise the sum over one variable, and write the maxima to `out`.
+    """Add T tables of m + 1 variables, maximise the sum over one variable, and store the maxima.
 
     Parameters
     ----------
-    shape : (m,) numbers of states of the other variables
-    n_states : number of states of the variable
-    strides : (T, m + 1) steps in each table; the last column belongs to the variable
+    shape : (m,) numbers of states of the variables that remain
+    n_states : number of states of the variable that is maximised over
+    strides : (T, m + 1) strides of the variables in each table; the last column belongs to the
+        variable that is maximised over
     firsts : (T,) position of each table in `tables`
     tables : float64, entries of all tables
-    out : (product of shape,) float64 output
+    out : (product of shape,) float64 output, the maxima
     where : uint8 or uint16 output with the shape of `out`, the first state of the variable that
         attains the maximum; or an empty array
     """
@@ -158,7 +159,8 @@ def branch(functions, order, n_states, root, value, tol, limit, allowed, depth, 
     value : float, value of the best known state
     tol : float; a child is visited if its value exceeds the best value by more than `tol`
     limit : int, largest number of nodes to visit
-    allowed : (2,) int64: largest number of departures, and number of paths cut off because of it
+    allowed : (2,) int64: allowed[0] is the largest number of departures; allowed[1] counts the
+        paths that are cut off, changed
     depth : int, depth of the current node
     path : Branches, changed
     best : (n,) int64, best state; changed

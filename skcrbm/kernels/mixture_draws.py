@@ -1,9 +1,9 @@
-"""Draw label vectors from mixtures of products, and compute their log-weights.
+"""Draw the labels of an RBM given its hidden states, and compute the log-weights of the draws.
 
 The labels of a row are independent given the states of the hidden units of an RBM. All rows use the
-same uniform random numbers: label i of draw d is on if number (d, i) is smaller than the
+same uniform random numbers. Label i of draw d is on if ``uniform[d, i]`` is smaller than the
 probability of the label given the hidden state of the draw. Few labels of a draw are on in most
-data sets, so the log-weight of a draw is a sum over the labels that are on.
+data sets, so the log-weight of a draw is computed as a sum over the labels that are on.
 """
 
 import math
@@ -12,8 +12,8 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# Number of draws that all rows make before the next draws, so that the random numbers of these
-# draws stay in the cache.
+# Each row makes this number of draws before the next row is processed. After the last row, all rows
+# continue with the next draws. So the random numbers of the draws stay in the cache for all rows.
 _DRAWS = 64
 
 
@@ -21,8 +21,8 @@ _DRAWS = 64
 def draw_log_weights(uniform, t, u, gain, last, fields, hidden_fields, weights, log_weight):
     """Write the log-weights of D draws per row to `log_weight` (N, D).
 
-    The draws of row n with the numbers from ``last[n, s - 1]`` to ``last[n, s] - 1`` have the
-    hidden state s.
+    In row n, the draws ``last[n, s - 1]`` to ``last[n, s] - 1`` have the hidden state s. The first
+    draws, up to ``last[n, 0] - 1``, have the hidden state 0.
 
     Parameters
     ----------

@@ -12,9 +12,9 @@ variables with the couplings w / 4 and the fields ``b / 2 + sum_j w_ij / 4``.
 
 `pass_pairs` takes couplings as a matrix: a matrix between two layers (an RBM), or the upper
 triangle of a symmetric matrix (a dense Ising model). The two messages of an edge have the same
-indices in two matrices, so that no matrix is transposed. `pass_edges` takes a list of edges; its
-innermost loops run over samples, as SIMD lanes. `pass_factors` takes table, OR and AND factors of
-0/1 variables, with messages as log-odds.
+indices in two matrices, so that no matrix is transposed. `pass_edges` takes a list of edges. Its
+innermost loops run over samples, as SIMD lanes: a vector instruction processes several samples at
+once. `pass_factors` takes table, OR and AND factors of 0/1 variables, with messages as log-odds.
 
 The result of a sample does not depend on the number of samples in an array.
 """
@@ -60,7 +60,7 @@ def _add_column(i, first, n, shift, down, after):
 
 @jit
 def _first_messages(coupling, start, warm, message):
-    """Set `message` (2, R, C) to `start` times the coupling, or keep the messages if `warm`.
+    """Set `message` (2, R, C) to `start` times the couplings or, if `warm`, keep its entries.
 
     Messages between variables that are not coupled are set to 0.
     """
@@ -85,7 +85,7 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
     triangle : bool, True if the coupling matrix is symmetric
     field : (K, R + C) or (K, L), fields of each sample as half log-odds, row variables first
     start : float, ratio of the first messages to the couplings
-    warm : bool, True to continue from `message` instead
+    warm : bool, True to start from the messages in `message`; `start` is then not used
     max_iter : int, number of sweeps
     damping : float in the dtype of the arrays, share of the old messages that is kept
     message : (K or 1, 2, R, C) in and out
@@ -277,8 +277,8 @@ def _within(x, limit):
 def _relay_up(order, n_relays, graph, limit, held, theta, message):
     """Send the messages of OR and AND to relays, each computed from messages of this sweep.
 
-    On input, the belief of a relay in `theta` lacks the message of the factor whose output the
-    relay is. This function adds the message.
+    A relay is the output of one OR or AND factor. On input, the belief of the relay in `theta` does
+    not include the message from this factor. The function adds the message to the belief.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     one, two = np.uintp(1), np.uintp(2)
@@ -366,7 +366,7 @@ def _relay_down(
 
 @jit
 def _send_table(logs, first, k, cavity, on, off):
-    """Compute the best score of a table with variable j on and off, for each j < k.
+    """For each variable j < k of a table, find the best score with j on, and with j off.
 
     The scores are written to `on` and `off`.
     """

@@ -1,10 +1,11 @@
 """Compute sums over neighbours, and beliefs, for models whose variables are the pixels of images.
 
 A plane is an array with one number for each pixel. Planes are flat: the pixel in row r and column c
-has the index r * stride + c. `stride` is larger than the width of the images. The additional
-columns form a margin of zeros, so that a neighbour outside of an image counts as zero. The shift of
-a neighbour is its index minus the index of the pixel. It depends only on the direction of the
-neighbour. Inner loops run over pixels.
+has the index r * stride + c, which is called its place. `stride` is larger than the width of the
+images. The additional columns form a margin of zeros, so that a neighbour outside of an image
+counts as zero. The shift of a neighbour is its place minus the place of the pixel. It depends only
+on the direction of the neighbour. Inner loops run over the places of a block, which is a section of
+a plane.
 """
 
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import dot
 
-# Number of pixels that are processed at a time, so that a block of each plane stays in the cache.
+# Number of places in a block, small enough that the block of each plane stays in the cache.
 _BLOCK = 1024
 
 
@@ -27,7 +28,7 @@ class Links(NamedTuple):
 
     first: np.ndarray  # (P + 1,) int64, first link of each target plane
     source: np.ndarray  # (L,) int64, index of the source plane
-    shift: np.ndarray  # (L,) int64, number of places from a pixel to its neighbour
+    shift: np.ndarray  # (L,) int64, place of the neighbour minus place of the pixel
     weight: np.ndarray  # (L,) float64, weight of the link
 
 
@@ -80,7 +81,7 @@ def add_linked(links, source, begin, end, out):
 
 @jit
 def add_link_products(links, target, source, begin, end, out):
-    """Add the gradient with respect to the weights of `add_linked` to `out` (L,).
+    """Add the gradient with respect to the weights of the links in `add_linked` to `out` (L,).
 
     `target` (P, n) is the gradient with respect to the output of `add_linked`. The gradient of link
     l to plane p is the sum of ``target[p, j] * source[source[l], j + shift[l]]`` over the places j.

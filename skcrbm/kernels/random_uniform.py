@@ -2,8 +2,9 @@
 
 A generator of random numbers usually has a state that each call changes. Here a number depends only
 on four integers (key, stream, step and site), so results depend neither on threads nor on the order
-of the rows. The hash of (key, stream, step) is the seed of a SplitMix64 sequence over the sites
-(Steele, Lea and Flood 2014, Fast splittable pseudorandom number generators).
+of the rows. The hash of (key, stream, step) is the seed of a SplitMix64 sequence (Steele, Lea and
+Flood 2014, Fast splittable pseudorandom number generators). The site is the position of a number in
+this sequence.
 """
 
 import numpy as np

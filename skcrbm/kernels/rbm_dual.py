@@ -2,9 +2,10 @@
 
 The score ``-F(v) = b'v + sum_j softplus(c_j + w_j'v)`` is split into one part per hidden unit,
 ``softplus(c_j + w_j'v) + s_j'v``, where the shifts s_j sum to b over j. If each part is maximised
-separately over v, the sum of the maxima is an upper bound of -F(v), convex in the shifts. A
-subgradient method minimises the bound. If the minimum stays above the best known score, branch and
-bound fixes a unit on which the parts disagree, first at one value, then at the other.
+separately over v, the sum of the maxima is an upper bound of -F(v). The bound is a convex function
+of the shifts, and a subgradient method minimises it. If the minimum stays above the best known
+score, branch and bound fixes a unit on which the parts disagree, first at one value, then at the
+other.
 """
 
 import numpy as np
@@ -165,7 +166,8 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
     shift : (H, V), changed; the rows sum to `field`, up to rounding
     score : float, score of the best known state, -inf if no state is known
     max_iter : int
-    rough : float, stop once the targeted decrease is below `rough` times the gap
+    rough : float, stop once the targeted decrease of the bound is below `rough` times the gap
+        between the bound and the best score
     tol : float, see `rbm_dual`
     average : (V,) output, mean state of the parts, over the last steps
     best_state : (V,) int8 output, replaced if a state with a higher score is found

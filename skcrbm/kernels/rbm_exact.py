@@ -61,8 +61,8 @@ _TINY = 1e-170
 # If P(on) of a unit is below _MOST, P(off) is computed as 1 - P(on). Otherwise this difference
 # would be inaccurate, and P(off) is computed as a sum over states.
 _MOST = 0.875
-# Number of rows that are processed together. It is even, because `_divide` takes two rows at a
-# time.
+# Number of rows in a block. The rows of a block are processed together. The number is even, because
+# `_divide` takes two rows at a time.
 BLOCK = 4
 
 

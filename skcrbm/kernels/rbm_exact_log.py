@@ -1,10 +1,11 @@
 """Exact inference on small RBMs by logarithms, for couplings and fields of any size.
 
 The kernel enumerates the states of one side and sums out the other side. `rbm_exact` computes the
-same answers many times faster, but only if no odds overflow. All rows share the array ``log_gain[i,
-s]``, the sum of the couplings of unit i to the low units that are on in state s. If a clamped unit
-of the enumerated side is on in a state, the log-weight of the state is -inf. Clamped units of the
-other side are skipped.
+same answers many times faster, but only if no odds overflow. The first enumerated units are called
+low units, and a tile is a set of states that differ only in low units. All rows share the array
+``log_gain[i, s]``, the sum of the couplings of unit i to the low units that are on in state s. If a
+clamped unit of the enumerated side is on in a state, the log-weight of the state is -inf. Clamped
+units of the other side are skipped.
 """
 
 import math

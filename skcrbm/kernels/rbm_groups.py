@@ -1,9 +1,9 @@
-"""Sums over the hidden states of RBMs whose visible units are the classes of several outputs.
+"""Sum over the hidden states of RBMs whose visible units are the classes of several outputs.
 
-A hidden state m of M states multiplies the weight of class k of S classes by odds[k, m]. Output i
-has the classes first[i] to first[i + 1] - 1. Row r of n rows has the weight fields[r, k] of class
-k. Given a hidden state, the weight of an output is the sum of ``fields[r, k] * odds[k, m]`` over
-its classes. The inner loops run over the hidden states.
+There are n rows, S classes and M hidden states. Output i has the classes first[i] to
+first[i + 1] - 1. In row r, class k has the weight fields[r, k], and hidden state m multiplies this
+weight by odds[k, m]. So in hidden state m, the weight of an output is the sum of
+``fields[r, k] * odds[k, m]`` over its classes. The inner loops run over the hidden states.
 """
 
 import numpy as np
@@ -13,7 +13,10 @@ from skcrbm.kernels.jit import jit
 
 @jit(fastmath={"contract"})
 def _sum_classes(weights, odds, begin, end, total):
-    """Set `total` (M,) to the weight of the output with the classes `begin` to ``end - 1``."""
+    """For each hidden state, write the weight of an output to `total` (M,).
+
+    The output has the classes `begin` to ``end - 1``.
+    """
     for m in range(np.uintp(total.shape[0])):
         total[m] = weights[begin] * odds[begin, m]
     for k in range(begin + 1, end):
@@ -31,7 +34,7 @@ def _dot(a, b):
 
 @jit
 def multiply_outputs(fields, odds, first, groups, total, products):
-    """Set products[g, r] to the product of the weights of the outputs of group g.
+    """Set products[g, r] (M,) to the product of the weights of the outputs of group g in row r.
 
     Group g has the outputs groups[g] to groups[g + 1] - 1. `total` (M,) is a work array.
     """
@@ -50,9 +53,9 @@ def add_classes(fields, odds, first, p, weight, total, chances, sums):
     """Compute the probabilities of classes, and their sums over the rows.
 
     `p` (n, M) holds the probability of each hidden state, and `weight` (n,) the weight of each row.
-    Set `chances` (n, S) to the probabilities of the classes. Add to `sums` (S, M) the weighted
-    probabilities of a class and a hidden state, divided by the odds of both. `total` (M,) is a work
-    array.
+    Set `chances` (n, S) to the probabilities of the classes. Add to sums[k, m] the joint
+    probability of class k and hidden state m, multiplied by the weight of the row and divided by
+    odds[k, m]. `sums` is (S, M), and `total` (M,) is a work array.
     """
     for i in range(first.shape[0] - 1):  # the odds of an output stay in the cache for all rows
         for r in range(p.shape[0]):

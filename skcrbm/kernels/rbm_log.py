@@ -15,7 +15,8 @@ that are multiplied by rho (Wainwright, Jaakkola and Willsky 2005).
 
 Clamped units are left out. Clamped visible units have no row in the matrices of couplings and
 messages, so the rows of the free visible units lie one after the other. The messages of clamped
-hidden units are set to 0.
+hidden units are set to 0. The kernel processes the rows in blocks, which are groups of rows of the
+size `_BLOCK` or larger.
 """
 
 from typing import NamedTuple
@@ -42,9 +43,9 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# _BLOCK rows of messages are processed together. If the rows are short, more rows are processed
-# together, up to _BLOCK_NUMBERS entries. The number of rows is even, because sums take two rows at
-# a time.
+# A block is a group of rows of messages that are processed together. It has _BLOCK rows or, if the
+# rows are short, more rows with up to _BLOCK_NUMBERS entries. The number of rows is even, because
+# sums take two rows at a time.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
@@ -52,7 +53,7 @@ class LogCouplings(NamedTuple):
     """Couplings of an RBM, divided by the weight of its messages."""
 
     weights: np.ndarray  # (V, H), W / rho
-    rho: float  # weight of the messages: edge appearance if tree-reweighted, else 1
+    rho: float  # weight of the messages: appearance probability of edges if tree-reweighted, else 1
 
 
 @jit(fastmath={"contract"})

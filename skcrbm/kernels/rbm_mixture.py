@@ -1,4 +1,4 @@
-"""Sums over labels for an RBM whose labels are independent given the states of the hidden units.
+"""Sum over the labels of an RBM, which are independent given the states of the hidden units.
 
 Given hidden state s, label i of a row is on (1) with probability ``p = t g / (u + t g)``. Here t =
 sigmoid(field) and u = sigmoid(-field) belong to the label, and ``g = exp(h_s . W_i)`` is stored in
@@ -55,7 +55,7 @@ def add_log_weights(t, u, gain, norm, log_weight):
 
 @jit
 def sum_over_labels(t, u, gain, start, state, weight, left, marginals, mean, log_rest):
-    """Compute the marginals, and expectations of the number of labels in each likely hidden state.
+    """Compute marginals and, in each likely hidden state, expectations of the number of labels on.
 
     The likely hidden states of row n are ``state[start[n] : start[n + 1]]``, with probabilities
     `weight`. All rows together have A likely states. There are N rows, L labels, S hidden states

@@ -14,7 +14,8 @@ In mixed-product a visible unit sends R = E if it prefers to be on, else R = 1. 
 damping, except 0, need `rbm_log`.
 
 Clamped units send no message. A clamped visible unit is not among the active rows, and its messages
-stay 1. A clamped hidden unit has odds 0, so t = 0 and u = 1, which makes its messages D = 1.
+stay 1. A clamped hidden unit has odds 0, so t = 0 and u = 1, which makes its messages D = 1. The
+kernel processes the rows in blocks, which are groups of `_BLOCK` rows.
 """
 
 import math
@@ -43,7 +44,7 @@ from skcrbm.kernels.scalar import (
 # biases are limited such that the result stays inside the range of float64, about e^709.
 _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
-# Number of rows that are processed together: two small matrices with _BLOCK rows fit the L1 cache.
+# Rows of a block, which are processed together: two matrices with _BLOCK rows fit the L1 cache.
 _BLOCK = 16
 
 
@@ -331,9 +332,8 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, cold):
     """Prepare the beliefs and the active rows (free visible units) of a model.
 
-    Easy rows come first: the products of their messages fit a float64. The other rows are computed
-    in logs. Return the number of easy rows, the number of active rows, and True if hidden units
-    need logs.
+    Easy rows, whose products of messages fit a float64, come first. All other rows are computed in
+    logs. Return the numbers of easy rows and of active rows, and True if hidden units need logs.
     """
     t, u, ti, ui, rows = work.t, work.u, work.ti, work.ui, work.rows
     norm = model.norm

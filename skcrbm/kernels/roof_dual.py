@@ -1,12 +1,13 @@
 """Solve the linear program over the local polytope of Ising models by maximum flows.
 
-For pairwise models the program has a solution with the values 0, 1/2 and 1 only, which a minimum
-cut finds. Each label y_i in {-1, +1} gets two copies, u_i for y_i and v_i for -y_i, so that all
-couplings become attractive. If the cut gives u_i and v_i the same value, the value of the label is
-1/2. The nodes of the graph are all u, then all v. A positive field joins u_i to the source and v_i
-to the sink; a negative field joins u_i to the sink and v_i to the source. A positive coupling of i
-and k joins u_i to u_k and v_i to v_k; a negative coupling joins u_i to v_k and v_i to u_k. The
-upper bound of the score is the sum of all |fields| and |couplings|, minus the value of the cut.
+For pairwise models the program has a solution with the values 0, 1/2 and 1 only. A minimum cut of
+a graph gives this solution. Each label y_i in {-1, +1} gets two copies, u_i for y_i and v_i for
+-y_i, so that all couplings become attractive. If the cut gives u_i and v_i the same value, the
+value of the label is 1/2. The nodes of the graph are all u, then all v. A positive field joins u_i
+to the source and v_i to the sink; a negative field joins u_i to the sink and v_i to the source. A
+positive coupling of i and k joins u_i to u_k and v_i to v_k; a negative coupling joins u_i to v_k
+and v_i to u_k. The upper bound of the score is the sum of all |fields| and |couplings|, minus the
+value of the cut.
 """
 
 import numpy as np

@@ -82,13 +82,16 @@ def log_add(x, y):
 
 @jit
 def log_odds_moved(theta, last, slack, rounding):
-    """Return True if log-odds x differ from their last value by over ``slack + rounding * |x|``."""
+    """Return True if log-odds theta changed by more than ``slack + rounding * |theta|``.
+
+    `last` are the log-odds before the change.
+    """
     return abs(theta - last) > slack + rounding * abs(theta)
 
 
 @jit
 def odds_moved(product, last, free, factor):
-    """Return True if new and last odds of some free unit have a ratio of more than `factor`.
+    """Return True if the odds of a free unit rose or fell by a factor of more than `factor`.
 
     `product` (K,) holds the new odds of K units, and `last` (K,) the odds before the iteration.
     """

@@ -1,4 +1,7 @@
-"""Tables of a factor graph as flat arrays, for searches, and the shifts of their log-weights."""
+"""Store tables of factor graphs for searches, and shift log-weights between tables and beliefs.
+
+The tables are stored as flat arrays.
+"""
 
 from typing import NamedTuple
 

@@ -88,7 +88,7 @@ def forward_backward(start, weights, factors, first, last, weight, marginals, su
     factors : ndarray (K, K, K)
         exp of the log-weights of three neighbouring classes.
     first, last : ndarray (K, K)
-        exp of the log-weights of the states of first and last positions.
+        exp of the log-weights of the first and of the last state.
     weight : ndarray (n,)
         Weight of each chain, by which its probabilities in `marginals` and `sums` are multiplied.
     marginals : ndarray (T, K, K)
@@ -141,7 +141,9 @@ def forward_backward(start, weights, factors, first, last, weight, marginals, su
 
 @jit
 def best_paths(start, scores, triples, first, last, path, value):
-    """Find the path with the largest log-weight in each chain; ties go to lower classes.
+    """Find the path with the largest log-weight in each chain.
+
+    If paths are equally good, lower classes are preferred.
 
     `scores` (T, K, K), `triples` (K, K, K), `first` and `last` (K, K) are log-weights. The states
     are written to `path` (T,) as a * K + b, and the log-weights to `value` (n,). If no path is

@@ -1,8 +1,12 @@
 """Message passing on Ising models over sparse graphs, for many models at once.
 
-The innermost loops run over the models, as SIMD lanes. Messages are odds. For an edge with the
-coupling s, let ``on_i : off_i`` be the belief of variable i (its field times all messages to i),
-R the last message to i over the edge, and E = e^(2 s). Then variable i sends
+A block is a group of models that a kernel processes together. The innermost loops run over the
+models of a block, as SIMD lanes: the models lie side by side on the last axis of the arrays, and a
+vector instruction processes several of them at once.
+
+Messages are odds. For an edge with the coupling s, let ``on_i : off_i`` be the belief of variable i
+(its field times all messages to i), R the last message to i over the edge, and E = e^(2 s). Then
+variable i sends
 
     (E on_i + R off_i) / (on_i + E R off_i).
 
@@ -106,8 +110,7 @@ def repeat_ising(kind, halved, edges, gain, on, off, message, belief, after, sen
 
     Returns
     -------
-    tuple of arrays : the array with the final beliefs, which is `belief` or `after`, and then the
-        other of these two arrays
+    tuple of arrays : `belief` and `after`, ordered so that the first array holds the final beliefs
     """
     n_lanes = np.uintp(on.shape[1])
     for _ in range(n_iter):

@@ -1,8 +1,10 @@
-"""Sweeps of sparse Ising models; the SIMD lanes are variables of the same colour.
+"""Sweep over sparse Ising models, updating many variables of the same colour at once.
 
 Variables of the same colour are independent given all other variables. `ColourLanes`
-(`energies/_sparse_graph.py`) puts them into blocks, one after the other. The place of a variable
-is its position in `ColourLanes.order`. Signs, fields and clamped values are sorted by place.
+(`energies/_sparse_graph.py`) divides them into blocks. A sweep visits the blocks in turn, and
+updates the variables of a block together. They are SIMD lanes: a vector instruction updates several
+variables at once. The place of a variable is its position in `ColourLanes.order`, which sorts the
+variables by block. Signs, fields and clamped values are sorted by place.
 """
 
 import math
@@ -122,7 +124,7 @@ def sweep_colours(lanes, coupling, field, n_chains, held, seeds, state, log_odds
     lanes : ColourLanes
     coupling : (n_entries,) float64
     field : (N, L) float64, fields sorted by place
-    n_chains : int, chains of each model: R = N n_chains
+    n_chains : int, number of chains of each model, so that R = N n_chains
     held : (N, L) int8 sorted by place, +1 or -1 if a variable is clamped, else 0; (0, L) if no
         variable is clamped
     seeds : (T, n_chains) or (T, R) uint64, seeds that all models share, or a seed for each chain
