@@ -289,6 +289,23 @@ LAYERED_CLAIMS = [
         ],
     ),
     (
+        r"Three fits of the dense net by messages have (\S+) to (\S+), so",
+        lambda: [
+            f"{choose(accuracies(4, 'SeqLBP', 'dense')):.3f}".removeprefix("0")
+            for choose in (min, max)
+        ],
+    ),
+    (
+        r"the convolutional network has (\S+) \(sigmoid; paper \.984\) and (\S+) \(ReLU; \.982\), "
+        r".*? the local network has (\S+) \(ReLU; \.984\), .*? ReLU have (\S+) \(conv; \.894\) and "
+        r"(\S+) \(local; \.894\), and the layered models (\S+) and (\S+)\. Two",
+        lambda: [
+            *(accuracy(4, f"NN({name})", "conv") for name in ("sigmoid", "relu")),
+            accuracy(4, "NN(relu)", "local"),
+            *(accuracy(6, net, column) for column in ("NN(relu)", "soft") for net in GRIDS),
+        ],
+    ),
+    (
         r'\("redrawn"\), .*? MNIST (\S+) and (\S+), Fashion-MNIST (\S+) \(a single',
         lambda: [
             accuracy(table, f"local ({visible})", "redrawn")
