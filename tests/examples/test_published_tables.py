@@ -390,7 +390,7 @@ def test_prose_about_settings_on_silhouettes_is_the_results():
     rows = Rows(DOC / "rule_settings.csv").read()
     expected = []
     for name in ("MLE-BP", "MLE-BP, rate 0.05", "MLE-BP, printed, rate 0.05", "MSSVM",
-                 "MSSVM, printed, rate 0.05"):  # fmt: skip
+                 "MSSVM, printed, rate 0.05, 50 epochs"):  # fmt: skip
         row = rows[f"noisy Caltech 20%, {name}"]
         expected += [f"{float(row['marginal_all']):.2f}", f"{float(row['marginal_changed']):.1f}"]
     longer = rows["noisy Caltech 20%, MLE-BP, printed, rate 0.05, 50 epochs"]
