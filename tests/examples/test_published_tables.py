@@ -289,6 +289,23 @@ LAYERED_CLAIMS = [
         ],
     ),
     (
+        r"Three fits of the dense net by messages have (\S+) to (\S+), so",
+        lambda: [
+            f"{choose(accuracies(4, 'SeqLBP', 'dense')):.3f}".removeprefix("0")
+            for choose in (min, max)
+        ],
+    ),
+    (
+        r"the convolutional network has (\S+) \(sigmoid; paper \.984\) and (\S+) \(ReLU; \.982\), "
+        r".*? the local network has (\S+) \(ReLU; \.984\), .*? ReLU have (\S+) \(conv; \.894\) and "
+        r"(\S+) \(local; \.894\), and the layered models (\S+) and (\S+)\. Two",
+        lambda: [
+            *(accuracy(4, f"NN({name})", "conv") for name in ("sigmoid", "relu")),
+            accuracy(4, "NN(relu)", "local"),
+            *(accuracy(6, net, column) for column in ("NN(relu)", "soft") for net in GRIDS),
+        ],
+    ),
+    (
         r'\("redrawn"\), .*? MNIST (\S+) and (\S+), Fashion-MNIST (\S+) \(a single',
         lambda: [
             accuracy(table, f"local ({visible})", "redrawn")
@@ -359,3 +376,26 @@ def test_prose_about_images_is_the_results(phrase, digits, places):
     rows = Rows(DOC / "crbm_tables.csv").read()
     expected = [float(rows[f"{task}, {method}, full"][column]) for task, method, column in places]
     assert list(found.groups()) == [f"{value:.{digits}f}" for value in expected]
+
+
+def test_prose_about_settings_on_silhouettes_is_the_results():
+    text = " ".join((DOC / "learning_rules.md").read_text().split())
+    phrase = (
+        r"MLE-BP leaves (\S+)% / (\S+)% wrong at a rate of 0\.15, (\S+)% / (\S+)% at 0\.05, and "
+        r"(\S+)% / (\S+)% with .*? best epoch is the (\d+)th\. MSSVM leaves (\S+)% / (\S+)% "
+        r"wrong at 0\.15, and (\S+)% / (\S+)% with"
+    )
+    found = re.search(phrase, text)
+    assert found, "the phrase has changed: adapt this test"
+    rows = Rows(DOC / "rule_settings.csv").read()
+    expected = []
+    for name in ("MLE-BP", "MLE-BP, rate 0.05", "MLE-BP, printed, rate 0.05", "MSSVM",
+                 "MSSVM, printed, rate 0.05, 50 epochs"):  # fmt: skip
+        row = rows[f"noisy Caltech 20%, {name}"]
+        expected += [f"{float(row['marginal_all']):.2f}", f"{float(row['marginal_changed']):.1f}"]
+    longer = rows["noisy Caltech 20%, MLE-BP, printed, rate 0.05, 50 epochs"]
+    expected.insert(6, longer["marginal_epoch"])
+    assert list(found.groups()) == expected
+    assert float(longer["marginal_all"]) == float(
+        rows["noisy Caltech 20%, MLE-BP, printed, rate 0.05"]["marginal_all"]
+    )
