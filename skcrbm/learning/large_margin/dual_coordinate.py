@@ -343,7 +343,7 @@ class _RareCouplings:
 
         self._problem = problem
         n_labels = problem.signs.shape[1]
-        self._excess = sparse.vstack(
+        self._excess: Any = sparse.vstack(
             [sparse.csr_matrix(problem.signs[rows] + np.float64(1)) for rows in problem.chunks()],
             format="csr",
         )
