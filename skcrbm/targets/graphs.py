@@ -144,7 +144,14 @@ def _cliques_of(graphs, start, sizes):
     # For each size, the nodes of each clique of this size, and the index of the clique's graph.
     found: dict[int, tuple[list, list]] = {size: ([], []) for size in sizes}
     for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start.tolist()))):
+        seen: dict[tuple, int] = {}
         for c, nodes in enumerate(graph.cliques):
+            before = seen.setdefault(tuple(nodes), c)
+            if before < c:
+                raise ValueError(
+                    f"cliques {before} and {c} of graph {i} of X both hold the nodes {nodes}; list "
+                    "each clique once, because a repeated clique would count twice"
+                )
             place = f"clique {c} of graph {i} of X"
             if len(nodes) < 3 or len(set(nodes)) < len(nodes):
                 raise ValueError(f"{place} should be three or more different nodes, got {nodes}")

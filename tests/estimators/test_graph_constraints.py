@@ -268,3 +268,11 @@ def test_a_repeated_edge_is_an_error(edges, directed, message):
         model.fit(X, y)
     with pytest.raises(ValueError, match=message):
         model.fit(X[:1], y[:1]).predict(X)
+
+
+def test_a_repeated_clique_is_an_error():
+    X = [Graph(np.eye(3), [], cliques=[[0, 1, 2], [2, 1, 0], [0, 1, 2]])]
+    with pytest.raises(ValueError, match=r"cliques 0 and 2 of graph 0 of X both hold the nodes"):
+        GraphCRF(alpha=0.1).fit(X, [[0, 1, 0]])
+    rotated = X[0]._replace(cliques=[[0, 1, 2], [2, 1, 0]])  # another order of the table's axes
+    GraphCRF(alpha=0.1, inference="exact", max_iter=2).fit([rotated], [[0, 1, 0]])
