@@ -15,7 +15,9 @@ from numba.core import ir, typing
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.lowering import Lower
 from numba.core.runtime import rtsys
+from numba.core.typed_passes import NativeLowering
 from numba.core.untyped_passes import IRProcessing
 from numba.extending import lower_builtin, type_callable
 
@@ -188,6 +190,91 @@ class _RememberingContext(typing.Context):
 _remembering_context = functools.cache(_RememberingContext)
 
 
+class _Operator(types.Callable):
+    """Type of an operator such as `getitem`, which remembers the types of its calls.
+
+    Parameters
+    ----------
+    function : numba.types.Function
+        Numba's type of the operator.
+    context : _RememberingContext
+        Context with the memory.
+    """
+
+    def __init__(self, function, context):
+        self.function, self.context = function, context
+        super().__init__(f"remembered {function.name}")
+
+    @property
+    def key(self):
+        return self.function.key
+
+    def get_call_type(self, context, args, kws):
+        """Return the signature of a call."""
+
+        def resolve(func, args, kws):
+            return func.get_call_type(context, args, kws)
+
+        if kws:
+            return resolve(self.function, args, kws)
+        return self.context._remember(resolve, self.function, args)
+
+    def get_call_signatures(self):
+        return self.function.get_call_signatures()
+
+    def get_impl_key(self, sig):
+        """Return the key of the implementation for a signature."""
+        return self.function.get_impl_key(sig)
+
+
+class _LoweringContext(typing.Context):
+    """Inference of the types of operators while Numba translates a function to LLVM's language.
+
+    Numba then infers the type of each operation a second time. This context shares the memory of
+    the first inference.
+
+    Parameters
+    ----------
+    context : numba.core.typing.Context
+        Context with which this context shares all other state.
+    """
+
+    def __init__(self, context):
+        self.__dict__ = dict(context.__dict__)
+        self._shared = context
+
+    def resolve_value_type(self, value):
+        """Return the type of an operator with its memory, or Numba's type of any other value."""
+        found = super().resolve_value_type(value)
+        if isinstance(found, types.Function) and getattr(value, "__module__", "") == "_operator":
+            return _Operator(found, _remembering_context(self._shared))
+        return found
+
+
+class _Lower(Lower):
+    """Translation of a function to LLVM's language, with a memory for the types of operators."""
+
+    def __init__(self, context, *others, **options):
+        super().__init__(context, *others, **options)
+        # Numba has copied the context for this function, so no other code sees the change.
+        self.context.typing_context = _LoweringContext(self.context.typing_context)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _KernelLowering(NativeLowering):
+    """Translate a function to LLVM's language by `_Lower`.
+
+    Numba registers its own pass with `mutates_CFG`, and therefore analyses the function once more
+    after this pass, although no other pass needs the result.
+    """
+
+    _name = "skcrbm_lowering"
+
+    @property
+    def lowering_class(self):
+        return _Lower
+
+
 class KernelCompiler(Compiler):
     """Compiler of kernels that Python calls."""
 
@@ -207,6 +294,10 @@ class KernelCompiler(Compiler):
             if step.__name__ not in needless
         ]
         passes.add_pass_after(_ReplaceMinMax, IRProcessing)
+        passes.passes = [
+            (_KernelLowering if step is NativeLowering else step, description)
+            for step, description in passes.passes
+        ]
         passes.finalize()
         return [passes]
 

@@ -10,7 +10,7 @@ import pytest
 from numba.core import event
 from numba.extending import overload
 
-from skcrbm.kernels.compiler import _RememberingContext, bits_of, from_bits
+from skcrbm.kernels.compiler import bits_of, from_bits
 from skcrbm.kernels.jit import jit
 
 pytestmark = pytest.mark.compiled
@@ -145,14 +145,13 @@ def test_a_function_that_fills_an_array_from_others_stays_a_function(monkeypatch
 def test_types_of_operators_are_inferred_once(monkeypatch):
     """The type of x[0] + 2.5 * x[k] is known from the first function, but not for other dtypes.
 
-    Numba asks again when it turns the operators into machine code, in its own context.
+    Numba asks again when it translates the operators to LLVM's language, with the same memory.
     """
     inferred = Counter()
     get_call_type = numba.types.Function.get_call_type
 
     def counted(function, context, args, kws):
-        if isinstance(context, _RememberingContext):
-            inferred[function.typing_key] += 1
+        inferred[function.typing_key] += 1
         return get_call_type(function, context, args, kws)
 
     @jit
