@@ -106,7 +106,7 @@ def test_fewer_trees_at_a_time_if_they_are_large(data, monkeypatch):
     index = np.unique(Y, axis=0, return_inverse=True)[1]
     n_jobs = []
 
-    def fit(forest, X, y):
+    def fit(forest, X, y, sample_weight=None):
         n_jobs.append(forest.n_jobs)
         return forest
 
