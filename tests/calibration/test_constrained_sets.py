@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from reference.label_rules import Given
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
@@ -27,7 +28,7 @@ def fitted(rules, P):
     return model, model.sample(P, random_state=1)[:, 0]
 
 
-@pytest.mark.parametrize("rule", ["mass", "probability"])
+@pytest.mark.parametrize("rule", ["mass", deep("probability")])
 @pytest.mark.parametrize("rules", RULES)
 def test_a_complete_list_gives_the_answers_of_enumeration(rule, rules, monkeypatch):
     P = probabilities(60)

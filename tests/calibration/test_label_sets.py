@@ -6,7 +6,6 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from reference.cases import deep_except
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -99,7 +98,8 @@ def test_coverage_of_the_true_distribution():
     assert low - 0.03 < sets.contains(rows[1000:], Y[1000:]).mean() < high + 0.03
 
 
-@pytest.mark.parametrize("rule", deep_except(["mass"], RULES))
+@pytest.mark.deep
+@pytest.mark.parametrize("rule", RULES)
 def test_coverage_over_splits(data, joint, marginal, rule):
     """The coverage over many splits is between the confidence and 1 / (n + 1) more."""
     X, Y = data[0][200:], data[1][200:]

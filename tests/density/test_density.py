@@ -124,6 +124,7 @@ def test_sampled_rules_come_near_maximum_likelihood(model, learning, X, best_sco
     assert fitted.score(X) > best_score(model) - 0.04
 
 
+@pytest.mark.deep
 def test_draws_from_marginals_know_columns_alone(X):
     alone = MarkovRandomField([[0], [1], [2], [3]], random_state=0)
     best = clone(alone).set_params(learning="mle", max_iter=300).fit(X)

@@ -88,6 +88,7 @@ def linear_words(rng):
     return X, (field + 0.5 * rng.logistic(size=field.shape) > 1).astype(int)
 
 
+@pytest.mark.deep
 def test_a_stack_that_is_worse_than_its_last_step_alone_warns():
     X, Y = linear_words(np.random.default_rng(0))
     stacked = make_stacked(n_estimators=30, random_state=0)

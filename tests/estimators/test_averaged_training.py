@@ -37,6 +37,7 @@ def same(a, b):
     return all(map(np.array_equal, params(a), params(b)))
 
 
+@pytest.mark.deep
 def test_auto_stands_for_it_where_inference_is_approximate(digits):
     X, Y = digits
     auto = fitted(X, Y)
@@ -106,6 +107,7 @@ def test_an_explicit_penalty_is_that_of_the_columns_as_given(digits):
     assert len(model.alpha_path_["alpha"]) == 0
 
 
+@pytest.mark.deep
 def test_the_penalty_is_worth_a_row_at_least(digits):
     Y = digits[1]
     model = fitted(Y, Y, alpha="auto")  # the pixels themselves: regressions want no penalty at all

@@ -218,6 +218,7 @@ def test_marginalising_beats_filling_with_zeros(curves):
     assert curves["marginalised", "nll"] < curves["zeros", "nll"] - 0.035
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 def test_little_is_lost_by_missing_labels(curves):
     assert curves["marginalised"] > curves["all"] - 0.03

@@ -138,6 +138,7 @@ def test_rates_of_labels_differ():
     assert rates[0, 0] > 1.5 * rates[1:, 0].max()
 
 
+@pytest.mark.deep
 def test_weights_of_labels_and_two_classes():
     """Estimation works with weights of labels, and with a 1-D y of two classes."""
     model = CRBMClassifier(n_hidden=1, alpha=0.05, max_iter=20, random_state=0)

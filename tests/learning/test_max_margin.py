@@ -145,7 +145,7 @@ def check_against_program(model, vector, found, weight):
     assert model.certified_
 
 
-@pytest.mark.parametrize("alpha", [1.0, 0.1])
+@pytest.mark.parametrize("alpha", [deep(1.0), 0.1])
 @pytest.mark.parametrize("pairs", [False, True])
 def test_chains_reach_the_optimum(alpha, pairs):
     X, y, weight = sequences()

@@ -223,7 +223,7 @@ def correlated(n_graphs, n_classes, seed):
 @pytest.mark.parametrize(
     ("rule", "n_classes"),
     [
-        ("cd", 3),
+        deep("cd", 3),
         deep("pcd", 3),
         deep(BPChainLearning("exact", n_samples=10), 3),
         deep(BPChainLearning(n_samples=10), 3),
