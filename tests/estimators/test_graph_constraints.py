@@ -354,6 +354,8 @@ def test_inference_that_finds_a_contradiction_of_a_wide_graph_names_the_graph():
             getattr(model, name)(X)
     with pytest.raises(ValueError, match=message):
         model.predict_topk(X, 1)
+    with pytest.raises(ValueError, match="max-product found no labels that agree with"):
+        GraphCRF(**ALTERNATE).fit([PATH], [LADDER]).predict(X)
     with pytest.raises(ValueError, match="a graph of X has no labels that agree with `forbidden`"):
         GraphCRF(inference="exact", **ALTERNATE).fit(X, [LADDER, None])
 
