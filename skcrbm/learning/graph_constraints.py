@@ -81,10 +81,13 @@ def require_possible(
         return
     pairs = np.zeros((n_classes, n_classes), bool) if forbidden is None else forbidden
     for piece in batch.pieces(n_classes**2):
-        uncertain = np.flatnonzero(~_allow_one_class(piece, pairs, first))
-        if not len(uncertain) or not _contradicted(piece.take(uncertain), pairs, first):
+        for find_labels in (_allow_one_class, _labelled_greedily):  # the faster search comes first
+            piece = piece.take(np.flatnonzero(~find_labels(piece, pairs, first)))
+            if not len(piece):
+                break
+        if not len(piece) or not _contradicted(piece, pairs, first):
             continue
-        for c in uncertain:
+        for c in range(len(piece)):
             graph = piece.take(np.array([c]))
             if _contradicted(graph, pairs, first):
                 raise no_labels(graph, name)
@@ -160,6 +163,51 @@ def _allow_one_class(piece, pairs, first):
         if possible.all():
             break
     return possible
+
+
+def _labelled_greedily(piece, pairs, first):
+    """Return a mask (n,): True if a greedy search finds possible labels of the graph.
+
+    The search visits the neighbours of visited nodes first. Each node gets the first class that the
+    visited neighbours allow. If a node has no such class, the search gives up, although the graph
+    may have possible labels. Sets of classes are integers with a bit for each class.
+    """
+    a, path = piece.arrays, piece.path
+    left = np.ones((len(path), len(pairs)), bool) if piece.closed is None else ~piece.closed
+    if first is not None:
+        left = left & (np.repeat(np.arange(len(first) - 1), np.diff(first)) == a.types[:, None])
+    known = path != MISSING
+    left = _bits(left & ((np.arange(len(pairs)) == path[:, None]) | ~known[:, None]))
+    near: list[list] = [[] for _ in left]
+    to_second, to_first = _bits(~pairs), _bits(~pairs.T)
+    for i, j in a.edges.tolist():
+        near[i].append((j, to_second))
+        near[j].append((i, to_first))
+    failed, visited, queue = [], known.tolist(), np.flatnonzero(known).tolist()
+    for root in range(-1, len(left)):  # the search from known labels comes first, with root -1
+        if root >= 0:
+            queue = [] if visited[root] else [root]
+            visited[root] = True
+        for v in queue:  # the queue grows
+            if not left[v]:
+                failed.append(v)
+                continue
+            k = (left[v] & -left[v]).bit_length() - 1
+            left[v] = 1 << k
+            for u, allowed in near[v]:
+                left[u] &= allowed[k]
+                if not visited[u]:
+                    visited[u] = True
+                    queue.append(u)
+    found = np.ones(len(piece), bool)
+    found[np.searchsorted(a.start, failed, side="right") - 1] = False
+    return found
+
+
+def _bits(sets):
+    """Return each row of an array of bools as an integer, with bit k for column k."""
+    rows = np.packbits(sets, axis=1, bitorder="little")
+    return [int.from_bytes(row.tobytes(), "little") for row in rows]
 
 
 def _free_graph(piece):

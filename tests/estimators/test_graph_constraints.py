@@ -13,7 +13,12 @@ from scipy.special import logsumexp
 from skcrbm import Graph, GraphCRF
 from skcrbm.inference import SumProduct
 from skcrbm.learning import PMPLearning
-from skcrbm.learning.graph_constraints import closed_classes, forbidden_pairs, require_possible
+from skcrbm.learning.graph_constraints import (
+    _labelled_greedily,
+    closed_classes,
+    forbidden_pairs,
+    require_possible,
+)
 from skcrbm.learning.graphs import GraphBatch
 from skcrbm.targets.graphs import GraphRows, NodeClasses
 
@@ -279,7 +284,7 @@ def random_batch(seed):
 def test_the_check_finds_every_contradiction(monkeypatch, part_entries):
     """Small graphs with cycles, known labels and types, held against enumeration."""
     monkeypatch.setattr("skcrbm.learning.graphs._PART_ENTRIES", part_entries)
-    n_missed_by_propagation = n_possible = 0
+    n_missed_by_propagation = n_possible = n_labelled = 0
     for seed in range(150):
         X, labels, batch, pairs, classes, directed = random_batch(seed)
         table = forbidden_pairs(pairs, classes.classes, directed)
@@ -292,6 +297,10 @@ def test_the_check_finds_every_contradiction(monkeypatch, part_entries):
             for graph, a, b in zip(X, start, start[1:])
         ]
         arguments = table, classes.first, len(classes.classes), "y"
+        excluded = np.zeros((len(classes.classes),) * 2, bool) if table is None else table
+        labelled = _labelled_greedily(batch, excluded, classes.first)
+        n_labelled += labelled.sum()
+        assert not (labelled & ~np.array(possible)).any()
         if all(possible):
             n_possible += 1
             require_possible(batch, *arguments)
@@ -304,6 +313,7 @@ def test_the_check_finds_every_contradiction(monkeypatch, part_entries):
             require_possible(batch, *arguments)
             n_missed_by_propagation += 1
     assert n_possible > 20
+    assert n_labelled > 20
     assert n_missed_by_propagation > 3
 
 
@@ -344,6 +354,7 @@ def test_graphs_of_weight_0_need_no_possible_labels():
         GraphCRF(**ALTERNATE).fit(X, y, sample_weight=[0, 1, 2, 1])
 
 
+@pytest.mark.filterwarnings("ignore:the states of 1 of 1 models:UserWarning")
 def test_inference_that_finds_a_contradiction_of_a_wide_graph_names_the_graph():
     """Elimination of a clique of 17 nodes makes a table too large for the check beforehand."""
     clique = Graph(np.zeros((17, 1)), list(combinations(range(17), 2)))
