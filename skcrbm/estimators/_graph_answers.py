@@ -21,9 +21,9 @@ from skcrbm.estimators._structured import (
     share_of_right_labels,
 )
 from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
-from skcrbm.inference.base import resolve_method
+from skcrbm.inference.base import ContradictionError, resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from skcrbm.learning.graph_constraints import closed_classes, require_possible
+from skcrbm.learning.graph_constraints import closed_classes, no_labels, require_possible
 from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs
 from skcrbm.learning.truncated_graphs import network_of
 from skcrbm.targets.graphs import GraphRows, NodeClasses
@@ -156,15 +156,17 @@ class GraphAnswers(SavedModel, BaseEstimator):
                 "over latent states"
             )
 
-        def answer(c):
-            piece = batch.take(np.array([c]))
+        def answer(piece):
             posed = Posed.of(self._model, piece)
             energy, clamp = posed.energy, posed.clamp
             try:
                 states, scores = k_best_states(
                     energy if clamp is None else energy.condition(clamp), k
                 )
+            except ContradictionError:
+                raise
             except ValueError as error:
+                c = piece.index[0]
                 raise ValueError(f"graph {c} is too wide for predict_topk: {error}") from None
             possible = scores > -np.inf
             states, scores = states[possible], scores[possible]
@@ -212,8 +214,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
             raise ValueError(f"search must be a MapSearch or None, got {search!r}")
         batch = self._given(X, y_known)
 
-        def answer(c):
-            piece = batch.take(np.array([c]))
+        def answer(piece):
             posed = Posed.of(self._model, piece)
             found = infer(posed.energy, search, returns=("map", "map_bound"), clamp=posed.clamp)
             assert found.assignment is not None
@@ -243,8 +244,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         """
         batch = self._given(X, y_known)
 
-        def answer(c):
-            piece = batch.take(np.array([c]))
+        def answer(piece):
             posed = Posed.of(self._model, piece)
             found = infer(posed.energy, self._method(), returns="marginals", clamp=posed.clamp)
             return found.converged[0]
@@ -281,18 +281,18 @@ class GraphAnswers(SavedModel, BaseEstimator):
         n_samples = check_count("n_samples", n_samples)
         rng = check_random_state(random_state)
         batch = self._given(X, y_known)
-        parts = np.empty(len(batch), object)
-        for c in range(len(batch)):
-            piece = batch.take(np.array([c]))
+        seeds = [rng.randint(np.iinfo(np.int32).max) for _ in range(len(batch))]
+
+        def answer(piece):
             posed = Posed.of(self._model, piece)
+            seed = seeds[piece.index[0]]
             drawn = sample(
-                posed.energy,
-                "exact",
-                n_samples=n_samples,
-                clamp=posed.clamp,
-                random_state=rng.randint(np.iinfo(np.int32).max),
+                posed.energy, "exact", n_samples=n_samples, clamp=posed.clamp, random_state=seed
             )
-            parts[c] = self._classes(posed, drawn[0])
+            return self._classes(posed, drawn[0])
+
+        parts = np.empty(len(batch), object)
+        parts[:] = self._by_graphs(batch, answer)
         return parts
 
     @available_if(has_probabilities)
@@ -400,9 +400,13 @@ class GraphAnswers(SavedModel, BaseEstimator):
         return self.classes_[posed.states(assignment) // self._model.n_latent]
 
     def _by_graphs(self, batch, answer):
-        """Return the list of ``answer(c)`` for the indices c of all graphs in the batch."""
+        """Return the list of ``answer(graph)`` for all graphs, each of which is a batch itself."""
+
+        def of_graph(c):
+            return _named(answer, batch.take(np.array([c])))
+
         with one_blas_thread():
-            return list(ordered_map(answer, range(len(batch)), self.n_jobs))
+            return list(ordered_map(of_graph, range(len(batch)), self.n_jobs))
 
     def _by_nodes(self, batch, answer, shape):
         """Split the batch into parts, call ``answer(part)`` for each part, and join the results.
@@ -411,5 +415,17 @@ class GraphAnswers(SavedModel, BaseEstimator):
         """
         with one_blas_thread():
             pieces = batch.pieces(self._model.n_entries)
-            found = list(ordered_map(answer, pieces, self.n_jobs))
+            found = list(ordered_map(partial(_named, answer), pieces, self.n_jobs))
         return np.concatenate(found).reshape(-1, *shape)
+
+
+def _named(answer, piece):
+    """Return ``answer(piece)``; if a graph has no possible labels, the error names the graph."""
+    try:
+        return answer(piece)
+    except ContradictionError:
+        if len(piece) == 1:
+            raise no_labels(piece, "y_known") from None
+        for c in range(len(piece)):
+            _named(answer, piece.take(np.array([c])))
+        raise

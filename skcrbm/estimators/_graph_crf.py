@@ -410,10 +410,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         weight = check_sample_weight(sample_weight, arrays.start[1:, None])
         closed = closed_classes(arrays, self._node_classes)
         graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)), closed)
-        pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
-        require_possible(graphs, pairs, self._node_classes.first, len(self.classes_), "y")
         if (weight == 0).any():
             graphs = graphs.take(np.flatnonzero(weight))
+        # The check comes before the graphs are renumbered, so that its error has numbers of X.
+        pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
+        require_possible(graphs, pairs, self._node_classes.first, len(self.classes_), "y")
+        if len(graphs) < len(weight):
             graphs = replace(graphs, index=np.arange(len(graphs)), _pieces={})
         return graphs
 

@@ -7,6 +7,7 @@ log-weights of excluded classes and pairs are -inf, so every exact answer respec
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import numpy as np
 from skcrbm.energies.contradictions import contradicted_models
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.energies.ranges import RangeModel
-from skcrbm.learning.graphs import MISSING, GraphBatch
+from skcrbm.inference import infer
+from skcrbm.inference.base import ContradictionError
+from skcrbm.learning.graphs import MISSING, GraphBatch, kind_of_graphs
 
 
 def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.ndarray | None:
@@ -68,30 +71,67 @@ def require_possible(
     """Raise a ValueError if no labels of a graph agree with the constraints and the known labels.
 
     `forbidden` (K, K) is True for forbidden pairs, and `first` holds the first class of each type
-    of nodes, as in `GraphModel`. `name` is the name of the known labels in the error message. If
-    labels of a graph with cycles are missing, the check may miss a contradiction.
+    of nodes, as in `GraphModel`. `name` is the name of the known labels in the error message.
+
+    The check is exact unless the nodes with unknown labels form a graph that is too wide for
+    variable elimination. For such a graph, the constraints are propagated from node to node, which
+    may miss a contradiction.
     """
     if forbidden is None and batch.closed is None:
         return
-    table = np.zeros((n_classes, n_classes))
-    if forbidden is not None:
-        table[forbidden] = -np.inf
+    pairs = np.zeros((n_classes, n_classes), bool) if forbidden is None else forbidden
     for piece in batch.pieces(n_classes**2):
-        if not _contradicted(piece, table, first):
+        for find_labels in (_allow_one_class, _labelled_greedily):  # the faster search comes first
+            piece = piece.take(np.flatnonzero(~find_labels(piece, pairs, first)))
+            if not len(piece):
+                break
+        if not len(piece) or not _contradicted(piece, pairs, first):
             continue
         for c in range(len(piece)):
-            if _contradicted(piece.take(np.array([c])), table, first):
-                raise ValueError(
-                    f"graph {piece.index[c]} of X has no labels that agree with `forbidden` and "
-                    f"with its labels in {name}"
-                )
+            graph = piece.take(np.array([c]))
+            if _contradicted(graph, pairs, first):
+                raise no_labels(graph, name)
 
 
-def _contradicted(piece, table, first):
-    """Return True if the constraints exclude all labels of the graphs in a part of a batch."""
+def no_labels(graph: GraphBatch, name: str) -> ValueError:
+    """Return the error that no labels of a single graph agree with the constraints.
+
+    `name` is the argument of the known labels; the message has it if the graph has known labels.
+    """
+    known = (graph.path != MISSING).any()
+    return ValueError(
+        f"graph {graph.index[0]} of X has no labels that agree with `forbidden`"
+        f"{f' and with its labels in {name}' if known else ''}"
+    )
+
+
+def _contradicted(piece, pairs, first):
+    """Return True if the constraints exclude all labels of a graph in a part of a batch."""
+    energy = _constraints(piece, pairs, first)
+    if contradicted_models(energy)[0]:
+        return True
+    n_classes = len(pairs) if first is None else int(np.diff(first).max())
+    kind = kind_of_graphs(_free_graph(piece), n_classes) if pairs.any() else "forest"
+    if kind == "wide" and len(piece) > 1:
+        single = (piece.take(np.array([c])) for c in range(len(piece)))
+        return any(_contradicted(graph, pairs, first) for graph in single)
+    if kind != "narrow":  # the answer of `contradicted_models` is exact for forests
+        return False
+    try:
+        infer(energy, "exact", returns="map")
+    except ContradictionError:
+        return True
+    return False
+
+
+def _constraints(piece, pairs, first):
+    """Return a model of the graphs in which all labels have weight 1 or, if excluded, weight 0.
+
+    The known labels of the nodes are the evidence of the model.
+    """
     a = piece.arrays
-    scores = np.zeros((len(piece.path), len(table)))
-    tables = np.repeat(table[None], len(a.edges), axis=0)
+    scores = np.zeros((len(piece.path), len(pairs)))
+    tables = np.repeat(np.where(pairs, -np.inf, 0.0)[None], len(a.edges), axis=0)
     known = np.where(piece.path == MISSING, np.nan, piece.path)
     if first is None:
         energy = pairwise_classes(scores, a.edges, tables, closed=piece.closed)
@@ -99,4 +139,84 @@ def _contradicted(piece, table, first):
         begin, size = first[:-1][a.types], np.diff(first)[a.types]
         energy = RangeModel(scores, a.edges, tables, begin, size, piece.closed).energy
         known = known - begin
-    return bool(contradicted_models(energy.condition(known[None]))[0])
+    return energy.condition(known[None])
+
+
+def _allow_one_class(piece, pairs, first):
+    """Return a mask (n,): True if all unknown nodes of a graph may have the same class.
+
+    These graphs need no search for a contradiction, which takes longer. With types of nodes, which
+    have different classes, the mask is False.
+    """
+    a, possible = piece.arrays, np.zeros(len(piece), bool)
+    if first is not None:
+        return possible
+    node_graph = np.repeat(np.arange(len(piece)), np.diff(a.start))
+    edge_graph = np.repeat(np.arange(len(piece)), np.diff(a.edge_start))
+    for k in range(len(pairs)):
+        path = np.where(piece.path == MISSING, k, piece.path)
+        agrees = np.ones(len(piece), bool)
+        agrees[edge_graph[pairs[path[a.edges[:, 0]], path[a.edges[:, 1]]]]] = False
+        if piece.closed is not None:
+            agrees[node_graph[piece.closed[np.arange(len(path)), path]]] = False
+        possible |= agrees
+        if possible.all():
+            break
+    return possible
+
+
+def _labelled_greedily(piece, pairs, first):
+    """Return a mask (n,): True if a greedy search finds possible labels of the graph.
+
+    The search visits the neighbours of visited nodes first. Each node gets the first class that the
+    visited neighbours allow. If a node has no such class, the search gives up, although the graph
+    may have possible labels. Sets of classes are integers with a bit for each class.
+    """
+    a, path = piece.arrays, piece.path
+    left = np.ones((len(path), len(pairs)), bool) if piece.closed is None else ~piece.closed
+    if first is not None:
+        left = left & (np.repeat(np.arange(len(first) - 1), np.diff(first)) == a.types[:, None])
+    known = path != MISSING
+    left = _bits(left & ((np.arange(len(pairs)) == path[:, None]) | ~known[:, None]))
+    near: list[list] = [[] for _ in left]
+    to_second, to_first = _bits(~pairs), _bits(~pairs.T)
+    for i, j in a.edges.tolist():
+        near[i].append((j, to_second))
+        near[j].append((i, to_first))
+    failed, visited, queue = [], known.tolist(), np.flatnonzero(known).tolist()
+    for root in range(-1, len(left)):  # the search from known labels comes first, with root -1
+        if root >= 0:
+            queue = [] if visited[root] else [root]
+            visited[root] = True
+        for v in queue:  # the queue grows
+            if not left[v]:
+                failed.append(v)
+                continue
+            k = (left[v] & -left[v]).bit_length() - 1
+            left[v] = 1 << k
+            for u, allowed in near[v]:
+                left[u] &= allowed[k]
+                if not visited[u]:
+                    visited[u] = True
+                    queue.append(u)
+    found = np.ones(len(piece), bool)
+    found[np.searchsorted(a.start, failed, side="right") - 1] = False
+    return found
+
+
+def _bits(sets):
+    """Return each row of an array of bools as an integer, with bit k for column k."""
+    rows = np.packbits(sets, axis=1, bitorder="little")
+    return [int.from_bytes(row.tobytes(), "little") for row in rows]
+
+
+def _free_graph(piece):
+    """Return the part of a batch without cliques and without the edges at known labels.
+
+    Cliques exclude no labels, and an edge at a known label only excludes classes of its other node.
+    """
+    a = piece.arrays
+    free = (piece.path[a.edges] == MISSING).all(axis=1)
+    edge_start = np.concatenate([[0], np.cumsum(free)])[a.edge_start]
+    arrays = a._replace(edges=a.edges[free], Z=a.Z[free], edge_start=edge_start, cliques=())
+    return replace(piece, arrays=arrays, _pieces={})

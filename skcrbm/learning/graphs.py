@@ -24,6 +24,7 @@ from scipy.special import log_softmax
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy, pairwise_classes
 from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference.base import ContradictionError
 from skcrbm.learning.chain_model import Columns
 from skcrbm.learning.structured import Residuals, StructuredObjective
 from skcrbm.utils.graphs import Cliques, GraphArrays, min_fill
@@ -37,6 +38,7 @@ _PART_ENTRIES = 2**17
 # else wide. To save time, a part of a batch with a cycle and more than _MOST_NODES nodes counts as
 # wide without a check.
 _NARROW, _MOST_NODES = 2**16, 5000
+_NO_LABELS = "a graph of X has no labels that agree with `forbidden` and with y"
 
 
 class GraphParams(NamedTuple):
@@ -402,19 +404,22 @@ class GraphLikelihood(StructuredObjective):
         inference with and without clamped labels are stored separately.
         """
         last = self._last.setdefault(piece, {})
-        found = infer(
-            posed.energy,
-            self.inference,
-            returns=("log_partition", "marginals", "statistics"),
-            clamp=posed.clamp,
-            init=last.get(free),
-            return_state=self._continues,
-        )
+        try:
+            found = infer(
+                posed.energy,
+                self.inference,
+                returns=("log_partition", "marginals", "statistics"),
+                clamp=posed.clamp,
+                init=last.get(free),
+                return_state=self._continues,
+            )
+        except ContradictionError:
+            raise ValueError(_NO_LABELS) from None
         if self._continues:
             last[free] = found
         assert found.log_partition is not None
         if np.isneginf(found.log_partition[0]):
-            raise ValueError("a graph has no labels that agree with `forbidden` and with y")
+            raise ValueError(_NO_LABELS)
         counts = (
             posed.marginals(found),
             posed.pair_marginals(found, len(piece.arrays.edges)),
@@ -436,7 +441,8 @@ def clique_counts(
         m = scopes.shape[1]
         codes = states[:, scopes] @ k ** np.arange(m)[::-1]
         of_clique = np.repeat(weight, np.diff(first), axis=1)
-        parts.append(np.bincount(codes.ravel(), of_clique.ravel(), k**m))
+        total = np.bincount(codes.ravel(), of_clique.ravel(), k**m)
+        parts.append(total.astype(np.float64))  # without cliques, `bincount` returns integers
     return np.concatenate(parts) if parts else None
 
 

@@ -273,4 +273,5 @@ def counts(piece: GraphBatch, states: np.ndarray, weight: np.ndarray, k: int):
     i, j = a.edges.T
     place = np.arange(m) * k**2 + states[:, i] * k + states[:, j]
     pairs = np.bincount(place.ravel(), of_edge.ravel(), m * k**2).reshape(m, k, k)
-    return single, pairs
+    # Without edges, `bincount` returns integers.
+    return single, pairs.astype(np.float64)

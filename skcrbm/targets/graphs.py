@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sized
 from itertools import pairwise, product
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -182,7 +182,17 @@ def _forbidden_of(graphs, start):
         return None
     nodes, classes = [], []
     for i, (graph, (first, end)) in enumerate(zip(graphs, pairwise(start.tolist()))):
-        for pair in () if graph.forbidden is None else graph.forbidden:
+        pairs = () if graph.forbidden is None else graph.forbidden
+        if (
+            isinstance(pairs, (str, bytes, Mapping))
+            or hasattr(pairs, "columns")
+            or not (isinstance(pairs, Iterable) and isinstance(pairs, Sized))
+        ):
+            raise ValueError(
+                f"forbidden of graph {i} of X should be a list of pairs (node, class), got "
+                f"{type(pairs).__name__}"
+            )
+        for pair in pairs:
             try:
                 node, name = operator.index(pair[0]), pair[1]
                 valid = len(pair) == 2 and 0 <= node < end - first and not is_missing(name)
@@ -292,6 +302,7 @@ def _lists_of_nodes(cliques, i):
     """Return the cliques of the graph with index i as lists of integers; None means no cliques."""
     cliques = () if cliques is None else cliques
     try:
+        len(cliques)  # an iterator has no length; it would be empty when it is read again
         found = [[operator.index(node) for node in clique] for clique in cliques]
     except TypeError:
         raise ValueError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from itertools import chain, pairwise, repeat
 from numbers import Integral, Number
 from typing import Any, NamedTuple
@@ -40,9 +40,12 @@ class FeatureIndex:
 
     In a dict, a number is the value of its feature, and a string, as in ``{"word": "the"}``, means
     that the feature "word=the" has the value 1. In a collection of strings, each string is the name
-    of a feature with the value 1. scikit-learn's `DictVectorizer` makes the same matrix, apart from
-    the order of the columns. It is not used here, because it takes ten times as long, which would
-    be most of the time of a prediction.
+    of a feature with the value 1.
+
+    From dicts of numbers and strings, scikit-learn's `DictVectorizer` makes the same matrix, apart
+    from the order of the columns. It also takes None, which becomes NaN, and a list of strings,
+    which becomes a feature "word=the" for each string; both are errors here. `DictVectorizer` is
+    not used, because it takes ten times as long, which would be most of the time of a prediction.
     """
 
     def __init__(self, kind: Structure = SEQUENCE):
@@ -208,7 +211,24 @@ def _numbers(names, values, places):
             f"has the feature {names[i]!r} with the value {values[i]!r}; values should be strings "
             "or numbers",
         )
-    return [1.0 if isinstance(value, str) else float(value) for value in values]
+    try:
+        return [1.0 if isinstance(value, str) else float(value) for value in values]
+    except OverflowError:
+        i = next(i for i, value in enumerate(values) if _overflows(value))
+        raise _FeatureError(
+            places[i],
+            f"has the feature {names[i]!r} with a number that is too large for a float; its "
+            "magnitude should be at most 1.8e308",
+        ) from None
+
+
+def _overflows(value):
+    """Return True if a value, a string or a number, is a number that is too large for a float."""
+    try:
+        _ = 1.0 if isinstance(value, str) else float(value)
+    except OverflowError:
+        return True
+    return False
 
 
 def _as_dict(item, number, kind):
@@ -220,7 +240,17 @@ def _as_dict(item, number, kind):
             f"{kind.whole} {number} of X holds {item!r}; each {kind.part} should be a dict or a "
             "collection of strings"
         )
+    _require_length(item, number, kind)
     return dict.fromkeys(item, 1)
+
+
+def _require_length(item, number, kind):
+    """Raise a ValueError if a position is an iterator, which loses its features when it is read."""
+    if not isinstance(item, Sized):
+        raise ValueError(
+            f"{kind.whole} {number} of X holds a {kind.part} of the type {type(item).__name__}, "
+            f"which can be read only once; each {kind.part} should be a dict or a list"
+        )
 
 
 def _check_names(names):
@@ -256,7 +286,7 @@ class SequenceRows:
         """Return the rows with the features of the fit, and the first row of each sequence."""
         X = list_of(X, "X", f"{self.kind.whole}s")
         if self.index is not None:
-            if not _holds_items(X, self.kind):
+            if _holds_items(X, self.kind) is False:
                 raise ValueError(
                     f"X should be a list of {self.kind.whole}s of dicts or of collections of "
                     "strings, as in fit"
@@ -301,15 +331,20 @@ def list_of(values: Any, name: str, kind: str) -> list:
 
 
 def _holds_items(X, kind):
-    """Return True if positions are dicts or collections of strings, False if they are numbers."""
+    """Return True if positions are dicts or collections of strings, False if they are numbers.
+
+    The result is None if all positions are empty lists, which may be positions without features.
+    """
     for sequence in X:
-        if issparse(sequence) or hasattr(sequence, "iloc") or isinstance(sequence, np.ndarray):
-            return False
-        if isinstance(sequence, (str, bytes, Mapping)) or not isinstance(sequence, Iterable):
+        table = issparse(sequence) or hasattr(sequence, "iloc")
+        if not table and (isinstance(sequence, (str, bytes, Mapping)) or not _is_list(sequence)):
             raise ValueError(
                 f"each {kind.whole} of X should be an array (n_{kind.part}s, n_features) or a list "
                 f"of dicts, got {type(sequence).__name__}"
             )
+    for i, sequence in enumerate(X):
+        if issparse(sequence) or hasattr(sequence, "iloc") or isinstance(sequence, np.ndarray):
+            return False
         for item in sequence:
             if isinstance(item, (str, bytes)):
                 raise ValueError(
@@ -320,10 +355,16 @@ def _holds_items(X, kind):
                 return True
             if not isinstance(item, Iterable):
                 return False
+            _require_length(item, i, kind)
             values = list(item)
-            if values:  # an empty list may be a position without features
+            if values:
                 return any(isinstance(value, str) for value in values)
-    return False
+    return None
+
+
+def _is_list(sequence):
+    """Return True if an object has items and a length; a generator, for example, has no length."""
+    return isinstance(sequence, Iterable) and isinstance(sequence, Sized)
 
 
 def _starts(lengths, kind):

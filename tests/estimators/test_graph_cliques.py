@@ -222,3 +222,26 @@ def test_clear_errors():
     large = Graph(np.zeros((12, 2)), [], None, None, [list(range(12))])
     with pytest.raises(ValueError, match=r"need a table with 12\^12 entries"):
         GraphCRF(alpha=0.1).fit([large], [list(range(12))])
+
+
+@pytest.mark.parametrize("learning", ["cd", "pcd", "pmp", "bp_chain"])
+def test_some_graphs_have_no_cliques(learning):
+    """Graphs of another weight, or the graphs of a later batch, need not have cliques."""
+    X = [Graph(np.eye(3), [[0, 1]]), Graph(np.eye(3), [], cliques=[[0, 1, 2]])]
+    y = [[0, 1, 0], [1, 0, 1]]
+    model = GraphCRF(learning=learning, alpha=0.1, max_iter=2, random_state=0)
+    model.fit(X, y, sample_weight=[1, 2])
+    assert np.isfinite(model.clique_coef_[3]).all()
+    assert np.abs(model.coef_).max() > 0
+    model.set_params(solver="adam").partial_fit(X[:1], y[:1])
+    first = GraphCRF(learning=learning, alpha=0.1, solver="adam", random_state=0)
+    first.partial_fit(X[:1], y[:1], clique_sizes=[3])
+    np.testing.assert_array_equal(first.clique_coef_[3], np.zeros((2, 2, 2)))
+
+
+@pytest.mark.parametrize("learning", ["cd", "bp_chain"])
+def test_graphs_without_edges_may_have_missing_labels(learning):
+    X = [Graph(np.eye(2), []), Graph(np.eye(2), [[0, 1]])]
+    model = GraphCRF(learning=learning, alpha=0.1, max_iter=2, random_state=0)
+    model.fit(X, [[0, None], [0, 1]], sample_weight=[1, 2])
+    assert np.isfinite(model.coef_).all()

@@ -1,9 +1,11 @@
 """GraphCRF with forbidden classes of nodes and forbidden pairs: enumeration, gradients, errors."""
 
 import pickle
-from itertools import product
+from contextlib import suppress
+from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 from reference.graph_objectives import check_gradient, check_mean_gradient, objective_of
 from scipy.special import logsumexp
@@ -11,6 +13,14 @@ from scipy.special import logsumexp
 from skcrbm import Graph, GraphCRF
 from skcrbm.inference import SumProduct
 from skcrbm.learning import PMPLearning
+from skcrbm.learning.graph_constraints import (
+    _labelled_greedily,
+    closed_classes,
+    forbidden_pairs,
+    require_possible,
+)
+from skcrbm.learning.graphs import GraphBatch
+from skcrbm.targets.graphs import GraphRows, NodeClasses
 
 PAIRS = [("a", "c"), ("b", "b")]
 
@@ -239,6 +249,137 @@ def test_errors():
     with pytest.raises(ValueError, match="graph 0 of X has no labels"):
         model.predict([graph._replace(forbidden=[(0, "a"), (0, "b")])])
     assert model.score(X, y) < 1  # labels that break a constraint are wrong predictions
+
+
+def random_batch(seed):
+    """Return three random graphs with constraints and known labels as a batch, and its problem.
+
+    The problem has the forbidden pairs, the classes as `NodeClasses`, and True if edges have a
+    direction.
+    """
+    rng = np.random.default_rng(seed)
+    names = "abc"[: int(rng.integers(2, 4))]
+    directed, types = bool(rng.random() < 0.3), bool(rng.random() < 0.3)
+    pairs = [p for p in product(names, repeat=2) if rng.random() < (0.8 if p[0] == p[1] else 0.1)]
+    X, labels = [], []
+    for _ in range(3):
+        n = int(rng.integers(3, 6))
+        edges = [e for e in combinations(range(n), 2) if rng.random() < 0.7]
+        kinds = ["uv"[int(v)] for v in rng.integers(0, 2, n)] if types else None
+        closed = [(v, names[int(rng.integers(len(names)))]) for v in range(n) if rng.random() < 0.1]
+        X.append(Graph(np.zeros((n, 1)), edges, None, kinds, None, closed))
+        known = rng.random(n) < 0.1
+        labels += [names[int(rng.integers(len(names)))] if k else None for k in known]
+    arrays = GraphRows(directed).fit_transform(X, ["u", "v"] if types else None)
+    first = np.array([0, len(names), 2 * len(names)]) if types else None
+    classes = NodeClasses(np.array(list(names) * (2 if types else 1)), first)
+    closed = closed_classes(arrays, classes)
+    batch = GraphBatch(
+        arrays, classes.codes(labels, arrays.types), np.ones(3), np.arange(3), closed
+    )
+    return X, labels, batch, pairs, classes, directed
+
+
+@pytest.mark.parametrize("part_entries", [2**17, 20])
+def test_the_check_finds_every_contradiction(monkeypatch, part_entries):
+    """Small graphs with cycles, known labels and types, held against enumeration."""
+    monkeypatch.setattr("skcrbm.learning.graphs._PART_ENTRIES", part_entries)
+    n_missed_by_propagation = n_possible = n_labelled = 0
+    for seed in range(150):
+        X, labels, batch, pairs, classes, directed = random_batch(seed)
+        table = forbidden_pairs(pairs, classes.classes, directed)
+        names, start = sorted(set(classes.classes.tolist())), batch.start
+        possible = [
+            any(
+                agrees(graph, state, directed, pairs)
+                for state in product(*(names if v is None else [v] for v in labels[a:b]))
+            )
+            for graph, a, b in zip(X, start, start[1:])
+        ]
+        arguments = table, classes.first, len(classes.classes), "y"
+        excluded = np.zeros((len(classes.classes),) * 2, bool) if table is None else table
+        labelled = _labelled_greedily(batch, excluded, classes.first)
+        n_labelled += labelled.sum()
+        assert not (labelled & ~np.array(possible)).any()
+        if all(possible):
+            n_possible += 1
+            require_possible(batch, *arguments)
+            continue
+        c = possible.index(False)
+        with pytest.raises(ValueError, match=f"graph {c} of X has no labels that agree with"):
+            require_possible(batch, *arguments)
+        with monkeypatch.context() as patch, suppress(ValueError):
+            patch.setattr("skcrbm.learning.graph_constraints.kind_of_graphs", lambda *_: "wide")
+            require_possible(batch, *arguments)
+            n_missed_by_propagation += 1
+    assert n_possible > 20
+    assert n_labelled > 20
+    assert n_missed_by_propagation > 3
+
+
+ALTERNATE = {"forbidden": [("a", "a"), ("b", "b")], "alpha": 0.1, "max_iter": 3}
+PATH = Graph(np.zeros((6, 1)), [[v, v + 1] for v in range(5)])
+TRIANGLE = Graph(np.zeros((3, 1)), [[0, 1], [1, 2], [2, 0]])
+LADDER = [*"ababab"]
+
+
+@pytest.mark.parametrize("inference", ["sum_product", "exact"])
+def test_every_answer_names_the_graph_without_possible_labels(inference):
+    model = GraphCRF(inference=inference, **ALTERNATE).fit([PATH], [LADDER])
+    message = "graph 1 of X has no labels that agree with `forbidden`"
+    X = [PATH, TRIANGLE]
+    for name in ("predict", "predict_proba", "check_convergence", "sample", "predict_with_gap"):
+        with pytest.raises(ValueError, match=f"{message}$"):
+            getattr(model, name)(X)
+    with pytest.raises(ValueError, match=f"{message}$"):
+        model.predict_topk(X, 2)
+    with pytest.raises(ValueError, match=f"{message} and with its labels in y_known$"):
+        model.predict(X, y_known=[None, ["a", None, None]])
+    with pytest.raises(ValueError, match=f"{message} and with its labels in y$"):
+        model.score_samples(X, [LADDER, ["a", None, None]])
+    with pytest.raises(ValueError, match=f"{message}$"):
+        GraphCRF(inference=inference, **ALTERNATE).fit(X, [LADDER, None])
+    with pytest.raises(ValueError, match=f"{message} and with its labels in y$"):
+        GraphCRF(inference=inference, **ALTERNATE).fit(X, [LADDER, ["a", None, None]])
+
+
+def test_graphs_of_weight_0_need_no_possible_labels():
+    X, y = [TRIANGLE, PATH, PATH, PATH], [[*"aab"], LADDER, [*"bababa"], ["a", "a", *"baba"]]
+    weights = [0, 1, 2, 0]
+    model = GraphCRF(**ALTERNATE).fit(X, y, sample_weight=weights)
+    alone = GraphCRF(**ALTERNATE).fit(X[1:3], y[1:3], sample_weight=[1, 2])
+    np.testing.assert_array_equal(model.coef_, alone.coef_)
+    np.testing.assert_array_equal(model.intercept_, alone.intercept_)
+    with pytest.raises(ValueError, match="graph 3 of X has no labels"):
+        GraphCRF(**ALTERNATE).fit(X, y, sample_weight=[0, 1, 2, 1])
+
+
+@pytest.mark.filterwarnings("ignore:the states of 1 of 1 models:UserWarning")
+def test_inference_that_finds_a_contradiction_of_a_wide_graph_names_the_graph():
+    """Elimination of a clique of 17 nodes makes a table too large for the check beforehand."""
+    clique = Graph(np.zeros((17, 1)), list(combinations(range(17), 2)))
+    model = GraphCRF(inference="exact", **ALTERNATE).fit([PATH], [LADDER])
+    X, message = [PATH, clique], "graph 1 of X has no labels that agree with `forbidden`$"
+    for name in ("predict", "predict_proba", "sample", "check_convergence"):
+        with pytest.raises(ValueError, match=message):
+            getattr(model, name)(X)
+    with pytest.raises(ValueError, match=message):
+        model.predict_topk(X, 1)
+    with pytest.raises(ValueError, match="max-product found no labels that agree with"):
+        GraphCRF(**ALTERNATE).fit([PATH], [LADDER]).predict(X)
+    with pytest.raises(ValueError, match="a graph of X has no labels that agree with `forbidden`"):
+        GraphCRF(inference="exact", **ALTERNATE).fit(X, [LADDER, None])
+
+
+@pytest.mark.parametrize(
+    "pairs", [5, "ab", {0: "a"}, iter([(0, "a")]), pd.DataFrame({"node": [0], "class": ["a"]})]
+)
+def test_forbidden_of_a_graph_should_be_a_list(pairs):
+    kind = type(pairs).__name__
+    with pytest.raises(
+        ValueError, match=rf"graph 1 of X should be a list of pairs \(node, class\), got {kind}"
+    ):
+        GraphCRF().fit([PATH, PATH._replace(forbidden=pairs)], [LADDER] * 2)
 
 
 def test_backprop_respects_forbidden_classes_of_nodes():

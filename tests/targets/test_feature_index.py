@@ -84,6 +84,8 @@ def test_parts_do_not_change_the_columns(monkeypatch, size):
         (["x", ["y"]], r"sequence 1 of X holds the feature \['y'\]; names of features should be"),
         ("word", "sequence 1 of X holds 'word'; each position should be a dict or a collection"),
         (5, "sequence 1 of X holds 5; each position should be a dict or a collection"),
+        ({"w": "x", "n": 1, "big": 10**400}, "sequence 1 of X has the feature 'big' with a number"),
+        (iter(["x"]), "sequence 1 of X holds a position of the type list_iterator, which can be"),
     ],
 )
 def test_an_invalid_position_names_its_sequence(monkeypatch, size, item, message):
@@ -108,3 +110,29 @@ def test_keys_and_values_that_are_not_plain_strings():
     assert rows.nnz == 6
     found, _ = converter.transform([items])
     np.testing.assert_array_equal(found.toarray(), rows.toarray())
+
+
+@pytest.mark.parametrize("first", [[["x"]], [{"w": "x"}]])
+def test_a_list_whose_positions_are_all_empty(first):
+    """The features of the fit decide that empty lists are positions without features."""
+    converter = SequenceRows()
+    converter.fit_transform([first])
+    rows, start = converter.transform([[[], []], [[]]])
+    assert rows.shape == (3, 1)
+    assert rows.nnz == 0
+    np.testing.assert_array_equal(start, [0, 2, 3])
+    with pytest.raises(ValueError, match="sequence 1 of X is empty"):
+        converter.transform([[[]], []])
+    with pytest.raises(ValueError, match="list of sequences of dicts or of collections of strings"):
+        converter.transform([[[1.0]]])
+
+
+def test_objects_that_can_be_read_only_once_are_errors():
+    converter = SequenceRows()
+    converter.fit_transform([[["x"]]])
+    for convert in (SequenceRows().fit_transform, converter.transform):
+        with pytest.raises(ValueError, match="sequence 0 of X holds a position of the type list_i"):
+            convert([[iter(["x"]), ["x"]]])
+        for X in ([(item for item in [["x"]])], [[["x"]], map(list, "x")]):
+            with pytest.raises(ValueError, match="each sequence of X should be an array"):
+                convert(X)
