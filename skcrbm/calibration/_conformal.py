@@ -144,7 +144,7 @@ def conformal_quantile(scores, weight, confidence, name):
     of rows.
     """
     order = np.argsort(scores, kind="stable")
-    scores, weight = scores[order], weight[order]
+    scores, weight = scores[order], weight[order] / weight.max()  # so that sums are finite
     total = weight.sum()
     wanted = confidence * (total + total / len(weight))
     reached = np.flatnonzero(np.cumsum(weight) >= wanted * (1 - 1e-12))

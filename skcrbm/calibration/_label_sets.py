@@ -107,8 +107,9 @@ class ConformalLabelSets(ConformalBase):
     the mass of the more probable vectors is estimated by their share of `n_draws` draws, with a
     standard error of at most ``0.5 / sqrt(n_draws)``, which is 0.016 by default and 0.005 with
     ``n_draws=10_000``. The guarantee does not depend on the error of this estimate, because the
-    threshold is calibrated with the same estimate: the seed is fixed in `fit`, so that the score of
-    a label vector is a fixed function of x and y. Draws are fast if the labels are independent
+    threshold is calibrated with the same estimate: the seed is fixed in `fit` and is the same for
+    all rows, so that the score of a label vector is a fixed function of x and y, and the answers
+    for a row do not depend on the other rows of X. Draws are fast if the labels are independent
     given x, or given up to 10 hidden units of a conditional RBM, because no label vector is
     stored. With `Constrained` around a classifier, the `n_best` most probable vectors that
     satisfy the rules are listed: the mass and the size of a set within this list are exact, and

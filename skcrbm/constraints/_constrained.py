@@ -522,6 +522,18 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             else:
                 yield Eliminated(rows, self._conditions, log_odds, held)
 
+    def _draws_and_log_proba(self, X, n_draws, seed):
+        """Return draws (N, n_draws, L) for N rows of X, and their log-probabilities (N, n_draws).
+
+        All rows use the same random numbers, so the draws of a row do not depend on other rows.
+        """
+
+        def draw(part):
+            drawn = part.draw(n_draws, np.random.RandomState(seed), True)
+            return drawn, part.log_proba_of_draws(drawn)
+
+        return tuple(map(np.concatenate, zip(*self._answers(X, None, draw))))
+
     def _draw(self, X, known, n_samples, seed, alike=False):
         """Draw `n_samples` label vectors for each row.
 

@@ -24,7 +24,7 @@ from skcrbm.decoding.expected import (
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import infer
-from skcrbm.inference.rbm.mixture import LabelMixture, is_small_mixture
+from skcrbm.inference.rbm.mixture import LabelMixture, rows_of_small_mixtures
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
@@ -115,21 +115,23 @@ def _by_rows(posterior, decide, entries):
     """
     energy = posterior.energy
     result = np.empty((energy.n_models, energy.n_visible), np.int8)
-    kind: type[_Model] = _Independent
-    n_jobs = None  # `_Independent` and `_Joint` already use threads, in `infer`
-    if posterior.method.name == "exact":
-        kind = _Joint
-        if is_small_mixture(energy):
-            kind, n_jobs = _Mixture, posterior.n_jobs
+    exact = posterior.method.name == "exact"
+    small = rows_of_small_mixtures(energy) if exact else np.zeros(energy.n_models, bool)
+    # `_Independent` and `_Joint` already use threads, in `infer`.
+    kinds: list[tuple[type[_Model], np.ndarray, int | None]] = [
+        (_Joint if exact else _Independent, np.flatnonzero(~small), None),
+        (_Mixture, np.flatnonzero(small), posterior.n_jobs),
+    ]
+    for kind, rows, n_jobs in kinds:
 
-    def run(rows):
-        model = kind(posterior.rows(rows))
-        result[rows] = model.with_known(decide(model, posterior.allow_empty))
+        def run(part, kind=kind, rows=rows):
+            model = kind(posterior.rows(rows[part]))
+            result[rows[part]] = model.with_known(decide(model, posterior.allow_empty))
 
-    chunks = row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // entries))
-    with one_blas_thread():
-        for _ in ordered_map(run, chunks, n_jobs):
-            pass
+        chunks = row_chunks(len(rows), max(1, BLOCK_ENTRIES // entries))
+        with one_blas_thread():
+            for _ in ordered_map(run, chunks, n_jobs):
+                pass
     return result
 
 

@@ -482,7 +482,7 @@ class CRBMClassifier(RBMClassifier):
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()
-            add_labels_to_targets(self, classes)
+            add_labels_to_targets(self, y, classes)
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)

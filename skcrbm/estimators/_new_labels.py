@@ -7,11 +7,14 @@ import numpy as np
 from skcrbm.estimators._base import Rows
 from skcrbm.learning.data import crbm_params
 from skcrbm.targets.kinds import MultilabelTargets
-from skcrbm.targets.new_labels import names_with_new
+from skcrbm.targets.new_labels import names_with_new, refuse_unlisted_labels
 
 
-def add_labels_to_targets(estimator, classes) -> None:
-    """Add new labels in `classes` to the targets (the description of y) of an estimator."""
+def add_labels_to_targets(estimator, y, classes) -> None:
+    """Add new labels in `classes` to the targets (the description of y) of an estimator.
+
+    A ValueError is raised if y has columns of further labels, which `classes` does not list.
+    """
     targets = estimator._targets
     if not targets.indicator:
         return
@@ -19,6 +22,7 @@ def add_labels_to_targets(estimator, classes) -> None:
     if n_labels > targets.n_visible:
         estimator._targets = MultilabelTargets(n_labels, names)
         estimator.classes_ = estimator._targets.classes
+    refuse_unlisted_labels(estimator._targets, y, classes)
 
 
 def add_labels_to_model(estimator, rows: Rows, rng) -> None:

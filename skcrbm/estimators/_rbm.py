@@ -28,7 +28,7 @@ from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import methods_for
 from skcrbm.inference.methods.exact import exact_seconds
-from skcrbm.inference.rbm.mixture import drawn_log_proba, has_few_products
+from skcrbm.inference.rbm.mixture import drawn_log_proba, rows_with_few_products
 from skcrbm.inference.registry import answers_of
 from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
@@ -216,14 +216,19 @@ class RBMClassifier(
     def _drawn_log_proba(self, X, n_draws, seed, labels=None):
         """Return the log-probabilities of draws from p(y | x); see `drawn_log_proba`.
 
-        The result is None if the model has more hidden units than `drawn_log_proba` takes, or if y
-        had columns of classes.
+        The third result is a mask (N,) of the rows that `drawn_log_proba` takes; the other results
+        have no entries for the other rows. All results are None if it takes no row, because the
+        model has too many hidden units, or if y had columns of classes.
         """
         with one_blas_thread():
             posterior = self._posterior(X, None)
-        if not (self._targets.indicator and has_few_products(posterior.energy)):
+        energy = posterior.energy
+        rows = rows_with_few_products(energy)
+        if not (self._targets.indicator and rows.any()):
             return None
-        return drawn_log_proba(posterior.energy, n_draws, seed, self.n_jobs, labels)
+        if not rows.all():
+            energy, labels = energy.rows(rows), None if labels is None else labels[rows]
+        return *drawn_log_proba(energy, n_draws, seed, self.n_jobs, labels), rows
 
     def transform(self, X, y_known=None):
         """Return the probabilities P(h_j = 1 | x) of the hidden units, as features of each row.

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.utils.labels import all_strings, indicator_with_nan, is_frame, with_dimensions
+from skcrbm.utils.labels import (
+    all_strings,
+    indicator_with_nan,
+    is_frame,
+    label_names_of,
+    listed,
+    with_dimensions,
+)
 
 
 def listed_labels(classes: Any) -> list | None:
@@ -87,6 +94,35 @@ def names_with_new(targets: Any, classes: Any) -> tuple:
     place = set(known)
     known += [label for label in labels if label not in place]
     return len(known), _as_names(known)
+
+
+def refuse_unlisted_labels(targets: Any, y: Any, classes: Any) -> None:
+    """Raise a ValueError if y has more columns than labels, or columns with unknown names.
+
+    The error says how the argument `classes` of `partial_fit` adds labels. `targets` describes the
+    labels of the model, with the labels that `classes` has added.
+    """
+    if y is None:
+        return
+    names, columns = targets.names, label_names_of(y) if is_frame(y) else None
+    if names is not None and columns is not None:
+        known = set(names)
+        new = [name for name in columns if name not in known]
+        if new:
+            raise ValueError(
+                f"y has columns that are not labels of this model: {listed(new)}. The labels "
+                f"of the model are {listed(names)}. To add labels to the model, list them in "
+                "classes, as in partial_fit(X, y, classes=list(y.columns))"
+            )
+    given = with_dimensions(y)
+    n_columns = given.shape[1] if given.ndim == 2 else 0
+    if listed_labels(classes) is None and n_columns > targets.n_visible:
+        example = f", as in classes=range({n_columns})" if names is None else " by name"
+        raise ValueError(
+            f"y must have shape (n_samples, {targets.n_visible}) as in the first fit, got "
+            f"{tuple(given.shape)}. To add labels to the model, list the labels of all columns of "
+            f"y in classes{example}"
+        )
 
 
 def in_label_order(y: Any, classes: Any, targets: Any, dtype: Any) -> Any:

@@ -73,7 +73,9 @@ def inner_method(model: Any, method: str) -> Callable | None:
 
 @contextlib.contextmanager
 def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
-    """Add advice to the error of a `fit` that does not support a 2-D y or missing labels.
+    """Add advice to the error of a `fit` that lacks support for y or for weights of labels.
+
+    The `fit` may not support a 2-D y, missing labels or weights of single labels.
 
     The `fit` of a `FrozenEstimator` ignores y, so this function compares the labels of y with the
     labels that the frozen model predicts, and raises a ValueError if they differ.
@@ -88,6 +90,13 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
             raise ValueError(
                 f"{name} takes a 1-D y only. For a 2-D y, fit a copy of {name} for each label with "
                 f"sklearn.multiclass.OneVsRestClassifier({name}()). The error of {name}: {error}"
+            ) from error
+        if "Sample weights must be 1D array" in str(error) and np.ndim(y) == 2:
+            raise ValueError(
+                f"{name} takes a weight for each row only: sample_weight must have shape "
+                "(n_samples,). Weights of single labels, which have the shape of a 2-D y, need an "
+                "estimator that takes them: CRBMClassifier, MSSVMCRBM, LMBMClassifier, "
+                f"LabelGraphCRF or LayeredGMClassifier. The error of {name}: {error}"
             ) from error
         if "y contains NaN" in str(error):
             raise ValueError(

@@ -93,19 +93,18 @@ class LabelDistribution:
         return labels, log_p
 
     def draw(self, X: Any, n_draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return draws (N, n_draws, L) from p(y | x), and their log-probabilities (N, n_draws)."""
+        """Return draws (N, n_draws, L) from p(y | x), and their log-probabilities (N, n_draws).
+
+        The draws of a row do not depend on the other rows of X.
+        """
+        if self.has_rules:
+            return inner_method(self.model, "_draws_and_log_proba")(X, n_draws, seed)
         if self.is_joint:
-            options: dict[str, Any] = {"n_samples": n_draws, "random_state": seed}
-            if self.has_rules:
-                return call_given(self.model, "sample", X, None, return_log_proba=True, **options)
-            draws = np.asarray(call_given(self.model, "sample", X, None, **options))
-            log_p = np.empty(draws.shape[:2])
-            each = max(1, BLOCK_ENTRIES // (n_draws * self.n_labels))
-            for rows in row_chunks(len(draws), each):
-                repeated = np.repeat(np.arange(rows.start, rows.stop), n_draws)
-                flat = draws[rows].reshape(-1, self.n_labels)
-                found = self.log_proba(_safe_indexing(X, repeated), flat)
-                log_p[rows] = found.reshape(-1, n_draws)
+            n_rows = count_rows(X)
+            draws = np.empty((n_rows, n_draws, self.n_labels), np.int8)
+            log_p = np.empty((n_rows, n_draws))
+            for row, found in enumerate(self._draw_by_row(X, n_draws, seed)):
+                draws[row], log_p[row] = found
             return draws, log_p
         proba = self.marginals(X)
         uniform = check_random_state(seed).random_sample((n_draws, self.n_labels))
@@ -119,16 +118,54 @@ class LabelDistribution:
 
         The second result is None, or the log-probabilities (N,) of the given `labels` (N, L). If
         the labels are independent, or the model is a conditional RBM with few hidden units, this
-        method is faster than `draw`, and the draws of a row do not depend on the other rows.
+        method is faster than `draw`. The draws of a row do not depend on the other rows of X.
         """
         if not self.is_joint:
             return _independent_draws(self.marginals(X), n_draws, seed, labels)
+        if self.has_rules:
+            drawn = self.draw(X, n_draws, seed)[1]
+            return drawn, None if labels is None else self.log_proba(X, labels)
+        n_rows = count_rows(X)
+        drawn, own = np.empty((n_rows, n_draws)), np.empty(n_rows)
+        left = np.ones(n_rows, bool)  # rows that `_drawn_log_proba` did not take
         function = inner_method(self.model, "_drawn_log_proba")
         found = None if function is None else function(X, n_draws, seed, labels)
-        if found is None:
-            drawn = self.draw(X, n_draws, seed)[1]
-            found = drawn, None if labels is None else self.log_proba(X, labels)
-        return found
+        if found is not None:
+            left = ~found[2]
+            drawn[~left] = found[0]
+            if labels is not None:
+                own[~left] = found[1]
+        rows = np.flatnonzero(left)
+        if len(rows):
+            given = None if labels is None else labels[rows]
+            parts = self._draw_by_row(_safe_indexing(X, rows), n_draws, seed, given)
+            for row, (_, log_p) in zip(rows, parts):
+                drawn[row] = log_p[:n_draws]
+                own[row] = log_p[-1]
+        return drawn, None if labels is None else own
+
+    def _draw_by_row(self, X, n_draws, seed, labels=None):
+        """Yield draws (n_draws, L) of each row of X, and the log-probabilities of these draws.
+
+        If `labels` (N, L) is given, the log-probabilities have another entry at the end: the
+        log-probability of the label vector of the row. The model must be joint.
+
+        The random numbers of the method `sample` depend on the position of a row in X. So each row
+        is drawn alone, with the same seed, and gets the same draws in every X. Equal vectors of a
+        row are scored once, because rounding could make their log-probabilities different.
+        """
+        model, inputs = final_model(self.model, X)  # transform all rows at once, in a pipeline
+        if not (hasattr(model, "sample") and hasattr(model, "score_label_sets")):
+            model, inputs = self.model, X
+        for row in range(count_rows(X)):
+            x = _safe_indexing(inputs, [row])
+            draws = np.asarray(model.sample(x, n_samples=n_draws, random_state=seed))[0]
+            draws = draws.astype(np.int8)
+            vectors = draws if labels is None else np.vstack([draws, labels[row].astype(np.int8)])
+            packed = np.packbits(vectors, axis=1)
+            _, first, place = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+            log_p = np.asarray(model.score_label_sets(x, label_sets=vectors[first]))[0]
+            yield draws, log_p[place.ravel()]
 
 
 def is_joint(model: Any) -> bool:

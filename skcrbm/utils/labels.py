@@ -397,8 +397,8 @@ def indicator_by_name(
         return values
     if unknown:
         raise ValueError(
-            f"{argument} has columns that are not labels of this model: {_listed(unknown)}. The "
-            f"labels of the model are {_listed(names)}"
+            f"{argument} has columns that are not labels of this model: {listed(unknown)}. The "
+            f"labels of the model are {listed(names)}"
         )
     full = np.full((len(values), n_labels), np.nan, dtype)
     full[:, [place[name] for name in columns]] = values
@@ -458,7 +458,7 @@ def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
     for value, lacking in ((0, ~off), (1, ~on & gaps)):
         few = [names[i] for i in np.flatnonzero(lacking)]
         if few:
-            found.append(f"{_listed(few)} {'has' if len(few) == 1 else 'have'} no observed {value}")
+            found.append(f"{listed(few)} {'has' if len(few) == 1 else 'have'} no observed {value}")
     if found:
         warn_user(
             f"{ONE_VALUE}: {'; '.join(found)}. The model will always predict this value. Write NaN "
@@ -484,8 +484,8 @@ def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
         if not (all_strings(has) and all_strings(wanted)):
             return y
         raise ValueError(
-            f"{argument} has columns with the names {_listed(has)}, but the expected names are "
-            f"{_listed(wanted)}"
+            f"{argument} has columns with the names {listed(has)}, but the expected names are "
+            f"{listed(wanted)}"
         )
     return y[list(wanted)]
 
@@ -510,10 +510,10 @@ def all_strings(names: Any) -> bool:
     return names is not None and all(isinstance(name, str) for name in names)
 
 
-def _listed(names):
+def listed(names):
+    """Return the names as text, at most `_MAX_LISTED` of them, and the number of the others."""
     text = ", ".join(repr(name) for name in list(names)[:_MAX_LISTED])
-    left = len(names) - _MAX_LISTED
-    return f"{text} and {left} more" if left > 0 else text
+    return f"{text} and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else text
 
 
 # ------------------------------------------------------- questions about valid matrices

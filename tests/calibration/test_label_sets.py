@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier, LMBMClassifier
-from skcrbm.calibration import ConformalLabelSets
+from skcrbm.calibration import ConformalLabelSets, ConformalRiskControl
 from skcrbm.calibration._label_sets import _mass_above, _scores
 from skcrbm.calibration._summary import summarize
 from skcrbm.datasets import make_structured_labels
@@ -172,6 +172,18 @@ def test_weights_choose_the_rows_that_calibrate(data, marginal):
     weighted.fit(X, Y, sample_weight=weight)
     some = ConformalLabelSets(marginal, confidence=0.8).fit(X[:120], Y[:120])
     assert weighted.thresholds_[0] == pytest.approx(some.thresholds_[0], abs=1e-12)
+    for scale in (1e-200, 1e305):  # 120 weights of 3e305 have a finite sum
+        scaled = ConformalLabelSets(marginal, confidence=0.8)
+        scaled.fit(X, Y, sample_weight=weight * scale)
+        assert scaled.thresholds_ == weighted.thresholds_
+
+
+@pytest.mark.parametrize("conformal", [ConformalLabelSets, ConformalRiskControl])
+def test_weights_of_labels_need_a_classifier_that_takes_them(data, conformal):
+    X, Y = data[0][:100], data[1][:100]
+    weight = np.where(np.arange(N_LABELS) == 0, 2.0, np.ones(Y.shape))
+    with pytest.raises(ValueError, match=r"MultiOutputClassifier .* sample_weight must have shape"):
+        conformal(MultiOutputClassifier(LogisticRegression())).fit(X, Y, sample_weight=weight)
 
 
 def test_missing_labels_do_not_calibrate(data, joint):

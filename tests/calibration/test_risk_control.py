@@ -93,6 +93,9 @@ def test_names_weights_and_errors(data, model):
     weight = np.where(np.arange(200) < 120, 2.0, 0.0)
     weighted = ConformalRiskControl(model).fit(X, Y, sample_weight=weight)
     assert weighted.threshold_ == ConformalRiskControl(model).fit(X[:120], Y[:120]).threshold_
+    for scale in (1e-200, 1e200):  # the square of a weight is 0 or infinite
+        scaled = ConformalRiskControl(model).fit(X, Y, sample_weight=weight * scale)
+        assert scaled.threshold_ == weighted.threshold_
     with pytest.raises(ValueError, match=r"at least 9 rows without missing labels .* got 5"):
         ConformalRiskControl(model).fit(X[:5], Y[:5])
     with pytest.raises(ValueError, match="loss must return"):

@@ -11,7 +11,7 @@ from skcrbm.decoding._top_f1 import FIRST_LABELS, top_f1
 from skcrbm.decoding.expected import inverse_nodes
 from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import Exact
-from skcrbm.inference.rbm.mixture import LabelMixture, is_small_mixture
+from skcrbm.inference.rbm.mixture import LabelMixture, rows_of_small_mixtures
 
 N = 7
 
@@ -143,11 +143,30 @@ def test_states_that_are_left_out_have_little_mass():
 
 
 def test_only_small_rbms_are_mixtures():
-    assert is_small_mixture(wide_rbm(30))
-    assert not is_small_mixture(wide_rbm(30, scale=1000.0))
-    assert not is_small_mixture(random_rbm(0, 3, 4, N))
-    assert not is_small_mixture(OneHotRBMEnergy(np.zeros((3, 1)), np.zeros(3), np.zeros(1)))
-    assert not is_small_mixture(IsingEnergy(np.zeros((3, 3)), np.zeros((N, 3))))
+    assert rows_of_small_mixtures(wide_rbm(30)).all()
+    others = [
+        wide_rbm(30, scale=1000.0),
+        random_rbm(0, 3, 4, N),
+        OneHotRBMEnergy(np.zeros((3, 1)), np.zeros(3), np.zeros(1)),
+        IsingEnergy(np.zeros((3, 3)), np.zeros((N, 3))),
+    ]
+    for energy in others:
+        assert not rows_of_small_mixtures(energy).any()
+
+
+@pytest.mark.parametrize("metric", ["f1", "jaccard"])
+def test_a_row_with_a_large_field_changes_no_other_row(metric, monkeypatch):
+    """The large field excludes its own row from the mixtures, but no other row."""
+    energy = wide_rbm(30)
+    fields = energy.visible_bias.copy()
+    fields[1, 3] = 1e10
+    large = RBMEnergy(energy.weights, fields, energy.hidden_bias)
+    np.testing.assert_array_equal(rows_of_small_mixtures(large), np.arange(len(fields)) != 1)
+    found = ExpectedMetric(metric).decode(posterior_of(large))
+    for n in range(len(fields)):
+        alone = ExpectedMetric(metric).decode(posterior_of(large.rows([n])))
+        np.testing.assert_array_equal(found[n], alone[0])
+    assert found[1, 3] == 1
 
 
 def test_blocks_do_not_matter(monkeypatch):

@@ -173,3 +173,24 @@ def test_steps_with_an_average_start_anew(data):
     model = CRBMClassifier(n_hidden=2, solver=Adam(average=True), random_state=0)
     passes(model, X, Y[:, :2], 2).partial_fit(X, Y, classes=range(4))
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("model", [CRBMClassifier(n_hidden=2), MSSVMCRBM(n_hidden=2)])
+def test_errors_say_how_to_add_labels(data, model):
+    X, Y = data
+    frame = pd.DataFrame(Y, columns=NAMES)
+    passes(model, X, frame[NAMES[:3]], 1)
+    with pytest.raises(
+        ValueError, match=r"not labels of this model: 'd'.* To add labels .*classes="
+    ):
+        model.partial_fit(X, frame)
+    with pytest.raises(ValueError, match=r"not labels of this model: 'd'"):
+        model.partial_fit(X, frame, classes=NAMES[:3])
+    with pytest.raises(ValueError, match=r"got \(120, 4\)\. To add labels .* in classes by name"):
+        model.partial_fit(X, Y)
+    assert model.predict(X).shape == (120, 3)
+    assert model.partial_fit(X, frame, classes=list(frame.columns)).predict(X).shape == (120, 4)
+    unnamed = passes(type(model)(n_hidden=2), X, Y[:, :3], 1)
+    for wide in (Y, Y.tolist(), sparse.csr_matrix(Y)):
+        with pytest.raises(ValueError, match=r"To add labels .* as in classes=range\(4\)"):
+            unnamed.partial_fit(X, wide)

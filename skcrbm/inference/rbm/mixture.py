@@ -33,18 +33,25 @@ from skcrbm.utils.validation import kernel_array
 _LEFT_OUT, _FEW_LABELS = 1e-6, 24
 
 
-def is_small_mixture(energy) -> bool:
-    """Return True if `LabelMixture` can describe the labels of an energy, and is fast."""
-    return has_few_products(energy) and energy.n_hidden <= energy.n_visible
+def rows_of_small_mixtures(energy) -> np.ndarray:
+    """Return a mask (N,): True for the rows that `LabelMixture` can describe, and fast."""
+    return rows_with_few_products(energy) & (energy.n_hidden <= energy.n_visible)
 
 
-def has_few_products(energy) -> bool:
-    """Return True if the label distribution is a mixture of few products (one per hidden state)."""
+def rows_with_few_products(energy) -> np.ndarray:
+    """Return a mask (N,): True if p(y | x) of the row is a mixture of few products.
+
+    There is a product for each state of the hidden units. Rows with large fields are excluded,
+    because sums over their labels lose digits. Each row is checked alone, so that the method that
+    answers a row does not depend on the other rows.
+    """
     if type(energy) is not RBMEnergy or energy.n_hidden > AUTO_EXACT_UNITS:
-        return False
+        return np.zeros(energy.n_models, bool)
     norm = np.abs(energy.weights).sum(axis=1, dtype=np.float64)
-    largest = max((np.abs(field).max(initial=0.0) for field in energy.fields), default=0.0)
-    return norm.max(initial=0.0) <= MAX_LOG and largest <= LARGE_FIELD
+    found = np.full(energy.n_models, norm.max(initial=0.0) <= MAX_LOG)
+    for field in energy.fields:
+        found &= np.abs(field).max(axis=1, initial=0.0) <= LARGE_FIELD
+    return found
 
 
 class _Components(NamedTuple):
@@ -75,9 +82,9 @@ def _components(energy, fields, hidden_fields, free):
 def drawn_log_proba(energy: Any, n_draws: int, seed: int, n_jobs: int | None, labels=None):
     """Return the log-probabilities (N, n_draws) of draws from p(y | x) of each row.
 
-    `energy` must satisfy `has_few_products` and have no evidence. If `labels` (N, L) is given, the
-    second result is the log-probabilities (N,) of these label vectors, otherwise None. All
-    log-probabilities are computed in float64, so that they can be compared.
+    `rows_with_few_products` must hold for all rows of `energy`, which has no evidence. If `labels`
+    (N, L) is given, the second result is the log-probabilities (N,) of these label vectors,
+    otherwise None. All log-probabilities are computed in float64, so that they can be compared.
 
     The draws of a row do not depend on its position in the batch, because all rows use the same
     random numbers. Each hidden state gets a number of draws in proportion to its probability,
@@ -119,8 +126,8 @@ class LabelMixture:
 
     In each part the labels are independent.
 
-    `energy` must satisfy `is_small_mixture`; its evidence may clamp labels. `nodes` (Q,) are
-    ascending numbers x in (0, 1) at which the expectations are evaluated.
+    `rows_of_small_mixtures` must hold for all rows of `energy`; its evidence may clamp labels.
+    `nodes` (Q,) are ascending numbers x in (0, 1) at which the expectations are evaluated.
     """
 
     marginals: np.ndarray  # (N, L): P(y_i = 1) for each row and label i
