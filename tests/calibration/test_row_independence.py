@@ -107,8 +107,9 @@ def test_rows_with_huge_fields_have_certain_labels(data):
     huge[2] *= 1e12
     best = model.predict(huge)
     drawn, own = distribution.drawn_log_proba(huge, 50, 0, best)
-    np.testing.assert_allclose(drawn[2], 0.0, atol=1e-6)
-    assert own[2] == drawn[2, 0]
+    # The sums of fields are near 1e13, where float64 has steps of 0.002.
+    np.testing.assert_allclose(drawn[2], 0.0, atol=0.02)
+    np.testing.assert_allclose(own[2], 0.0, atol=0.02)
     others = [0, 1, 3]
     alone, _ = distribution.drawn_log_proba(huge[others], 50, 0)
     np.testing.assert_allclose(drawn[others], alone, rtol=1e-9)
