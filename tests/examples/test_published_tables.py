@@ -26,6 +26,13 @@ DOC = Path(__file__).parents[2] / "doc"
 COLUMNS = "HAPRF"
 
 
+def found_in(page, phrase):
+    """Return the match of a phrase with figures in a page, whose lines may be broken anywhere."""
+    found = re.search(phrase, " ".join((DOC / page).read_text().split()))
+    assert found, "the phrase has changed: adapt this test"
+    return found
+
+
 def results():
     """Return the rows of the results by (data set, row of its table)."""
     with open(DOC / "lmbm_tables.csv", newline="") as file:
@@ -148,9 +155,7 @@ CLAIMS = [
 
 @pytest.mark.parametrize(("phrase", "places"), CLAIMS)
 def test_prose_is_the_results(phrase, places):
-    text = " ".join((DOC / "lmbm.md").read_text().split())
-    found = re.search(phrase, text)
-    assert found, "the phrase has changed: adapt this test"
+    found = found_in("lmbm.md", phrase)
     rows = results()
     expected = [f"{float(rows[name, row][column]):.3f}" for name, row, column in places]
     assert list(found.groups()) == expected
@@ -167,14 +172,12 @@ def digits_scores(kind, learner, rule, column):
 
 
 def test_prose_about_the_seeds_of_small_digits():
-    text = " ".join((DOC / "perturb_and_max_product.md").read_text().split())
     phrase = (
         r"of the last step is (\S+), (\S+) and (\S+), and of the averages (\S+), (\S+) and (\S+), "
         r"while the seeds of a single learner differ by (\S+) to (\S+)\. .*? the means are (\S+), "
         r"(\S+) and (\S+), and each seed"
     )
-    found = re.search(phrase, text)
-    assert found, "the phrase has changed: adapt this test"
+    found = found_in("perturb_and_max_product.md", phrase)
     learners = ("pmp", "gibbs reset", "gibbs pcd")
     last, averages = (
         [digits_scores("ising", learner, rule, "log_mmd") for learner in learners]
@@ -317,9 +320,7 @@ LAYERED_CLAIMS = [
 
 @pytest.mark.parametrize(("phrase", "figures"), LAYERED_CLAIMS)
 def test_prose_about_layered_models_is_the_results(phrase, figures):
-    text = " ".join((DOC / "layered.md").read_text().split())
-    found = re.search(phrase, text)
-    assert found, "the phrase has changed: adapt this test"
+    found = found_in("layered.md", phrase)
     assert list(found.groups()) == figures()
 
 
@@ -370,23 +371,19 @@ CRBM_CLAIMS = [
 
 @pytest.mark.parametrize(("phrase", "digits", "places"), CRBM_CLAIMS)
 def test_prose_about_images_is_the_results(phrase, digits, places):
-    text = " ".join((DOC / "learning_rules.md").read_text().split())
-    found = re.search(phrase, text)
-    assert found, "the phrase has changed: adapt this test"
+    found = found_in("learning_rules.md", phrase)
     rows = Rows(DOC / "crbm_tables.csv").read()
     expected = [float(rows[f"{task}, {method}, full"][column]) for task, method, column in places]
     assert list(found.groups()) == [f"{value:.{digits}f}" for value in expected]
 
 
 def test_prose_about_settings_on_silhouettes_is_the_results():
-    text = " ".join((DOC / "learning_rules.md").read_text().split())
     phrase = (
         r"MLE-BP leaves (\S+)% / (\S+)% wrong at a rate of 0\.15, (\S+)% / (\S+)% at 0\.05, and "
         r"(\S+)% / (\S+)% with .*? best epoch is the (\d+)th\. MSSVM leaves (\S+)% / (\S+)% "
         r"wrong at 0\.15, and (\S+)% / (\S+)% with"
     )
-    found = re.search(phrase, text)
-    assert found, "the phrase has changed: adapt this test"
+    found = found_in("learning_rules.md", phrase)
     rows = Rows(DOC / "rule_settings.csv").read()
     expected = []
     for name in ("MLE-BP", "MLE-BP, rate 0.05", "MLE-BP, printed, rate 0.05", "MSSVM",
