@@ -9,6 +9,7 @@ weight by odds[k, m]. So in hidden state m, the weight of an output is the sum o
 import numpy as np
 
 from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import dot_rows
 
 
 @jit(fastmath={"contract"})
@@ -22,14 +23,6 @@ def _sum_classes(weights, odds, begin, end, total):
     for k in range(begin + 1, end):
         for m in range(np.uintp(total.shape[0])):
             total[m] += weights[k] * odds[k, m]
-
-
-@jit(fastmath={"contract", "reassoc"})
-def _dot(a, b):
-    total = 0.0
-    for m in range(np.uintp(a.shape[0])):
-        total += a[m] * b[m]
-    return total
 
 
 @jit
@@ -63,7 +56,7 @@ def add_classes(fields, odds, first, p, weight, total, chances, sums):
             for m in range(np.uintp(total.shape[0])):
                 total[m] = p[r, m] / total[m]
             for k in range(first[i], first[i + 1]):
-                chances[r, k] = fields[r, k] * _dot(total, odds[k])
+                chances[r, k] = fields[r, k] * dot_rows(total, odds[k])
                 w = weight[r] * fields[r, k]
                 if w != 0.0:
                     for m in range(np.uintp(total.shape[0])):
