@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import JIT_DISABLED
 from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.svm import LinearSVC
@@ -68,7 +69,11 @@ def test_sums_over_blocks_of_rows(monkeypatch, kind):
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 def test_couplings_of_rare_labels(monkeypatch, kind):
     """Sums over the few labels of a row, instead of all pairs, make the same steps."""
-    problem = random_problem(2, n=60, d=66, n_labels=66, missing=0.02, penalty=20.0, kind=kind)
+    n_labels = 17 if JIT_DISABLED else 66
+    monkeypatch.setattr(_dual_coordinate, "_MANY_LABELS", n_labels)
+    problem = random_problem(
+        2, n=60, d=n_labels, n_labels=n_labels, missing=0.02, penalty=20.0, kind=kind
+    )
     problem.signs[np.random.default_rng(0).random(problem.signs.shape) < 0.9] = -1
     steps = []
     newton_step = _dual_coordinate.NewtonSteps.step
