@@ -1,5 +1,5 @@
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before NumPy is imported
     # Each worker gets its share of the processors: more threads would wait for each other.
@@ -45,7 +45,25 @@ def pytest_addoption(parser):
     )
 
 
+def _mark_deep_cases(items):
+    """Mark the cases that `quick_cases` leaves out of the quick tests as deep."""
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("quick_cases"):
+            cases[item.nodeid.split("[")[0]].append(item)
+    for same_function in cases.values():
+        (n_quick,) = same_function[0].get_closest_marker("quick_cases").args
+        step = max(1, len(same_function) / n_quick)
+        quick = {int(i * step) for i in range(n_quick)}
+        for i, item in enumerate(same_function):
+            if i not in quick:
+                item.add_marker(pytest.mark.deep)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    _mark_deep_cases(items)
+    yield  # pytest leaves out the tests that `-m` does not select
     every = config.getoption("--every")
     if every > 1:
         n_cases = Counter()

@@ -1,6 +1,7 @@
 """The package's structure, read from its sources: who may import whom, house rules."""
 
 import ast
+import functools
 import importlib
 import re
 import sys
@@ -62,9 +63,10 @@ def part_of(path):
     return first.removesuffix(".py")
 
 
+@functools.cache
 def imported_modules(path):
     package = [ROOT.name, *path.relative_to(ROOT).parts[:-1]]
-    yield from imports_in(parsed(path), package)
+    return list(imports_in(parsed(path), package))
 
 
 def imports_in(tree, package):
@@ -80,6 +82,7 @@ def imports_in(tree, package):
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+@functools.cache
 def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 

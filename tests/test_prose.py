@@ -5,6 +5,7 @@ import pytest
 from tests import prose
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("paths", prose.DEFAULT, ids=lambda paths: paths[0])
 def test_habits_of_style(paths):
     total = prose.count([prose.ROOT / path for path in paths])

@@ -46,6 +46,7 @@ def test_scores_are_the_conditional_probabilities(data, joint):
     np.testing.assert_array_equal(issues.row_scores, issues.entry_scores.max(axis=1))
 
 
+@pytest.mark.deep
 def test_a_joint_model_finds_more_than_labels_alone(data, joint):
     X, Y, wrong = data
     auc = {}

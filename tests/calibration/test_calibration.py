@@ -47,6 +47,7 @@ def checks_that_fail(estimator):
     return {check.format(kind): "compares with the other class" for kind in ("dense", "sparse")}
 
 
+@pytest.mark.quick_cases(52)
 @pytest.mark.compiled
 @parametrize_with_checks(
     [

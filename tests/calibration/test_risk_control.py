@@ -28,6 +28,7 @@ def missed(y, found):
     return (y * (1 - found)).sum(axis=1) / np.maximum(y.sum(axis=1), 1)
 
 
+@pytest.mark.deep
 def test_false_negative_rate_over_splits(data, model):
     X, Y = data[0][200:], data[1][200:]
     rng = np.random.RandomState(0)

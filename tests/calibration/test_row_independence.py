@@ -50,6 +50,7 @@ def check_rows(sets, X, Y):
         assert str(alone[2][0]) == str(summaries[row])
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("rule", deep_except(["mass"], ["mass", "probability"]))
 @pytest.mark.parametrize("name", deep_except(["few hidden units", "many hidden units"], MODELS))
 def test_answers_do_not_depend_on_the_batch(data, name, rule):

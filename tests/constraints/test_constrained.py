@@ -31,6 +31,7 @@ from skcrbm.constraints import (
 from skcrbm.datasets import make_structured_labels
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_rules_against_brute_force(first):
     for seed in range(first, first + 20):
@@ -84,6 +85,7 @@ def test_probabilities_that_agree_with_a_tree_are_kept():
     assert (model.predict_proba(P)[:, 3] <= model.predict_proba(P)[:, 1] + 1e-9).all()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("metric", ["expected_f1", "expected_jaccard"])
 def test_expected_metrics(metric):
     rng = np.random.default_rng(0)
@@ -367,6 +369,7 @@ def test_rules_that_are_too_wide():
         Constrained(Given(), [*rules, Between(range(60), 55, 60)]).fit(P, np.zeros((2, 60), int))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("rules", [[Implies(0, 1)], [Clause([0, 1], [2]), Clause([2, 3], [0])]])
 @pytest.mark.parametrize("kind", ["independent", "joint"])
 def test_predictions_do_not_depend_on_the_other_rows(rules, kind):

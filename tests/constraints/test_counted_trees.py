@@ -33,6 +33,7 @@ def conditions_of(rules, n):
     return conditions
 
 
+@pytest.mark.deep
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_random_trees_with_counts_against_brute_force(seed):
@@ -85,6 +86,7 @@ def test_all_vectors_in_order_and_draws(seed):
     np.testing.assert_allclose(share, np.exp(log_p), atol=0.04)
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("seed", range(10))
 def test_the_same_answers_as_elimination(seed):
     """Labels with extreme log-odds too, and known labels."""

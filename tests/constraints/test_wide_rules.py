@@ -46,6 +46,7 @@ def knowns():
     return [None, known]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("known", [0, 1])
 @pytest.mark.parametrize("name", FURTHER)
 def test_best_vectors_equal_enumeration(name, known):

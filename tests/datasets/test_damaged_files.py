@@ -11,6 +11,7 @@ from skcrbm.exceptions import DataFileError
 from tests.stress._files import DAMAGES, NAME, flipped, good_arrays, overwritten, write_good
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_a_damaged_file_ends_in_one_error(tmp_path, damage):
     path = tmp_path / f"{NAME}.npz"

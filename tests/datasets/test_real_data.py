@@ -69,6 +69,7 @@ def yeast():
     return evaluate(load_yeast)
 
 
+@pytest.mark.deep
 def test_scene(scene):
     ours, logistic = scene["marginal"], scene["logistic"]
     # Measured .730 against .603, .690 against .541, -.220 against -.244.

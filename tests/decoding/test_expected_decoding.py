@@ -56,6 +56,7 @@ def test_utility_is_that_of_scikit_learn(metric):
             assert utility(metric, y[0], v[0], zero_division) == pytest.approx(reference)
 
 
+@pytest.mark.deep
 @settings(max_examples=60, deadline=None)
 @given(
     p=st.integers(1, 6).flatmap(
@@ -338,6 +339,7 @@ def test_class_vector_is_decoded_to_the_best_class(decode, n_classes):
     np.testing.assert_array_equal(model.set_params(decode=decode).predict(X), plain)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("metric", METRICS)
 def test_many_rows(metric):
     """Thousands of rows, more than a block: each is decided alone, and by the best."""

@@ -70,6 +70,7 @@ def test_enumeration():
     assert n_better > N_MODELS / 2  # the search does more than its start
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.usefixtures("solver")
 def test_known_labels():
     """The best among the labels that agree with the known labels."""

@@ -57,6 +57,7 @@ def test_expectations_are_the_general_ones(n_hidden, held):
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("n_labels", [25, 60, 150])
 @pytest.mark.parametrize("allow_empty", [True, False])
 @pytest.mark.parametrize("on", [0.3, 6.0, 40.0])

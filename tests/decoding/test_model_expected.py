@@ -367,6 +367,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)
 def test_models_exclude_what_they_never_saw(model):

@@ -242,6 +242,7 @@ def quick(kind=CRBMClassifier, **options):
     return kind(**{**given, "decode": "threshold", **options})
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", [CRBMClassifier, MSSVMCRBM])
 @pytest.mark.parametrize("metric", ["f1_samples", "f1_macro"])
 def test_fit_thresholds_by_cross_validation(data, kind, metric):

@@ -97,6 +97,7 @@ def test_independent_columns_get_their_log_odds():
     np.testing.assert_allclose(model.intercept_, [0, np.log(3)], atol=3e-3)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["pairwise", "scopes", "ising", "sparse_ising"])
 def test_maximum_likelihood_matches_moments(name, X):
     model = clone(MODELS[name]).set_params(learning="mle", max_iter=600).fit(X)
@@ -107,6 +108,7 @@ def test_maximum_likelihood_matches_moments(name, X):
     np.testing.assert_allclose(found.statistics[0], wanted, atol=2e-3)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("n", [5, 7])
 def test_sequences_are_learned(n):
     scopes, sequences = make_structured_sequences(n)
@@ -117,6 +119,7 @@ def test_sequences_are_learned(n):
     assert valid.mean() > 0.97
 
 
+@pytest.mark.quick_cases(2)
 @every_model
 @pytest.mark.parametrize("learning", [ContrastiveDivergence(3), PersistentContrastiveDivergence(3)])
 def test_sampled_rules_come_near_maximum_likelihood(model, learning, X, best_score):
@@ -137,6 +140,7 @@ def test_draws_from_marginals_know_columns_alone(X):
     assert pairs.coupling_[0, 1] > 2 * right.coupling_[0, 1]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "learning",
     [
@@ -166,6 +170,7 @@ def test_rbm_learns_more_than_independent_columns(X):
     assert RBM(n_hidden=3, random_state=0).fit(X).score(X) > alone + 0.1
 
 
+@pytest.mark.quick_cases(1)
 @every_model
 @pytest.mark.parametrize("learning", ["mle", deep(PersistentContrastiveDivergence(3))])
 def test_gaps_cost_little(model, learning, X, gaps):
@@ -174,6 +179,7 @@ def test_gaps_cost_little(model, learning, X, gaps):
     assert clone(model).fit(gaps).score(X) > best - 0.08
 
 
+@pytest.mark.deep
 def test_penalties_pull_couplings_alone(X):
     plain = IsingModel(learning="mle").fit(X)
     for options in ({"alpha": 50.0}, {"alpha_l1": 5.0, "solver": Adam(learning_rate=0.005)}):
@@ -223,6 +229,7 @@ def test_answers_agree_with_enumeration(model, X, gaps):
     assert model.score(rows) == pytest.approx(model.score_samples(rows).mean())
 
 
+@pytest.mark.quick_cases(2)
 @every_model
 @pytest.mark.parametrize("learning", ["mle", "pcd"])
 def test_samples_have_the_distribution(model, learning, X):

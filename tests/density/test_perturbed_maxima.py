@@ -47,6 +47,7 @@ def test_rbm_of_digits(digits):
     assert log_mmd(digits, drawn) < -5.2
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("make", [IsingModel, MarkovRandomField])
 def test_four_variables(make):
     """The data have couplings of .5; the sampler has the same statistics at about .336."""

@@ -248,6 +248,7 @@ EXCLUSIVE = ("one-hot RBM", "grouped RBM", "grouped RBM, few vectors")
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
+@pytest.mark.quick_cases(33)
 @each_case
 @pytest.mark.parametrize(
     "check",
@@ -269,6 +270,7 @@ def test_members(case, check):
     check(case)
 
 
+@pytest.mark.quick_cases(32)
 @each_case
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1.0, pytest.param(30.0, marks=pytest.mark.deep)])
@@ -276,6 +278,7 @@ def test_exact(case, dtype, scale):
     conformance.check_exact(case, dtype, scale)
 
 
+@pytest.mark.quick_cases(4)
 @each_case
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_methods(case, dtype):

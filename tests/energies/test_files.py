@@ -464,6 +464,7 @@ VALID |= {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", VALID)
 def test_damaged_text_is_read_or_refused(name):
     """Whatever is read can be written, and is read again as the same; all else is refused."""

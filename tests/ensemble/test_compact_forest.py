@@ -36,6 +36,7 @@ FORESTS = [
 ]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("convert", [np.asarray, deep(sp.csc_matrix), deep(with_gaps)])
 @pytest.mark.parametrize("forest", FORESTS, ids=range(len(FORESTS)))
 def test_log_odds_are_those_of_the_full_trees(data, forest, convert):

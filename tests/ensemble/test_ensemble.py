@@ -200,6 +200,7 @@ def test_nan_in_y(data):
         OutOfBagLogOdds(model, cv=3).fit(X, one)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("convert", [sp.csr_matrix, pd.DataFrame, np.ndarray.tolist])
 def test_kinds_of_input(data, convert):
     X, Y = data

@@ -63,6 +63,7 @@ def test_other_solvers_do_what_they_did(digits):
         assert same(fitted(X, Y, solver=solver), fitted(X, Y, solver=solver, **old))
 
 
+@pytest.mark.deep
 def test_scales_and_shifts_of_columns_do_not_matter(digits):
     X, Y = digits
     first = fitted(X, Y, alpha="auto")
@@ -85,6 +86,7 @@ def test_sparse_columns_are_not_shifted_and_train_too(digits):
     assert max(errors) < 0.8 * base
 
 
+@pytest.mark.deep
 def test_it_learns_in_a_few_epochs_what_columns_and_rates_of_old_do_not(digits):
     X, Y = digits
     train, test = slice(0, 220), slice(220, None)
@@ -186,6 +188,7 @@ def useless_epochs(monkeypatch):
 MARGIN = {"n_hidden": 12, "inference": "icm", "max_iter": 2, "random_state": 0}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("refit", [True, False])
 def test_max_margin_keeps_the_regressions_that_no_epoch_improves_on(digits, useless_epochs, refit):
     X, Y = digits

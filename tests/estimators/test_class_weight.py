@@ -25,6 +25,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("number", range(len(MODELS)))
 @pytest.mark.parametrize("target", ["multilabel", "binary", "multiclass"])
 def test_classes_weigh_as_rows_do(number, target):

@@ -29,6 +29,7 @@ MODELS.remove("DecodedClassifier")  # wraps another estimator; has checks of its
 ESTIMATORS = [getattr(skcrbm, name) for name in MODELS]
 
 
+@pytest.mark.quick_cases(35)
 @pytest.mark.compiled
 @parametrize_with_checks(
     [CRBMClassifier(n_hidden=2, alpha=1e-3, max_iter=50), LMBMClassifier()],
@@ -182,6 +183,7 @@ def test_objects_are_left_as_they_were(data, inference):
     assert (inference.get_params(), dict(vars(inference))) == before
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("model", CONFIGURATIONS, ids=["default", "sum_product", "mean_field"])
 @pytest.mark.parametrize("target", ["multilabel", "binary", "multiclass"])
 def test_pickle(data, model, target):

@@ -127,6 +127,7 @@ def test_search_on_samples_of_large_data(monkeypatch):
     assert_same_parameters(default(n_hidden=2, n_jobs=2).fit(X, Y), model)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("target", ["multilabel", "binary", "multiclass"])
 def test_no_worse_than_a_fine_grid(target):
     """Validation score on other rows within 2 % of the best of a grid, searched on these."""
@@ -175,6 +176,7 @@ def test_path_finds_the_best_of_its_own_score():
 # ------------------------------------------------------------------- columns of any scale
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("data", [dependent, deep(independent)])
 def test_shifts_and_scales_of_columns_do_not_matter(data):
     X, Y = data()
@@ -231,6 +233,7 @@ def test_float32():
 # --------------------------------------------------------------------------- kinds of data
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "target", ["multilabel", deep("missing"), "binary", "multiclass", deep("one label")]
 )
@@ -271,6 +274,7 @@ def test_labels_that_are_constant_or_rare():
     assert (constant.visible_coef_ == 0).all()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("n", [1, 2, 39, 40])
 def test_few_rows(n):
     X, Y = dependent(n)

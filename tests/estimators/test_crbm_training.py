@@ -462,6 +462,7 @@ def test_convergence_is_judged_in_the_last_epoch(monkeypatch):
 # -------------------------------------------------------------------- determinism
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("inference", ["exact", "sum_product", "mean_field"])

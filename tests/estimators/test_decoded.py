@@ -164,6 +164,7 @@ def searched(model):
     return GridSearchCV(model, {}, scoring="f1_samples", cv=KFold(2))
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
     "wrap",
     [

@@ -14,6 +14,7 @@ from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.factor_graph.k_best import k_best_of_models, k_best_states
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("cycles", [False, True])
 @pytest.mark.parametrize("k", [1, 2, 7, 400])
 def test_topk_is_that_of_enumeration(cycles, k):

@@ -39,6 +39,7 @@ def log_weights(model, graph):
     return states, total
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("edges", [False, True])
 def test_answers_are_those_of_enumeration(edges):
     X, y = make_graphs(edges=edges)
@@ -65,6 +66,7 @@ def test_answers_are_those_of_enumeration(edges):
         assert gap[c] == pytest.approx(0, abs=1e-8)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("learning", "missing"), [("mle", False), ("mle", True), ("pseudo_likelihood", False)]
 )
@@ -106,6 +108,7 @@ def test_pseudo_likelihood_is_the_sum_over_the_nodes():
     assert objective.score(model._model, batch, 0) == pytest.approx(expected / len(X), rel=1e-10)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "rule",
     [
@@ -155,6 +158,7 @@ def test_partial_fit_declares_the_sizes_of_later_cliques():
             GraphCRF(**options).partial_fit(X, y, clique_sizes=wrong)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("solver", ["frank_wolfe", "cutting_planes"])
 def test_max_margin_counts_the_entries_of_cliques(solver):
     X, y = make_graphs(4)
@@ -183,6 +187,7 @@ def test_messages_are_exact_if_cliques_form_a_tree():
         np.testing.assert_allclose(one, other, atol=1e-3)
 
 
+@pytest.mark.deep
 def test_cliques_learn_what_pairs_cannot():
     """Three nodes whose classes have an even sum: any two of them are independent."""
     rng = np.random.default_rng(0)

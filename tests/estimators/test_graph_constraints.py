@@ -81,6 +81,7 @@ def enumerated(model, graph):
     return np.array(classes), np.array(found)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("cycles", "inference", "options"),
     [
@@ -129,6 +130,7 @@ def test_answers_are_those_of_enumeration(cycles, inference, options):
     assert np.isneginf(model.pair_intercept_).sum() > 0
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("learning", "missing", "types", "latent"),
     [
@@ -280,6 +282,7 @@ def random_batch(seed):
     return X, labels, batch, pairs, classes, directed
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("part_entries", [2**17, 20])
 def test_the_check_finds_every_contradiction(monkeypatch, part_entries):
     """Small graphs with cycles, known labels and types, held against enumeration."""

@@ -50,6 +50,7 @@ def log_weights(model, graph):
     return states, total
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize(
     ("cycles", "inference"), [(False, "sum_product"), (True, "exact"), (False, "exact")]
@@ -77,6 +78,7 @@ def test_answers_are_those_of_enumeration(cycles, inference, directed):
         assert part[c] == pytest.approx(np.log(p[agrees].sum()), abs=1e-7)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     ("learning", "missing"), [("mle", False), ("mle", True), ("pseudo_likelihood", False)]
 )

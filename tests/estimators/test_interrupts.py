@@ -56,6 +56,7 @@ def test_an_interrupted_fit_is_whole_or_undone(name):
                     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", ["crbm-partial", "mssvm-partial", "layered-partial"])
 def test_a_failed_epoch_draws_no_numbers(name):

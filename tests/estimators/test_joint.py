@@ -80,6 +80,7 @@ def test_score_samples_at_the_ends(fitted):
     np.testing.assert_allclose(model.score_samples(X, Y, y_known=Y), 0, atol=1e-9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 def test_methods_of_score_samples(fitted):
     model, X, Y = fitted
@@ -233,6 +234,7 @@ def test_approximate_inference():
     assert model.transform(X).shape == (60, 3)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("kind", [CRBMClassifier, MSSVMCRBM])
 @pytest.mark.parametrize("classes", [("no", "yes"), ("a", "b", "c")])
 def test_class_vector(kind, classes):

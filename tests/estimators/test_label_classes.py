@@ -65,6 +65,7 @@ def test_display_of_a_label():
     np.testing.assert_allclose(display.lines_[0, 0].get_ydata(), found["average"][2])
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("n_labels", [2, 4])
 @pytest.mark.parametrize("name", ["crbm", "layered", "decoded", "calibrated"])
 def test_scorers_and_predictions_out_of_fold_see_all_labels(name, n_labels):

@@ -140,6 +140,7 @@ def test_log_likelihood_by_enumeration(fitted):
     assert model.score_samples(X, y, y_known=other)[0] == -np.inf
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("known_share", [0.0, 0.5])
 def test_topk_of_long_label_vectors_by_enumeration(known_share):
     X, Y = make_multilabel_classification(300, 5, n_classes=16, random_state=0)
@@ -203,6 +204,7 @@ def test_samples_have_the_frequencies_of_the_model(fitted):
     assert (model.sample(X[:3], 50, y_known=known, random_state=0)[..., 2] == "q").all()
 
 
+@pytest.mark.deep
 def test_correlated_outputs_are_predicted_better_than_by_independent_regressions():
     X, y = chain_data(n=800)
     Xt, yt = chain_data(n=2000, seed=9)
@@ -555,6 +557,7 @@ def test_more_columns_than_rows_give_the_best_penalised_likelihood():
         assert objective(near) > best
 
 
+@pytest.mark.quick_cases(21)
 @pytest.mark.compiled
 @parametrize_with_checks([LabelGraphCRF(alpha=1e-3)])
 def test_estimator(estimator, check):

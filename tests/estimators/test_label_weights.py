@@ -66,6 +66,7 @@ def copies_of(weight):
     return np.array(rows), np.array(labels), np.array(weights)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", deep_except(("crbm", "mssvm", "lmbm", "graph", "layered"), MODELS))
 def test_equal_weights_are_row_weights(name):
     """A weight per row gives the same model as equal weights of its labels, bit by bit."""
@@ -79,6 +80,7 @@ def test_equal_weights_are_row_weights(name):
         np.testing.assert_array_equal(by_row.thresholds_, by_label.thresholds_)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", deep_except(("adam", "mssvm", "lmbm", "graph", "layered"), MODELS))
 def test_weight_0_is_a_missing_label(name):
     """A label of weight 0 is the same as NaN, and the value of weights of NaN has no effect."""
@@ -229,6 +231,7 @@ CONFORMAL = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", CONFORMAL)
 def test_conformal_sets_take_weights_of_labels(name):
     """Equal weights are row weights, and a label of weight 0 is a missing label."""

@@ -43,6 +43,7 @@ def enumerated(model, graph):
     return states, total
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("cycles", "inference"), [(False, "sum_product"), (True, "exact"), (False, "exact")]
 )
@@ -92,6 +93,7 @@ def test_samples_have_the_frequencies_of_enumeration():
     assert (np.abs(found - p) <= 5 * np.sqrt(p / 20000) + 1e-9).all()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize(
     ("cycles", "inference"),
@@ -152,6 +154,7 @@ def two_parts(n, seed):
     return X, y
 
 
+@pytest.mark.deep
 def test_latent_states_learn_what_linear_scores_cannot():
     X, y = two_parts(60, 0)
     new = two_parts(100, 1)

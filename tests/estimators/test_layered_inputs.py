@@ -254,6 +254,7 @@ def weights(model):
     return [layer.pairwise for layer in model.layers_]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("options", "by_rows"),
     [

@@ -332,6 +332,7 @@ def test_nothing_to_learn(data):
         make().fit(1e200 * X, Y)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("decode", ["hinge", "map"])
 def test_methods_agree(data, decode):
     X, Y = data

@@ -353,6 +353,7 @@ def test_overflow(scale):
         fit(problem)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 @pytest.mark.parametrize(
     ("n_labels", "penalty"),

@@ -58,6 +58,7 @@ def cases():
                 yield name, kind
 
 
+@pytest.mark.quick_cases(19)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
 def test_exp_of_predict_log_proba_is_predict_proba(name, kind):

@@ -177,6 +177,7 @@ def data():
     return StandardScaler().fit_transform(X), Y
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("hidden", HIDDEN)
 @pytest.mark.parametrize("inference", ["mixed_product", "max_product", "icm", "exact"])
 @pytest.mark.parametrize("average", [True, False])
@@ -236,6 +237,7 @@ def test_decision_function_is_what_an_output_adds(data):
         assert ((decision >= 0) == decoded).all()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_one_dimensional_y(data, hidden):
     X, Y = data

@@ -61,6 +61,7 @@ def positions(model, graph, labels):
     ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize(("cycles", "inference"), [(False, "sum_product"), (True, "exact")])
 def test_answers_are_those_of_enumeration(cycles, inference, directed):
@@ -106,6 +107,7 @@ def test_answers_are_those_of_enumeration(cycles, inference, directed):
     assert infer(energy, "exact", returns="map").assignment.shape == (1, len(y[0]))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("learning", "missing"),
     [

@@ -44,6 +44,7 @@ def moved(X, seed):
     return X * (1 + 1e-12 * np.random.default_rng(seed).uniform(-1, 1, X.shape))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", deep_except(("crbm_given", "lmbm", "layered"), MODELS))
 def test_inputs_with_rounding_errors(name):

@@ -134,6 +134,7 @@ def test_targets_describe_the_units():
     assert len(model._targets.exclusive) == units.shape[1]
 
 
+@pytest.mark.deep
 def test_hidden_units_learn_the_dependence_of_outputs():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 1))

@@ -201,6 +201,7 @@ def triples_of_two(n, seed):
     return X, y
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("learning", ["mle", "max_margin"])
 def test_second_order_learns_what_first_order_cannot(learning):
     X, y = triples_of_two(40, 0)

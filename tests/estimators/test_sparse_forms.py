@@ -72,6 +72,7 @@ def data():
     return sparse.csr_matrix(X), Y
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The columns of X")
 @pytest.mark.parametrize("name", MODELS)
@@ -143,6 +144,7 @@ def test_densities(data, model):
         np.testing.assert_array_equal(found.score_samples(rows), expected.score_samples(X))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The columns of X")
 @pytest.mark.parametrize("name", MODELS)
@@ -187,6 +189,7 @@ def test_a_classifier_of_scikit_learn_gets_a_sparse_x_as_it_is(data):
     np.testing.assert_allclose(found.predict_proba(messy(X)), expected.predict_proba(X))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("model", "density"),
     [
@@ -213,6 +216,7 @@ def test_dense_and_sparse_fits_are_equal(model, density):
     np.testing.assert_array_equal(found.predict(X), dense.predict(X.toarray()))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 @pytest.mark.parametrize("name", ["crbm", "lmbm"])
 def test_a_filled_column_far_from_0_among_zeros(name, kind):

@@ -113,6 +113,7 @@ def test_classes_are_a_multi_class_machine(data):
     np.testing.assert_array_equal(model.pairwise_coef_, 0)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("inference", ["branch_and_bound", "linear_program", "icm"])
 def test_the_result_does_not_depend_on_threads(inference):

@@ -320,6 +320,7 @@ def test_the_program_runs_what_is_missing_and_reports(tmp_path, monkeypatch, cap
     assert "fitted in" not in capsys.readouterr().out
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 def test_our_models_are_read_by_the_decoder_of_each_metric():
     fit = {k: np.asarray(v) for k, v in methods.fit("pairs", "CRBM", 0, quick=True).items()}

@@ -55,6 +55,7 @@ def stores(tmp_path, quality, n_seeds=3):
     return found
 
 
+@pytest.mark.deep
 def test_nothing_is_chosen_on_test_rows(report, tmp_path):
     """CRBM and chains are best in validation, LMBM and kernel SVM on test rows."""
 

@@ -127,6 +127,7 @@ ESTIMATORS = {
 }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "kind", deep_except([kind for kind in ESTIMATORS if kind != "MSSVM"], ESTIMATORS)
 )

@@ -83,6 +83,7 @@ def tree(zeros):
     return FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 6)))
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.compiled
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("options", [{}, {"order": "random"}, {"warm_iter": None}], ids=str)

@@ -62,6 +62,7 @@ def codes(energy, states):
     return states.astype(np.int64) @ np.append(np.cumprod(counts[:0:-1])[::-1], 1).astype(int)
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("options", [{}, {"warm_iter": None}, {"order": "random"}])
 @pytest.mark.parametrize("name", TREES)
 def test_chain_is_exact_on_trees(name, options):
@@ -86,6 +87,7 @@ def test_chain_is_exact_on_trees(name, options):
             np.testing.assert_allclose(found.log_partition[n], exact.log_z, rtol=1e-9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", deep_except(("two", "mixed"), LOOPS))
 def test_weights_of_the_chain_average_to_z(name):
     for energy in clamps(LOOPS[name]()):

@@ -83,6 +83,7 @@ def test_law_of_one_sweep():
     np.testing.assert_allclose(share, expected, atol=0.012)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("held", [deep(False), True])
 @pytest.mark.parametrize("kind", ["tables", "zeros", "an OR that is on"])
 def test_marginals_and_statistics(kind, held):
@@ -146,6 +147,7 @@ def test_chains_from_beliefs():
     np.testing.assert_allclose(found.marginals, [[[1 / 3] * 3, [0.5, 0.5, 0]]])
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("kind", ["tables", "logic", "zeros"])
 def test_icm(kind, held):
@@ -168,6 +170,7 @@ def test_icm(kind, held):
                 assert model.score(other[None]) <= model.score(state[None]) + 1e-12
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("held", [False, True])
 def test_ais(held):
     energy = random_graph(8)
@@ -201,6 +204,7 @@ def test_a_better_start_of_icm():
     assert found.assignment.tolist() == [[1, 1, 0]]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_annealing_finds_the_best_state(seed):
     energy = random_graph(seed, scale=2.0)

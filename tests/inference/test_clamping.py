@@ -119,6 +119,7 @@ def test_clamp_nothing_changes_nothing(name):
         np.testing.assert_array_equal(getattr(clamped, field), getattr(free, field))
 
 
+@pytest.mark.deep
 def test_inputs_are_left_alone():
     energy = random_rbm(13, 4, 3, n_models=2)
     before = [a.copy() for a in (energy.weights, *energy.fields)]

@@ -14,6 +14,7 @@ from skcrbm.inference import Gibbs, infer, sample
 NOTHING = np.full((2, 2), -np.inf)
 
 
+@pytest.mark.quick_cases(14)
 @pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("kind", ["tables", "logic", "tree"])
 def test_against_enumeration(seed, kind):

@@ -32,6 +32,7 @@ def graph(seed, kind):
     return graph_of_states(seed, zeros=0.1, n_models=3)
 
 
+@pytest.mark.quick_cases(31)
 @pytest.mark.parametrize("kind", ["binary", "logic", "states"])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("share", [0, 0.3, 1])

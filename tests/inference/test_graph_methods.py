@@ -219,6 +219,7 @@ MODELS = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("clamped", [False, True])
 def test_gibbs_with_gradients(model, clamped):

@@ -43,6 +43,7 @@ FIELDS = {
 # -------------------------------------------------------------------------- the contract
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize(("name", "answer"), CONTRACT)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_contract(name, answer, dtype):
@@ -512,6 +513,7 @@ def test_init_for_a_method_without_it():
         infer(energy, "exact", init=infer(energy))
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", available_methods(RBM))
 def test_a_name_is_the_object_with_its_defaults(name):
     """Neither None nor a default that is spelled out changes an answer."""

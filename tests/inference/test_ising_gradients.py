@@ -32,6 +32,7 @@ def make(kind, scale, n_models=3, width=9):
     return SparseIsingEnergy.from_edges(edges, half[edges[:, 0], edges[:, 1]], field)
 
 
+@pytest.mark.quick_cases(11)
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("scale", [0.3, 3.0, 300.0])  # beyond the range of exp, too
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -86,6 +87,7 @@ def transitions(energy):
     return states, score, matrix
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("sweep", [_tree_sweep, _strong_sweep])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_a_sweep_has_the_transition_matrix_of_its_steps(kind, sweep):
@@ -105,6 +107,7 @@ def test_a_sweep_has_the_transition_matrix_of_its_steps(kind, sweep):
         assert np.all(np.abs(ends / n_chains - expected[s]) < error)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("width", [1, 4, 5, 16, 17, 64, 65, 257, 300])
 def test_every_size_of_the_tree(width):
     rng = np.random.RandomState(width)

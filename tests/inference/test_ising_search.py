@@ -56,6 +56,7 @@ def solver(request, monkeypatch):
         monkeypatch.setattr(f"{search}._MANY_LABELS", 1)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.usefixtures("solver")
 def test_enumeration():
     n_better = 0
@@ -70,6 +71,7 @@ def test_enumeration():
     assert n_better > N_MODELS / 2  # the search does more than its start
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.usefixtures("solver")
 def test_evidence():
     for seed in range(0, N_MODELS, 2):
@@ -96,6 +98,7 @@ def test_evidence_in_a_hard_search():
     assert_proven(given, infer(given, "branch_and_bound"))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("n_labels", [1, 6, 14])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_beside_exact_inference(n_labels, dtype):

@@ -42,6 +42,7 @@ def assert_beliefs(trace, row, expected, rtol=1e-9):
         np.testing.assert_allclose(mine, (scores - scores[0])[1:], rtol=rtol, atol=rtol)
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("method", METHODS)

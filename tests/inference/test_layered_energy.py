@@ -34,6 +34,7 @@ def some_evidence(energy, seed):
     return np.where(rng.random(states.shape) < 0.4, states, np.nan)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1.0, 8.0])
 @pytest.mark.parametrize("method", ["sum_product", "tree_reweighted"])
@@ -53,6 +54,7 @@ def test_messages_are_exact_on_trees_whatever_is_held(net, method, scale, dtype)
             np.testing.assert_allclose(mine, expected, **tolerance)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_stop_on_their_own(method):
     """An answer does not depend on the rest of the batch, nor do statistics on the chunks."""

@@ -158,6 +158,7 @@ def test_log_partition_of_a_torus():
     np.testing.assert_allclose(torus_log_partition(3, 0.44), exact, rtol=1e-12)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     ("n", "coupling", "n_betas", "hard"), [(12, 0.3, 60, False), (12, 0.44, 60, True)]

@@ -50,6 +50,7 @@ def dense_graph(seed, kind):
     return FactorGraphEnergy.from_tables(scopes, tables, n_states=n_states)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("max_entries", [1, 2**20])
 @pytest.mark.parametrize("kind", ["binary", "ternary", "mixed"])
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def log_weights(exact, chosen):
     return {value: (np.logaddexp.reduce(scores), max(scores)) for value, scores in found.items()}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("held", [deep(False), True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_against_enumeration(kind, held):

@@ -78,6 +78,7 @@ def check_answer(energy, found, best):
     assert (found.gap >= 0).all()
 
 
+@pytest.mark.quick_cases(9)
 @each_energy
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("scale", [0.3, 1.5, 20.0])

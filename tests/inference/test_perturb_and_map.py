@@ -51,6 +51,7 @@ def logic():
 ENERGIES = {"rbm": rbm, "ising": ising, "sparse": sparse, "logic": logic}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_distribution_of_exact_maxima(kind):
     """Shares of the states, and the mean maximum, by another generator of random numbers."""

@@ -219,6 +219,7 @@ TREES = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", TREES)
 def test_trees_against_the_maxima_of_all_states(name):
@@ -314,6 +315,7 @@ def test_log_partition_of_cyclic_lattices(side, exact, excess, n_samples):
     assert result.standard_error < 0.3
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.compiled
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_persistence(kind):

@@ -52,6 +52,7 @@ def registered(tables):
     outside.register()
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("registered")
 def test_an_outside_energy_passes_the_conformance_suite(monkeypatch):
     """With its own method, and with the house's methods that serve any energy."""

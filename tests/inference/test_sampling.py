@@ -52,6 +52,7 @@ def test_logistic_noise():
 # ------------------------------------------------------------------------ Gibbs marginals
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gibbs_marginals(dtype):
@@ -329,6 +330,7 @@ def test_estimate_of_z_is_unbiased(n_betas):
     assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 def test_standard_error_is_honest():
     energy = random_rbm(13, 6, 5, scale=1.0)

@@ -32,6 +32,7 @@ KINDS = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounds_hold(kind, held):
@@ -176,6 +177,7 @@ def integer_pairs(kind, seed):
     return SparseIsingEnergy.from_edges(edges, half[tuple(edges.T)], fields)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("kind", ["Ising", "sparse Ising", "RBM"])
 def test_integer_pairs(kind):
     for seed in range(30):

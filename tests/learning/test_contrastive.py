@@ -184,6 +184,7 @@ def data(n=300, seed=0):
     return X, Y.astype(int)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", deep_except(("cd", "cd_percloss"), RULES))
 def test_fit_learns(name):
@@ -230,6 +231,7 @@ def test_perturbed_maxima_are_samples_with_numbers_of_their_rows():
     np.testing.assert_allclose(moments.unary[:, 4:], hidden)
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 def test_perturbed_maxima_learn_label_sets():
     """Outputs that depend on each other given x, of new rows, against the majority label set."""

@@ -156,6 +156,7 @@ def test_chains_reach_the_optimum(alpha, pairs):
     check_against_program(model, chain_vector, found, weight)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("directed", [deep(False), True])
 @pytest.mark.parametrize(("cycles", "inference"), [(False, "sum_product"), (True, "sum_product"),
                                                    (True, "exact")])  # fmt: skip

@@ -88,6 +88,7 @@ def assert_mean_agrees(found, expected):
     assert error.max() < 0.2  # the bound is narrow enough to detect an error of one count
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("rule", "n_classes", "cycles"),
     [
@@ -112,6 +113,7 @@ def test_samplers_give_the_gradient_of_the_likelihood(rule, n_classes, cycles):
     assert_mean_agrees(found, expected)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "rule",
     [

@@ -22,6 +22,7 @@ from .test_max_margin import (
 PRECISE = {"max_iter": 3000, "random_state": 0, "learning": "max_margin"}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["chain", "forest", "cycle"])
 def test_the_gap_is_true(kind):
     """The optimum of Frank-Wolfe, whose own tests use a quadratic program, is inside the gap."""

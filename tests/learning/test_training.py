@@ -195,6 +195,7 @@ def data(n=40):
     return X, (X[:, [0, 1, 0]] + generator.normal(size=(n, 3)) > 0).astype(int)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["cd", "pcd", "cd_percloss", "pmp"])
 def test_an_estimator_never_repeats_a_number(name, numbers):
     X, Y = data()

@@ -158,6 +158,7 @@ def problems(draw):
     return y, array([0, 1]), array([0, 0.125, 0.25, 0.5, 0.75, 1]), np.array(weight)
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=16, deadline=None)
 @given(problem=problems(), weighted=st.booleans())
@@ -184,6 +185,7 @@ def test_naive_reference(name, problem, weighted):
         assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=10, deadline=None)
 @given(problem=problems(), data=st.data())
@@ -241,6 +243,7 @@ def scikit_learn(name, y, labels, scores, weight):
     return function(y, labels, average=average, sample_weight=weight, zero_division=0)
 
 
+@pytest.mark.quick_cases(54)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ALL)

@@ -37,6 +37,7 @@ def test_equal_sets_do_not_differ():
     assert log_mmd(X, np.repeat(X, 3, axis=0), bandwidth=0.05) == -np.inf
 
 
+@pytest.mark.deep
 def test_what_a_bandwidth_of_one_hides():
     """Pairs of equal features: the right means without the pairs beat the pairs with others."""
     n, width = 2000, 20
@@ -50,6 +51,7 @@ def test_what_a_bandwidth_of_one_hides():
     assert covariance_error(data, pairs) < 0.25
 
 
+@pytest.mark.deep
 def test_many_rows():
     X, Y = rows(0, 4000, 100), rows(1, 5000, 100)
     start = time.process_time()

@@ -112,6 +112,7 @@ def structures():
     }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("method", ["predict", "predict_proba"])
 @pytest.mark.parametrize("kind", structures())
 def test_sequences_graphs_and_images(kind, method):
@@ -143,6 +144,7 @@ def test_classes_that_a_fold_lacks_have_the_probability_0():
     assert all((found[i][:, 2] > 0).all() for i in (0, 1, 3))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("model", [LabelGraphCRF(alpha=0.1), ExtraTreesClassifier(5)])
 def test_columns_of_classes(data, model):
     X, Y = data

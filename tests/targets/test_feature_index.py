@@ -27,6 +27,7 @@ def by_name(rows, converter):
     return [{names[j]: v for j, v in enumerate(row) if v} for row in rows.toarray().tolist()]
 
 
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_DICTS, min_size=1, max_size=6), st.lists(_DICTS, min_size=1, max_size=6))
 def test_rows_of_dicts_equal_dict_vectorizer(train, test):

@@ -96,6 +96,7 @@ def test_a_pickle_names_the_class_of_the_model_only(saved):
     np.testing.assert_array_equal(answers(again), answers(model))
 
 
+@pytest.mark.quick_cases(5)
 def test_skops_needs_to_trust_the_class_of_the_model_only(saved):
     skops = pytest.importorskip("skops.io")
     model, types = saved
