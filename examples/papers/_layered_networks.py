@@ -136,7 +136,8 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         A step has some fifty kernels of microseconds each, and starting them one by one takes
         longer than they do.
         """
-        torch.backends.cudnn.allow_tf32 = False  # products of float32 are exact up to its rounding
+        torch.backends.cudnn.allow_tf32 = False  # products are rounded as on a processor
+        torch.backends.cudnn.deterministic = True
         step = self._step()
         X = torch.zeros((self.batch_size, _SIDE**2), device=self.device)
         y = torch.zeros(self.batch_size, dtype=torch.int64, device=self.device)
