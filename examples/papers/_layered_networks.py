@@ -3,7 +3,7 @@
 The networks have the shape of the convolutional and the local layered model: a node of k states of
 a layered model carries k - 1 numbers, so 6 and 16 channels take the place of 7 and 17 states, and
 100 units the place of 10 nodes of 11 states. They are trained by PyTorch, which the package itself
-does not need: ``pip install torch``.
+does not need: ``pip install ".[papers]"`` in a checkout installs it.
 """
 
 import itertools
@@ -18,7 +18,7 @@ try:
     from torch.nn import functional
 except ImportError as error:
     raise ImportError(
-        "the convolutional and local neural networks need PyTorch: pip install torch"
+        'the convolutional and local neural networks need PyTorch: pip install ".[papers]"'
     ) from error
 
 _SIDE, _KERNEL, _STRIDE = 28, 5, 2

@@ -2,8 +2,8 @@
 
 Every cell is a single fit, or a fit for each of several seeds (``--seeds``). Cells that would
 repeat a finished fit bit for bit take its result ("same_as"). The neural networks with
-convolutional and local layers need PyTorch (``pip install torch``); without it their cells are
-skipped. Finished cells are kept in a CSV file, so the program can be stopped and restarted, or
+convolutional and local layers need PyTorch (``pip install ".[papers]"``); without it their cells
+are skipped. Finished cells are kept in a CSV file, so the program can be stopped and restarted, or
 given a part of the tables. The Markdown tables are made from the file, beside the published
 figures. ``--quick`` runs everything on few images to check that it works: its accuracies mean
 nothing.
