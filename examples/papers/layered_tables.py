@@ -2,8 +2,8 @@
 
 Every cell is a single fit, or a fit for each of several seeds (``--seeds``). Cells that would
 repeat a finished fit bit for bit take its result ("same_as"). The neural networks with
-convolutional and local layers need PyTorch (``pip install torch``); without it their cells are
-skipped. Finished cells are kept in a CSV file, so the program can be stopped and restarted, or
+convolutional and local layers need PyTorch (``pip install ".[papers]"``); without it their cells
+are skipped. Finished cells are kept in a CSV file, so the program can be stopped and restarted, or
 given a part of the tables. The Markdown tables are made from the file, beside the published
 figures. ``--quick`` runs everything on few images to check that it works: its accuracies mean
 nothing.
@@ -235,7 +235,7 @@ def fit_redrawn(model, X, y, visible, seed=0):
     return kept, kept_at
 
 
-def network(options, max_iter, seed):
+def network(options, max_iter, seed, device="cpu"):
     """Return the neural network of a cell, which stops as the layered models do."""
     options = dict(options)
     stopping = {
@@ -245,7 +245,8 @@ def network(options, max_iter, seed):
     if options["net"] != "dense":
         from examples.papers._layered_networks import ImageNetwork
 
-        return ImageNetwork(**options, **stopping, max_iter=max_iter, random_state=seed)
+        stopping.update(max_iter=max_iter, random_state=seed, device=device)
+        return ImageNetwork(**options, **stopping)
     return MLPClassifier(
         (100,),
         activation={"sigmoid": "logistic"}.get(options["activation"], options["activation"]),
@@ -259,7 +260,7 @@ def network(options, max_iter, seed):
     )
 
 
-def run(kind, options, data, max_iter, seed=0):
+def run(kind, options, data, max_iter, seed=0, device="cpu"):
     """Fit a cell; return the accuracy on the test images, epochs and seconds.
 
     The seed draws the parameters, the validation images, the order of the images and the observed
@@ -285,7 +286,7 @@ def run(kind, options, data, max_iter, seed=0):
             verbose=1,
         )
     elif kind == "nn":
-        model = network(options, max_iter, seed)
+        model = network(options, max_iter, seed, device)
     else:
         model = LayerwiseCD(**options, max_iter=max_iter, random_state=seed)
     with warnings.catch_warnings():
@@ -357,7 +358,7 @@ def cell_text(done, table, row, column, kind, published):
     return f"{text}{size}{shown}"
 
 
-def runs(n_train, max_iter, quick, store, n_seeds=1):
+def runs(n_train, max_iter, quick, store, n_seeds=1, device="cpu"):
     """Yield the key of every cell that can be run, and the function that runs it.
 
     Equal fits with the same number of images, epochs and seed come from the store of finished
@@ -378,7 +379,7 @@ def runs(n_train, max_iter, quick, store, n_seeds=1):
             if same and identity(*other[3:6]) == identity(name, kind, options):
                 source = twin.pop("key")
                 return {**twin, "table": table, "row": row, "column": column, "same_as": source}
-        accuracy, epochs, seconds = run(kind, options, load(name, n_train), max_iter, seed)
+        accuracy, epochs, seconds = run(kind, options, load(name, n_train), max_iter, seed, device)
         return {
             "table": table,
             "row": row,
@@ -389,6 +390,7 @@ def runs(n_train, max_iter, quick, store, n_seeds=1):
             "n_train": n_train,
             "max_iter": max_iter,
             "seed": seed,
+            "device": device if kind == "nn" and options["net"] != "dense" else "cpu",
         }
 
     has_torch = importlib.util.find_spec("torch") is not None
@@ -408,11 +410,24 @@ def main():
     parser.add_argument("--n-train", type=int, default=60000, help="training images, with the 20%%")
     parser.add_argument("--max-iter", type=int, default=100, help="epochs at most")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds of each cell")
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        choices=("cpu", "cuda"),
+        help="of convolutional and local networks",
+    )
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.n_train, arguments.max_iter = 500, 1
     store = rows_of(arguments)
-    every = runs(arguments.n_train, arguments.max_iter, arguments.quick, store, arguments.seeds)
+    every = runs(
+        arguments.n_train,
+        arguments.max_iter,
+        arguments.quick,
+        store,
+        arguments.seeds,
+        arguments.device,
+    )
     run_tables(arguments, every, markdown)
 
 

@@ -178,6 +178,26 @@ def test_a_network_keeps_its_best_epoch():
     assert model.score(X, y) > 0.3
 
 
+@pytest.mark.parametrize("net", ["conv", "local"])
+def test_a_graphics_processor_takes_the_same_steps(net):
+    torch = pytest.importorskip("torch")
+    networks = pytest.importorskip("examples.papers._layered_networks")
+    if not torch.cuda.is_available():
+        pytest.skip("needs a graphics processor that PyTorch supports")
+    rng = np.random.default_rng(0)
+    X, y = rng.random((250, 784)).astype(np.float32), np.arange(250) % 10
+    options = {"validation_fraction": 0.2, "n_iter_no_change": 2, "max_iter": 2, "batch_size": 30}
+    scores = [
+        networks.ImageNetwork(net, "relu", device=device, **options)
+        .fit(X, y)
+        .decision_function(X)
+        .cpu()
+        .numpy()
+        for device in ("cpu", "cuda")
+    ]
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-2)
+
+
 # --- layer-wise contrastive divergence ------------------------------------------------------
 
 
