@@ -92,11 +92,12 @@ class LMBMClassifier(PairwiseClassifier):
         eta = 10 C N, 3 C N, C N, .3 C N and .1 C N in this order as long as the score improves. If
         pairs do not improve the score by more than its standard error, eta is infinite; see Notes.
     cliques : int, sequence of sets of labels or None, default=None
-        Cliques of more than two labels that get a weight, in addition to all pairs. An int k from 2
-        to 6 means all sets of up to k labels; time and memory grow with the number of such sets,
+        Cliques of more than two labels that get a weight, in addition to all pairs. An int k of at
+        least 2 means all sets of up to k labels; time and memory grow with the number of such sets,
         which is about the k-th power of the number of labels. A list such as ``[(0, 1, 2)]``
-        contains cliques of three to six labels, by number or name. None means that only pairs have
-        weights. Models of a 1-D y have no cliques.
+        contains cliques of three or more labels, by number or name. Predictions need a table of
+        2^k entries for each clique of k labels, and all tables together may have up to 2^26
+        entries. None means that only pairs have weights. Models of a 1-D y have no cliques.
     tol : float, default=1e-4
         Tolerance. Training ends when the projected gradients of the dual variables of each label
         (with larger cliques: of all labels) differ by at most ``tol * margin``.

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from skcrbm.energies import BaseEnergy, IsingEnergy
-from skcrbm.energies.cliques import clique_energy
+from skcrbm.energies.cliques import clique_energy, n_table_entries
 from skcrbm.estimators._base import Rows
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
@@ -26,13 +26,10 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.labels import may_be_empty, signs_of
-from skcrbm.utils.limits import MAX_TABLE_VARIABLES
+from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES
 from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import linear_fields
 
-# Maximum number of labels in a clique, which is the maximum number of variables in a table of a
-# factor graph. A larger clique raises a ValueError.
-MAX_ORDER = MAX_TABLE_VARIABLES
 # Minimum number of rows with an observed label for a search of C and eta (`pairwise_penalty`).
 _FEW_ROWS = 50
 # If there are too few rows for a search, C is _C divided by the total variance of the columns, and
@@ -65,21 +62,20 @@ def label_cliques(estimator) -> list[tuple[int, ...]]:
     """Return the cliques of three or more labels, as tuples of indices of labels.
 
     A ValueError is raised unless the parameter `cliques` of the estimator is None, a size, or a
-    list of distinct sets of three to six labels. Lists are valid only for a 2-D y.
+    list of distinct sets of at least three labels. Lists are valid only for a 2-D y. A ValueError
+    is also raised if the tables of all cliques would be too large for inference.
     """
     targets, cliques = estimator._targets, estimator.cliques
     n_labels = targets.n_visible
-    words = (
-        f"cliques must be None, an int from 2 to {MAX_ORDER}, or a list of sets of 3 to "
-        f"{MAX_ORDER} labels"
-    )
+    words = "cliques must be None, an int of at least 2, or a list of sets of at least 3 labels"
     if cliques is None:
         return []
     if isinstance(cliques, Integral):
-        if isinstance(cliques, bool) or not 2 <= int(cliques) <= MAX_ORDER:
+        if isinstance(cliques, bool) or cliques < 2:
             raise ValueError(f"{words}; got {cliques!r}")
         largest = min(int(cliques), n_labels) if targets.multilabel else 0
-        return cliques_of_sizes(n_labels, range(3, largest + 1), f"cliques={cliques}", "labels")
+        sizes = range(3, largest + 1)
+        return _with_small_tables(cliques_of_sizes(n_labels, sizes, f"cliques={cliques}", "labels"))
     targets.require_multilabel("cliques")
     names = {} if targets.names is None else {str(n): i for i, n in enumerate(targets.names)}
     try:
@@ -88,7 +84,7 @@ def label_cliques(estimator) -> list[tuple[int, ...]]:
     except TypeError as error:
         raise ValueError(f"{words}: {error}") from error
     found = checked_cliques(by_number, n_labels, words, "labels")
-    wrong = [j for j, clique in enumerate(found) if not 3 <= len(clique) <= MAX_ORDER]
+    wrong = [j for j, clique in enumerate(found) if len(clique) < 3]
     if wrong:
         raise ValueError(
             f"{words}, because all pairs have a weight in any case; cliques[{wrong[0]}] is "
@@ -97,7 +93,22 @@ def label_cliques(estimator) -> list[tuple[int, ...]]:
     # Labels and cliques that the user gave as sets are sorted, because the order of a set of
     # strings differs between processes.
     found = [tuple(sorted(c)) if isinstance(g, Set) else c for c, g in zip(found, cliques)]
-    return sorted(found) if isinstance(cliques, Set) else found
+    return _with_small_tables(sorted(found) if isinstance(cliques, Set) else found)
+
+
+def _with_small_tables(cliques):
+    """Return the cliques; raise a ValueError if their tables would have too many entries.
+
+    Training needs no tables, but all methods of the fitted model do.
+    """
+    n_entries = n_table_entries(cliques, np.ones(len(cliques)))
+    if n_entries > MAX_CLIQUE_ENTRIES:
+        raise ValueError(
+            f"the tables of all cliques would have {n_entries} entries, 2^k for a clique of k "
+            f"labels, but predictions are limited to {MAX_CLIQUE_ENTRIES}; choose fewer or smaller "
+            "cliques"
+        )
+    return cliques
 
 
 def _label_number(label, names):

@@ -19,7 +19,6 @@ from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit
 
 L = 4
 VECTORS = np.array(list(product((0, 1), repeat=L)))
-SIGNS = 2.0 * VECTORS - 1
 TRIPLES = list(combinations(range(L), 3))
 
 
@@ -203,14 +202,16 @@ def test_warm_start(data):
 
 
 def scores_and_losses(model, X, known=None):
-    """Scores and hinge losses (N, 2**L) of all label vectors, from the formulas."""
+    """Scores and hinge losses (N, 2**n_labels) of all label vectors, from the formulas."""
     fields = X @ model.visible_coef_.T + model.visible_intercept_
-    cliques = [*combinations(range(L), 2), *model.cliques_]
-    weights = [*model.pairwise_coef_[np.triu_indices(L, 1)], *model.clique_coef_]
-    terms = products(SIGNS, cliques) * weights
-    touches = np.array([[i in c for i in range(L)] for c in cliques], float)
-    scores = fields @ SIGNS.T + terms.sum(axis=1)
-    margins = fields[:, None] * SIGNS + terms @ touches
+    n_labels = fields.shape[1]
+    signs = 2.0 * np.array(list(product((0, 1), repeat=n_labels))) - 1
+    cliques = [*combinations(range(n_labels), 2), *model.cliques_]
+    weights = [*model.pairwise_coef_[np.triu_indices(n_labels, 1)], *model.clique_coef_]
+    terms = products(signs, cliques) * weights
+    touches = np.array([[i in c for i in range(n_labels)] for c in cliques], float)
+    scores = fields @ signs.T + terms.sum(axis=1)
+    margins = fields[:, None] * signs + terms @ touches
     losses = np.maximum(model.margin - margins, 0).sum(axis=2)
     if known is not None:
         agrees = (np.isnan(known[:, None]) | (known[:, None] == VECTORS)).all(axis=2)
@@ -338,6 +339,40 @@ def test_many_labels_are_searched_with_a_proof():
     assert (gain <= 1e-9).all()  # no flip is better
 
 
+@pytest.mark.parametrize("decode", ["map", "hinge"])
+def test_cliques_of_more_than_six_labels(decode):
+    """A model whose last label is the parity of the seven other labels, beside enumeration."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(150, 7))
+    Y = (X > 0).astype(int)
+    Y = np.column_stack([Y, Y.sum(axis=1) % 2])
+    cliques = [tuple(range(8)), (6, 2, 0, 1, 3, 4, 5)]
+    model = make(cliques=cliques, decode=decode).fit(X, Y)
+    assert model.cliques_ == cliques
+    assert abs(model.clique_coef_[0]) > 0.1
+    assert make(cliques=20).fit(X[:30], Y[:30, :7]).cliques_[-1] == tuple(range(7))
+    known = np.where(rng.random(Y.shape) < 0.2, Y, np.nan)
+    scores, losses = scores_and_losses(model, X)
+    best = (losses if decode == "hinge" else -scores).min(axis=1)
+    labels, objective, gap = model.predict_with_gap(X)
+    np.testing.assert_allclose(objective, best, atol=1e-9)
+    np.testing.assert_array_equal(gap, 0)
+    if decode == "map":
+        assert (labels[:, 7] == labels[:, :7].sum(axis=1) % 2).mean() > 0.9
+        vectors = np.array(list(product((0, 1), repeat=8)))
+        scores = np.where(
+            (np.isnan(known[:, None]) | (known[:, None] == vectors)).all(axis=2), scores, -np.inf
+        )
+        expected = np.exp(scores - logsumexp(scores, axis=1, keepdims=True)) @ vectors
+        np.testing.assert_allclose(model.predict_proba(X, known), expected, atol=1e-9)
+
+
+def test_cliques_with_too_large_tables_are_refused_before_the_fit():
+    Y = np.random.default_rng(0).integers(0, 2, (4, 27))
+    with pytest.raises(ValueError, match="tables of all cliques would have 134217728 entries"):
+        make(cliques=[tuple(range(27))]).fit(np.eye(4), Y)
+
+
 # ----------------------------------------------------------------- as an estimator
 
 
@@ -373,10 +408,9 @@ def test_settings_found_do_not_depend_on_the_units(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cliques": 1}, "cliques must be None, an int from 2 to 6, or a list of sets.*; got 1"),
-        ({"cliques": 7}, "cliques must be None, an int from 2 to 6"),
-        ({"cliques": True}, "cliques must be None, an int from 2 to 6"),
-        ({"cliques": 3.0}, "cliques must be None, an int from 2 to 6"),
+        ({"cliques": 1}, "cliques must be None, an int of at least 2, or a list of sets.*; got 1"),
+        ({"cliques": True}, "cliques must be None, an int of at least 2"),
+        ({"cliques": 3.0}, "cliques must be None, an int of at least 2"),
         ({"cliques": [(0, 1)]}, r"all pairs have a weight in any case; cliques\[0\]"),
         ({"cliques": [(0, 1, 4)]}, "indices of labels, integers from 0 to 3"),
         ({"cliques": [(0, 1, 1)]}, "distinct sets without repeated labels"),
