@@ -412,11 +412,11 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)), closed)
         if (weight == 0).any():
             graphs = graphs.take(np.flatnonzero(weight))
-        # The check comes before the graphs are renumbered, so that its error has numbers of X.
         pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
         require_possible(graphs, pairs, self._node_classes.first, len(self.classes_), "y")
         if len(graphs) < len(weight):
-            graphs = replace(graphs, index=np.arange(len(graphs)), _pieces={})
+            numbers = graphs.index
+            graphs = replace(graphs, index=np.arange(len(graphs)), number=numbers, _pieces={})
         return graphs
 
     def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
@@ -437,11 +437,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"{option_name(self.learning)!r}"
             )
         types = graphs.arrays.types is not None
-        if self._rows.sizes and (latent > 1 or rule.name == "backprop" or types):
+        if self._rows.sizes and (latent > 1 or types):
             raise ValueError(
-                "cliques need n_latent_states=1, no node_types, and a learning rule other than "
-                "'backprop'; got learning="
-                f"{option_name(self.learning)!r}, n_latent_states={latent}"
+                "cliques need n_latent_states=1 and graphs without node_types; got "
+                f"n_latent_states={latent}, and graphs {'with' if types else 'without'} node_types"
             )
         model = self._model if resume else self._first_model(graphs, rng, partial)
         pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
