@@ -267,11 +267,15 @@ class ChainAnswers(SavedModel, BaseEstimator):
 
         `energies` are the models of the sequences in a part. Threads compute the parts in parallel.
         """
-        with one_blas_thread():
-            pieces = self._pieces(batch)
+
+        def answer_of(piece):
             try:
-                return list(ordered_map(lambda p: answer(self._energies(p)), pieces, self.n_jobs))
-            except ImpossiblePathError:
+                return answer(self._energies(piece))
+            except ImpossiblePathError as error:
                 raise ValueError(
-                    "the labels in y_known contradict the transitions in `forbidden`"
+                    f"the labels of sequence {piece.index[error.chain]} in y_known contradict the "
+                    "transitions in `forbidden`"
                 ) from None
+
+        with one_blas_thread():
+            return list(ordered_map(answer_of, self._pieces(batch), self.n_jobs))

@@ -130,7 +130,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Pairs of classes that the two nodes of an edge must not have. If `directed` is True, the
         first class belongs to the first node; otherwise both orders are forbidden. Every learning
         rule except "backprop" takes forbidden pairs. ``decode="marginal"`` chooses the class of
-        each node separately, so the predicted classes of two nodes may be a forbidden pair.
+        each node separately, and warns if the predicted classes of two nodes are a forbidden pair.
     solver : str or object, default="auto"
         Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
         samples labels, else "lbfgs". "cutting_planes" solves the same problem as "frank_wolfe".
@@ -314,6 +314,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         ConvergenceWarning
             If inference converged for less than 90 % of the graphs in the last iteration, or if
             "frank_wolfe" did not reach its tolerance, or its searches for labels were not exact.
+        UserWarning
+            If the search for labels of a wide graph that agree with the constraints ends without a
+            result. A graph without such labels raises a ValueError.
         """
         resume = self.warm_start and hasattr(self, "classes_")
         if not resume:

@@ -263,14 +263,31 @@ def test_forbidden_transitions():
     np.testing.assert_allclose(model.score_samples(X[:10], y[:10]), expected, atol=1e-10)
     assert model.score_samples([X[0][:1]], [["c"]])[0] == -np.inf
     assert model.score_samples([np.zeros((2, 4))], [[None, "c"]])[0] == -np.inf
-    with pytest.raises(ValueError, match="y_known contradict"):
-        model.predict([np.zeros((2, 4))], y_known=[["a", "b"]])
+    with pytest.raises(ValueError, match="labels of sequence 1 in y_known contradict"):
+        model.predict([np.zeros((2, 4))] * 2, y_known=[None, ["a", "b"]])
     with pytest.raises(ValueError, match="sequence 0 of y has a transition that `forbidden`"):
         model.fit([np.zeros((3, 4))], [["a", "b", "c"]])
+    with pytest.raises(ValueError, match="sequence 2 of y has a transition that `forbidden`"):
+        ChainCRF(forbidden=forbidden).fit(
+            [np.zeros((3, 4))] * 3, [["a", "b", "c"], ["c", "a", "a"], ["a", "b", "c"]], [0, 1, 1]
+        )
     with pytest.raises(ValueError, match="forbidden should hold pairs"):
         ChainCRF(forbidden=["ab"]).fit(X, y)
     with pytest.raises(ValueError, match="forbidden holds the label 'z'"):
         ChainCRF(forbidden=[("a", "z")]).fit(X, y)
+
+
+def test_a_warm_start_uses_the_transitions_that_are_forbidden_now():
+    X, y = make_data(20)
+    y = [[label if label != "b" else "a" for label in labels] for labels in y]
+    model = ChainCRF(alpha=0.1, max_iter=3, warm_start=True, forbidden=[("c", None)])
+    ends = [[*labels[:-1], "a"] for labels in y]
+    model.fit(X, ends)
+    model.set_params(forbidden=[(None, "c")]).fit(X, [["a", *labels[1:]] for labels in y])
+    assert np.isfinite(model.last_).all()
+    np.testing.assert_array_equal(np.isneginf(model.first_), model.classes_ == "c")
+    model.set_params(forbidden=None).fit(X, y)
+    assert np.isfinite(model.first_).all()
 
 
 def test_topk_and_samples():
