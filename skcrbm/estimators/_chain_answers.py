@@ -197,6 +197,8 @@ class ChainAnswers(SavedModel, BaseEstimator):
     def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of correctly predicted labels, over all positions with observed labels.
 
+        Labels that did not occur in training count as wrong.
+
         Parameters
         ----------
         X : list of sequences
@@ -204,8 +206,7 @@ class ChainAnswers(SavedModel, BaseEstimator):
         sample_weight : array-like of shape (n_sequences,), default=None
             Weights of the sequences.
         """
-        batch = self._given(X, y, "y")
-        return share_of_right_labels(self, batch, X, sample_weight)
+        return share_of_right_labels(self, X, y, sample_weight)
 
     def factor_graph(self, sequence: Any) -> FactorGraphEnergy:
         """Return p(y | x) of a single sequence as a factor graph.

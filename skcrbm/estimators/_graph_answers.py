@@ -359,6 +359,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
     def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of correctly predicted labels, over all nodes with observed labels.
 
+        Labels that did not occur in training count as wrong.
+
         Parameters
         ----------
         X : list of graphs
@@ -366,9 +368,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         sample_weight : array-like of shape (n_graphs,), default=None
             Weights of the graphs.
         """
-        batch = self._given(X, y, "y", check_labels=False)
-        codes = partial(self._node_classes.codes, types=batch.arrays.types)
-        return share_of_right_labels(self, batch, X, sample_weight, codes)
+        return share_of_right_labels(self, X, y, sample_weight, GRAPH)
 
     def factor_graph(self, graph: Any) -> FactorGraphEnergy:
         """Return p(y | x) of a single graph as a factor graph.
@@ -390,11 +390,11 @@ class GraphAnswers(SavedModel, BaseEstimator):
         """
         return Posed.free(self._model, self._given([graph], None)).energy
 
-    def _given(self, X, y_known, name="y_known", check_labels=True) -> GraphBatch:
+    def _given(self, X, y_known, name="y_known") -> GraphBatch:
         """Validate X and `y_known`, and return the graphs and known labels as a batch.
 
         Labels that are not known get the code `MISSING`. `name` is the name that error messages use
-        for `y_known`. Unless `check_labels` is False, known labels must agree with the constraints.
+        for `y_known`. Known labels must agree with the constraints.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))
@@ -406,9 +406,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
         n_graphs = len(arrays.start) - 1
         closed = closed_classes(arrays, self._node_classes)
         batch = GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs), closed)
-        if check_labels:
-            pairs, first = self._model.forbidden, self._node_classes.first
-            require_possible(batch, pairs, first, len(self.classes_), name)
+        pairs, first = self._model.forbidden, self._node_classes.first
+        require_possible(batch, pairs, first, len(self.classes_), name)
         return batch
 
     def _marginals(self, batch):

@@ -310,9 +310,7 @@ class SequenceRows:
 
     def _indexed(self, X, learn):
         start = _starts([len(sequence) for sequence in X], self.kind)
-        return check_array(
-            self.index.rows(X, start, learn), accept_sparse="csr", input_name="X"
-        ), start
+        return _checked(self.index.rows(X, start, learn), start, self.kind), start
 
 
 def list_of(values: Any, name: str, kind: str) -> list:
@@ -398,10 +396,30 @@ def _stacked(X, kind):
     start = _starts([part.shape[0] for part in parts], kind)
     sparse = any(map(issparse, parts))
     rows = vstack(parts, format="csr") if sparse else np.concatenate(parts)
-    rows = check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    rows = _checked(rows, start, kind)
     if sparse:
         rows.sum_duplicates()
     return rows, start
+
+
+def _checked(rows, start, kind):
+    """Return the rows of all positions as floats; raise a ValueError if they are not finite."""
+    try:
+        return check_array(
+            rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X"
+        )
+    except ValueError:
+        values = rows.data if issparse(rows) else rows
+        finite = values.dtype.kind not in "fc" or np.isfinite(values)
+        if np.all(finite):  # another error
+            raise
+        place = np.argwhere(~finite)[0, 0]
+        row = np.searchsorted(rows.indptr, place, side="right") - 1 if issparse(rows) else place
+        number = np.searchsorted(start, row, side="right") - 1
+        raise ValueError(
+            f"{kind.whole} {number} of X contains NaN or infinity; the features should be finite "
+            "numbers"
+        ) from None
 
 
 def positions(X: Any) -> tuple[Any, np.ndarray]:

@@ -290,6 +290,19 @@ def test_a_warm_start_uses_the_transitions_that_are_forbidden_now():
     assert np.isfinite(model.first_).all()
 
 
+def test_labels_that_training_did_not_have_count_as_wrong():
+    X, y = make_data(20)
+    model = ChainCRF(alpha=0.1, max_iter=3).fit(X, y)
+    right = np.concatenate([a == np.array(b) for a, b in zip(model.predict(X), y)])
+    other = [["new", *labels[1:]] for labels in y]
+    first = np.cumsum([0, *map(len, y[:-1])])
+    right[first] = False
+    with pytest.warns(UserWarning, match="y holds the label 'new', which training did not have"):
+        assert model.score(X, other) == pytest.approx(right.mean())
+    with pytest.raises(ValueError, match="y holds the label 1, but the classes of the model are"):
+        model.score(X, [[1] * len(labels) for labels in y])
+
+
 def test_topk_and_samples():
     X, y = make_data(30)
     model = ChainCRF(alpha=0.05).fit(X, y)
@@ -414,13 +427,13 @@ def test_hashed_dicts():
         ([np.zeros((2, 3))], ["ab"], "sequence 0 of y should be a list of labels, got 'ab'"),
         ([np.zeros((2, 3))], [[0.5, 1]], "should be classes, got the number 0.5"),
         ([np.zeros((2, 3))], [None], "y holds no observed label"),
-        ([np.full((2, 3), np.nan)], [["a", "b"]], "Input X contains NaN"),
+        ([[[1.0]], [[0.0], [np.nan]]], [["a"], ["a", "b"]], "sequence 1 of X contains NaN or inf"),
+        ([[{"u": 1.0}, {"u": np.inf}]], [["a", "b"]], "sequence 0 of X contains NaN or inf"),
         ([np.zeros(3)], [["a"]], r"sequence 0 of X should have the shape"),
         ([["word", "word"]], [["a", "b"]], "got the string 'word'"),
         ([[{"a": []}]], [["a"]], "values should be strings or numbers"),
         ("abc", [["a"]], "X should be a list of sequences, got str"),
         ([], [], "X is an empty list"),
-        ([[{"a": np.inf}]], [["a"]], "Input X contains infinity"),
     ],
 )
 def test_bad_input_gets_one_clear_error(X, y, message):
@@ -439,7 +452,7 @@ def test_errors_of_predictions():
     with pytest.raises(ValueError, match="X holds dicts or strings"):
         model.predict([[{"a": 1}]])
     with pytest.raises(ValueError, match="y holds the label 'z', which is not a class"):
-        model.score([np.zeros((1, 4))], [["z"]])
+        model.score_samples([np.zeros((1, 4))], [["z"]])
     with pytest.raises(ValueError, match="early_stopping is for stochastic solvers"):
         ChainCRF(early_stopping=True).fit(X, y)
     with pytest.raises(ValueError, match="needs complete labels"):

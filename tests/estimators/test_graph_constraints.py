@@ -307,9 +307,10 @@ def test_the_check_finds_every_contradiction(monkeypatch, part_entries):
         c = possible.index(False)
         with pytest.raises(ValueError, match=f"graph {c} of X has no labels that agree with"):
             require_possible(batch, *arguments)
-        with monkeypatch.context() as patch, pytest.raises(ValueError, match=f"graph {c} of X"):
+        with monkeypatch.context() as patch:
             patch.setattr("skcrbm.learning.graph_constraints.kind_of_graphs", lambda *_: "wide")
-            require_possible(batch, *arguments)
+            with pytest.raises(ValueError, match=f"graph {c} of X"):
+                require_possible(batch, *arguments)
         n_wide += 1
     assert n_possible > 20
     assert n_labelled > 20
@@ -429,14 +430,14 @@ def test_every_answer_for_wide_graphs_agrees_with_the_constraints_or_is_announce
         extra = [e for e in rng.integers(0, side**2, (12, 2)).tolist() if e[1] - e[0] > side]
         joined = np.unique([*edges, *extra], axis=0)
         graph = Graph(rng.normal(size=(side**2, 1)), joined, forbidden=closed)
+        labels, message = None, "graph 1 of X"
         try:
             labels = model.predict([plain, graph])[1]
         except ValueError as error:
-            assert "graph 1 of X" in str(error)
-            outcomes["error"] += 1
-        else:
-            assert agrees(graph, labels.tolist(), False, pairs)
-            outcomes["right"] += 1
+            message = str(error)
+        assert "graph 1 of X" in message
+        assert labels is None or agrees(graph, labels.tolist(), False, pairs)
+        outcomes["error" if labels is None else "right"] += 1
     assert min(outcomes.values()) > 0, outcomes
 
 

@@ -1,4 +1,4 @@
-"""The search for labels that agree with constraints: enumeration, planted contradictions, limits."""
+"""The search for labels under constraints: enumeration, planted contradictions, limits."""
 
 from itertools import combinations, product
 

@@ -146,7 +146,7 @@ def test_gradient_of_the_objective_by_finite_differences(inference):
 
 @pytest.mark.parametrize("inference", [SumProduct(max_iter=3, damping=0.1), MeanField(max_iter=3)])
 def test_gradient_with_cliques_by_finite_differences(inference):
-    """Two graphs have no clique of four nodes, and a graph has a class that a node must not have."""
+    """Two graphs have no clique of four nodes, and a node has a class that it must not have."""
     X, y = noisy_paths(6, 0, cycle=True)
     X = [graph._replace(cliques=[[0, 1, 2], [3, 4, 5]]) for graph in X]
     X[2:] = [graph._replace(cliques=[[5, 2, 0], [0, 1, 3, 4]]) for graph in X[2:]]
