@@ -227,9 +227,9 @@ def warn_of_new_labels(labels: Iterable) -> None:
 
 
 def _require_kind(labels, classes):
-    """Raise a ValueError if a label is a number and the classes are strings, or the reverse."""
-    kind = kind_of(classes.tolist()[0])
-    other = [label for label in labels if label is not None and kind_of(label) is not kind]
+    """Raise a ValueError if a label is a number and all classes are strings, or the reverse."""
+    kinds = {type(None), *map(kind_of, classes.tolist())}
+    other = [label for label in labels if kind_of(label) not in kinds]
     if other:
         raise ValueError(
             f"y holds the label {other[0]!r}, but the classes of the model are "

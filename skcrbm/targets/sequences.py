@@ -76,8 +76,9 @@ class FeatureIndex:
         if learn:
             self.columns = dict(self.columns)
             _check_names(self.columns)
-        columns, data, lengths, once = map(np.concatenate, zip(*parts))
-        return self._matrix(columns, data, lengths, once)
+        columns, data, lengths, once = map(list, zip(*parts))
+        del parts, items
+        return self._matrix(*map(_joined, (columns, data, lengths, once)))
 
     def _part(self, items, start, first, learn):
         """Return the features of the positions `items`; the first of them has the index `first`.
@@ -95,7 +96,7 @@ class FeatureIndex:
         try:
             if collections:
                 columns = self._of_strings(items, int(lengths.sum()), learn)
-                data = np.ones(len(columns))
+                data = np.broadcast_to(1.0, columns.shape)  # takes no memory
             else:
                 columns, data = self._of_dicts(items, learn)
         except _FeatureError as error:
@@ -134,8 +135,9 @@ class FeatureIndex:
             columns = self._columns_of_pairs(names, values)
             missing = np.flatnonzero(columns == -1).tolist()
             others = [i for i in missing if type(values[i]) is not str or type(names[i]) is not str]
-        data = np.ones(len(names))
+        data = np.broadcast_to(1.0, columns.shape)  # takes no memory
         if others:
+            data = np.ones(len(columns))
             names, values = ([part[i] for i in others] for part in (names, values))
             if not learn:
                 pairs = zip(names, values)
@@ -176,6 +178,13 @@ class FeatureIndex:
             rows.data[same & np.repeat(once, np.diff(indptr))] = 0.0
             rows.sum_duplicates()
         return rows
+
+
+def _joined(parts):
+    """Concatenate a list of arrays and empty the list, to free the memory of the arrays."""
+    found = np.concatenate(parts)
+    parts.clear()
+    return found
 
 
 class _FeatureError(Exception):

@@ -303,9 +303,7 @@ def test_large_numbers_as_labels(noisy):
 
 
 def test_labels_that_fit_did_not_see(noisy, fitted):
-    X, y = noisy
-    with pytest.raises(ValueError, match="image 0 of y has the label 7"):
-        fitted.score(X[:1], 7 * y[:1])
+    X, _ = noisy
     with pytest.raises(ValueError, match="image 0 of y_known has the label 'a'"):
         fitted.predict(X[:1], [np.full((32, 32), "a")])
     with pytest.raises(ValueError, match="3 channels"):
