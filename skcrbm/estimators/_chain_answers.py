@@ -197,6 +197,8 @@ class ChainAnswers(SavedModel, BaseEstimator):
     def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of correctly predicted labels, over all positions with observed labels.
 
+        Labels that did not occur in training count as wrong.
+
         Parameters
         ----------
         X : list of sequences
@@ -204,8 +206,7 @@ class ChainAnswers(SavedModel, BaseEstimator):
         sample_weight : array-like of shape (n_sequences,), default=None
             Weights of the sequences.
         """
-        batch = self._given(X, y, "y")
-        return share_of_right_labels(self, batch, X, sample_weight)
+        return share_of_right_labels(self, X, y, sample_weight)
 
     def factor_graph(self, sequence: Any) -> FactorGraphEnergy:
         """Return p(y | x) of a single sequence as a factor graph.
@@ -267,11 +268,15 @@ class ChainAnswers(SavedModel, BaseEstimator):
 
         `energies` are the models of the sequences in a part. Threads compute the parts in parallel.
         """
-        with one_blas_thread():
-            pieces = self._pieces(batch)
+
+        def answer_of(piece):
             try:
-                return list(ordered_map(lambda p: answer(self._energies(p)), pieces, self.n_jobs))
-            except ImpossiblePathError:
+                return answer(self._energies(piece))
+            except ImpossiblePathError as error:
                 raise ValueError(
-                    "the labels in y_known contradict the transitions in `forbidden`"
+                    f"the labels of sequence {piece.index[error.chain]} in y_known contradict the "
+                    "transitions in `forbidden`"
                 ) from None
+
+        with one_blas_thread():
+            return list(ordered_map(answer_of, self._pieces(batch), self.n_jobs))

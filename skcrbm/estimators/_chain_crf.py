@@ -341,6 +341,9 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         sequences = SequenceBatch(rows, start, path, weight, np.arange(len(weight)))
         if (weight == 0).any():
             sequences = sequences.take(np.flatnonzero(weight))
+        # The check comes before the sequences are renumbered, so that its error has numbers of X.
+        self._check_possible(sequences)
+        if len(sequences) < len(weight):
             sequences = replace(sequences, index=np.arange(len(sequences)), _pieces={})
         return sequences
 
@@ -365,7 +368,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 "order=2 needs learning='mle' or 'max_margin'; got "
                 f"learning={option_name(self.learning)!r}"
             )
-        self._check_possible(model, sequences)
+        model = model._replace(forbidden=self._forbidden_log_weights())
         return model, rule.chain(self._trained(), self.n_jobs)
 
     def _trained(self) -> tuple[bool, ...]:
@@ -423,19 +426,19 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 pairs[i, j] = -np.inf
         return pairs, first, last
 
-    def _check_possible(self, model, sequences):
+    def _check_possible(self, sequences):
         """Raise a ValueError if a label sequence in y contains a forbidden transition."""
-        if not any(np.isinf(part).any() for part in model.forbidden):
+        pairs, first, last = self._forbidden_log_weights()
+        if not any(np.isinf(part).any() for part in (pairs, first, last)):
             return
-        n_states = model.n_classes
-        scores = np.zeros((len(sequences.path), n_states))
-        pairs, first, last = model.forbidden
+        scores = np.zeros((len(sequences.path), len(first)))
         energies = ChainEnergies(sequences.start, scores, pairs[None], first, last)
         try:
             best_paths(clamped(energies, sequences.path))
         except ImpossiblePathError as error:
             raise ValueError(
-                f"sequence {error.chain} of y has a transition that `forbidden` excludes"
+                f"sequence {sequences.index[error.chain]} of y has a transition that `forbidden` "
+                "excludes"
             ) from None
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:

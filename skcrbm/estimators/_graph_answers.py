@@ -23,8 +23,8 @@ from skcrbm.estimators._structured import (
 from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
 from skcrbm.inference.base import ContradictionError, resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_states
-from skcrbm.learning.graph_constraints import closed_classes, no_labels, require_possible
-from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs
+from skcrbm.learning.graph_constraints import closed_classes, require_possible
+from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs, no_labels
 from skcrbm.learning.truncated_graphs import network_of
 from skcrbm.targets.graphs import GraphRows, NodeClasses
 from skcrbm.targets.sequences import GRAPH, MISSING, flat_labels, split_rows
@@ -32,13 +32,10 @@ from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_count
+from skcrbm.utils.warnings import warn_user
 
 # Largest number of nodes of the search tree that `predict_with_gap` visits for a graph.
 _SEARCH_NODES = 1_000_000
-_NO_LABELS = (
-    "max-product found no labels that agree with `forbidden`; set inference='exact' if the graphs "
-    "are narrow, or call predict_with_gap, which searches longer"
-)
 
 
 class GraphAnswers(SavedModel, BaseEstimator):
@@ -81,9 +78,24 @@ class GraphAnswers(SavedModel, BaseEstimator):
         batch = self._given(X, y_known)
         if decodes_marginals(self):
             path = self._marginals(batch).argmax(axis=1)
+            self._warn_of_forbidden_pairs(batch, path)
         else:
             path = self._by_nodes(batch, self._best, ()).astype(np.int64) // self._model.n_latent
         return split_rows(self.classes_[path], batch.start)
+
+    def _warn_of_forbidden_pairs(self, batch, path):
+        """Warn if the classes `path` (T,), chosen node by node, contain forbidden pairs."""
+        if self._model.forbidden is None:
+            return
+        i, j = batch.arrays.edges.T
+        wrong = np.flatnonzero(self._model.forbidden[path[i], path[j]])
+        if len(wrong):
+            graphs = np.unique(np.searchsorted(batch.start, i[wrong], side="right") - 1)
+            warn_user(
+                "decode='marginal' chooses the class of each node separately, and predicts pairs "
+                f"of classes in `forbidden` at {len(wrong)} edges of {len(graphs)} graphs, first "
+                f"in graph {graphs[0]} of X; decode='map' respects `forbidden`"
+            )
 
     def _best(self, piece):
         """Return the most probable states (T,) of the T nodes in a part of a batch of graphs.
@@ -104,10 +116,26 @@ class GraphAnswers(SavedModel, BaseEstimator):
                 found = infer(posed.energy, method, returns="map", clamp=posed.clamp)
                 assert found.assignment is not None
                 if restricted and np.isneginf(posed.energy.score(found.assignment)[0]):
-                    raise ValueError(_NO_LABELS)
+                    self._raise_no_labels(piece.take(np.flatnonzero(chosen)), found.assignment)
                 states = posed.states(found.assignment[0])
                 path[np.repeat(chosen, np.diff(piece.start))] = states
         return path
+
+    def _raise_no_labels(self, piece, assignment):
+        """Raise a ValueError about the graph of a part for which max-product found no labels.
+
+        `assignment` (1, T) holds the states of all graphs, for which the weight of a graph is 0.
+        """
+        for c in range(len(piece)):
+            graph = piece.take(np.array([c]))
+            own = assignment[:, piece.start[c] : piece.start[c + 1]]
+            energy = Posed.of(self._model, graph).energy
+            if len(piece) == 1 or np.isneginf(energy.score(own)[0]):
+                error = no_labels(graph, "y_known", "max-product")
+                raise ValueError(
+                    f"{error}; set inference='exact' if the graph is narrow, or call "
+                    "predict_with_gap, which searches longer"
+                )
 
     @available_if(has_probabilities)
     def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
@@ -219,6 +247,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
             found = infer(posed.energy, search, returns=("map", "map_bound"), clamp=posed.clamp)
             assert found.assignment is not None
             score = posed.energy.score(found.assignment)[0]
+            if np.isneginf(score):
+                raise no_labels(piece, "y_known", "the search")
             return self._classes(posed, found.assignment[0]), -score, found.gap[0]
 
         labels, objective, gap = zip(*self._by_graphs(batch, answer))
@@ -329,6 +359,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
     def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of correctly predicted labels, over all nodes with observed labels.
 
+        Labels that did not occur in training count as wrong.
+
         Parameters
         ----------
         X : list of graphs
@@ -336,9 +368,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         sample_weight : array-like of shape (n_graphs,), default=None
             Weights of the graphs.
         """
-        batch = self._given(X, y, "y", check_labels=False)
-        codes = partial(self._node_classes.codes, types=batch.arrays.types)
-        return share_of_right_labels(self, batch, X, sample_weight, codes)
+        return share_of_right_labels(self, X, y, sample_weight, GRAPH)
 
     def factor_graph(self, graph: Any) -> FactorGraphEnergy:
         """Return p(y | x) of a single graph as a factor graph.
@@ -360,11 +390,11 @@ class GraphAnswers(SavedModel, BaseEstimator):
         """
         return Posed.free(self._model, self._given([graph], None)).energy
 
-    def _given(self, X, y_known, name="y_known", check_labels=True) -> GraphBatch:
+    def _given(self, X, y_known, name="y_known") -> GraphBatch:
         """Validate X and `y_known`, and return the graphs and known labels as a batch.
 
         Labels that are not known get the code `MISSING`. `name` is the name that error messages use
-        for `y_known`. Unless `check_labels` is False, known labels must agree with the constraints.
+        for `y_known`. Known labels must agree with the constraints.
         """
         check_is_fitted(self, "classes_")
         check_parameters(self, (*self._prediction_parameters, "inference"))
@@ -376,9 +406,8 @@ class GraphAnswers(SavedModel, BaseEstimator):
         n_graphs = len(arrays.start) - 1
         closed = closed_classes(arrays, self._node_classes)
         batch = GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs), closed)
-        if check_labels:
-            pairs, first = self._model.forbidden, self._node_classes.first
-            require_possible(batch, pairs, first, len(self.classes_), name)
+        pairs, first = self._model.forbidden, self._node_classes.first
+        require_possible(batch, pairs, first, len(self.classes_), name)
         return batch
 
     def _marginals(self, batch):

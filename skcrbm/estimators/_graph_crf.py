@@ -130,7 +130,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Pairs of classes that the two nodes of an edge must not have. If `directed` is True, the
         first class belongs to the first node; otherwise both orders are forbidden. Every learning
         rule except "backprop" takes forbidden pairs. ``decode="marginal"`` chooses the class of
-        each node separately, so the predicted classes of two nodes may be a forbidden pair.
+        each node separately, and warns if the predicted classes of two nodes are a forbidden pair.
     solver : str or object, default="auto"
         Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
         samples labels, else "lbfgs". "cutting_planes" solves the same problem as "frank_wolfe".
@@ -314,6 +314,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         ConvergenceWarning
             If inference converged for less than 90 % of the graphs in the last iteration, or if
             "frank_wolfe" did not reach its tolerance, or its searches for labels were not exact.
+        UserWarning
+            If the search for labels of a wide graph that agree with the constraints ends without a
+            result. A graph without such labels raises a ValueError.
         """
         resume = self.warm_start and hasattr(self, "classes_")
         if not resume:
@@ -412,11 +415,11 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)), closed)
         if (weight == 0).any():
             graphs = graphs.take(np.flatnonzero(weight))
-        # The check comes before the graphs are renumbered, so that its error has numbers of X.
         pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
         require_possible(graphs, pairs, self._node_classes.first, len(self.classes_), "y")
         if len(graphs) < len(weight):
-            graphs = replace(graphs, index=np.arange(len(graphs)), _pieces={})
+            numbers = graphs.index
+            graphs = replace(graphs, index=np.arange(len(graphs)), number=numbers, _pieces={})
         return graphs
 
     def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
@@ -437,11 +440,10 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"{option_name(self.learning)!r}"
             )
         types = graphs.arrays.types is not None
-        if self._rows.sizes and (latent > 1 or rule.name == "backprop" or types):
+        if self._rows.sizes and (latent > 1 or types):
             raise ValueError(
-                "cliques need n_latent_states=1, no node_types, and a learning rule other than "
-                "'backprop'; got learning="
-                f"{option_name(self.learning)!r}, n_latent_states={latent}"
+                "cliques need n_latent_states=1 and graphs without node_types; got "
+                f"n_latent_states={latent}, and graphs {'with' if types else 'without'} node_types"
             )
         model = self._model if resume else self._first_model(graphs, rng, partial)
         pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)

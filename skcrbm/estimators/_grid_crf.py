@@ -16,7 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.image_model import ImageModel, ImageStructure, pair_steps
 from skcrbm.energies.pairwise_classes import pairwise_classes
-from skcrbm.estimators._structured import fit_next_epoch, fit_plan, require_stochastic
+from skcrbm.estimators._structured import (
+    fit_next_epoch,
+    fit_plan,
+    require_stochastic,
+    warn_of_new_labels,
+)
 from skcrbm.learning.data import Design
 from skcrbm.learning.fit import Plan, resumed_generator
 from skcrbm.learning.images import (
@@ -38,6 +43,7 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.learning.structured import StructureSource, structured_penalty
 from skcrbm.targets.pixels import (
+    UNKNOWN,
     ImageRows,
     pixel_classes,
     pixel_codes,
@@ -442,6 +448,8 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     ) -> float:
         """Return the share of correctly predicted pixels, over all pixels with observed labels.
 
+        Labels that did not occur in training count as wrong.
+
         Parameters
         ----------
         X, y
@@ -456,7 +464,10 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         float
         """
         batch = self._given(X, y_known)
-        path = pixel_codes(pixel_labels(y, batch.arrays.shapes), self.classes_)
+        labels = pixel_labels(y, batch.arrays.shapes)
+        path = pixel_codes(labels, self.classes_, allow_unknown=True)
+        unknown = np.split(path == UNKNOWN, batch.start[1:-1])
+        warn_of_new_labels(v for part, new in zip(labels, unknown) for v in part[new].tolist())
         weight = check_sample_weight(sample_weight, batch.arrays.shapes[:, :1])
         weight = np.repeat(weight, np.diff(batch.start)) * (
             (path != MISSING) & (batch.path == MISSING)

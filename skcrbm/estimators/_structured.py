@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -36,7 +37,14 @@ from skcrbm.learning.structured import (
     gradient_path,
     structured_penalty,
 )
-from skcrbm.targets.sequences import MISSING, codes_of, flatten
+from skcrbm.targets.sequences import (
+    MISSING,
+    SEQUENCE,
+    Structure,
+    flat_labels,
+    flatten,
+    kind_of,
+)
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import EpochCallbacks, pass_hooks, warn_of_early_end
 from skcrbm.utils.options import Integer, is_auto, option_name
@@ -188,21 +196,45 @@ def check_hinge(estimator: Any) -> bool:
 
 
 def share_of_right_labels(
-    estimator: Any, batch: Any, X: Any, sample_weight: Any, codes: Callable | None = None
+    estimator: Any, X: Any, y: Any, sample_weight: Any, kind: Structure = SEQUENCE
 ) -> float:
     """Predict labels for X, and return the share of right predictions among observed labels.
 
-    `batch` contains the sequences or graphs of X with their labels. `sample_weight` are the weights
-    of the sequences or graphs. ``codes(labels)`` converts labels to indices of classes. If `codes`
-    is None, labels are converted to indices of `classes_`.
+    `sample_weight` are the weights of the sequences or graphs. A label that the model does not know
+    counts as wrong, because a split for cross-validation may leave a rare label out of training.
     """
-    labels = flatten(part.tolist() for part in estimator.predict(X))
-    predicted = codes_of(labels, estimator.classes_) if codes is None else codes(list(labels))
-    weight = check_sample_weight(sample_weight, batch.start[1:, None])
-    weight = np.repeat(weight, np.diff(batch.start)) * (batch.path != MISSING)
+    predicted = estimator.predict(X)
+    start = np.concatenate([[0], np.cumsum([len(part) for part in predicted])])
+    labels = flat_labels(y, start, kind=kind)
+    _require_kind(labels, estimator.classes_)
+    classes = {None, *estimator.classes_.tolist()}
+    warn_of_new_labels(label for label in labels if label not in classes)
+    right = map(operator.eq, labels, flatten(part.tolist() for part in predicted))
+    right = np.fromiter(right, bool, len(labels))
+    weight = check_sample_weight(sample_weight, start[1:, None])
+    observed = np.array([label is not None for label in labels])
+    weight = np.repeat(weight, np.diff(start)) * observed
     if not weight.any():
         raise ValueError("y holds no observed label with a positive weight")
-    return float(weight @ (predicted == batch.path) / weight.sum())
+    return float(weight @ right / weight.sum())
+
+
+def warn_of_new_labels(labels: Iterable) -> None:
+    """Warn of the first of the labels, which a model does not know, if there are any."""
+    for label in labels:
+        warn_user(f"y holds the label {label!r}, which training did not have; it counts as wrong")
+        return
+
+
+def _require_kind(labels, classes):
+    """Raise a ValueError if a label is a number and all classes are strings, or the reverse."""
+    kinds = {type(None), *map(kind_of, classes.tolist())}
+    other = [label for label in labels if kind_of(label) not in kinds]
+    if other:
+        raise ValueError(
+            f"y holds the label {other[0]!r}, but the classes of the model are "
+            f"{', '.join(map(repr, classes[:10].tolist()))}{' ...' if len(classes) > 10 else ''}"
+        )
 
 
 def structured_plan(

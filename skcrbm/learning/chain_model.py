@@ -20,6 +20,10 @@ from scipy.sparse import csr_matrix, issparse
 from skcrbm.energies.chain import ChainEnergies, SecondOrderEnergies
 from skcrbm.kernels.chains import Packed, add_feature_sums, add_features
 
+# Columns and outputs that occur together are found in a table of bools if the table takes at most
+# this number of bytes per stored entry of X. The rows of X are visited in steps of _ROWS_PER_STEP.
+_BYTES_PER_ENTRY, _ROWS_PER_STEP = 4, 4096
+
 
 class ChainParams(NamedTuple):
     """Parameters of a chain model with K classes."""
@@ -87,18 +91,10 @@ class PackedColumns(NamedTuple):
         output occur together if the column is not 0 in some row with this output. The output -1
         means that the output of a row is unknown; such a row counts for every output.
         """
-        known = outputs >= 0
-        rows, columns = np.flatnonzero(known), outputs[known]
-        unknown = np.flatnonzero(~known)
-        rows = np.concatenate([rows, np.repeat(unknown, n_outputs)])
-        columns = np.concatenate([columns, np.tile(np.arange(n_outputs), len(unknown))])
-        shape = len(outputs), n_outputs
-        indicator = csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), shape)
-        present = X.copy()
-        present.data = np.ones(len(X.data), np.int32)
-        both = (present.T @ indicator).tocsr()
-        both.sort_indices()
-        first, labels = both.indptr.astype(np.int64), both.indices.astype(np.int32)
+        if X.shape[1] * n_outputs <= _BYTES_PER_ENTRY * X.nnz:
+            first, labels = _observed_in_table(X, outputs, n_outputs)
+        else:
+            first, labels = _observed_by_product(X, outputs, n_outputs)
         return cls(_packed(first, labels, n_outputs), n_outputs)
 
     def products(self, X: Any, coef: np.ndarray) -> np.ndarray:
@@ -118,6 +114,39 @@ class PackedColumns(NamedTuple):
 
     def _rows(self):
         return np.zeros((self.packed.dense.max(initial=-1) + 1, self.n_outputs))
+
+
+def _observed_in_table(X, outputs, n_outputs):
+    """Return the first position of each column, and the outputs that occur together with it.
+
+    The function fills a table of bools with a row for each column of X, which takes little memory
+    if X has few columns or few outputs.
+    """
+    table = np.zeros((X.shape[1], n_outputs), bool)
+    for begin in range(0, X.shape[0], _ROWS_PER_STEP):
+        stop = min(begin + _ROWS_PER_STEP, X.shape[0])
+        entries = slice(X.indptr[begin], X.indptr[stop])
+        of_entry = np.repeat(outputs[begin:stop], np.diff(X.indptr[begin : stop + 1]))
+        columns, known = X.indices[entries], of_entry >= 0
+        table[columns[known], of_entry[known]] = True
+        table[columns[~known]] = True
+    first = np.concatenate([[0], np.cumsum(np.count_nonzero(table, axis=1))])
+    return first.astype(np.int64), np.nonzero(table)[1].astype(np.int32)
+
+
+def _observed_by_product(X, outputs, n_outputs):
+    """Return the same arrays as `_observed_in_table`, by a product of sparse matrices."""
+    known = outputs >= 0
+    rows, columns = np.flatnonzero(known), outputs[known]
+    unknown = np.flatnonzero(~known)
+    rows = np.concatenate([rows, np.repeat(unknown, n_outputs)])
+    columns = np.concatenate([columns, np.tile(np.arange(n_outputs), len(unknown))])
+    shape = len(outputs), n_outputs
+    indicator = csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), shape)
+    present = csr_matrix((np.ones(len(X.data), np.int32), X.indices, X.indptr), X.shape)
+    both = (present.T @ indicator).tocsr()
+    both.sort_indices()
+    return both.indptr.astype(np.int64), both.indices.astype(np.int32)
 
 
 def _packed(first, labels, n_outputs):

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix, issparse
 
 from skcrbm.energies.chain import SecondOrderEnergies, state_path
 from skcrbm.inference.chains import ImpossiblePathError, chain_marginals, path_log_weights
@@ -35,11 +36,10 @@ class SequenceBatch:
         return len(self.weight)
 
     def part(self, first: int, stop: int) -> SequenceBatch:
-        """Return the sequences `first` to ``stop - 1`` as a batch; a dense X is not copied."""
-        rows = slice(self.start[first], self.start[stop])
-        start = self.start[first : stop + 1] - self.start[first]
-        part = slice(first, stop)
-        X, path = self.X[rows], self.path[rows]
+        """Return the sequences `first` to ``stop - 1`` as a batch, which shares the memory of X."""
+        a, b = self.start[first], self.start[stop]
+        start, part = self.start[first : stop + 1] - a, slice(first, stop)
+        X, path = rows_without_copy(self.X, a, b), self.path[a:b]
         return SequenceBatch(X, start, path, self.weight[part], self.index[part])
 
     def blocks(self) -> list[SequenceBatch]:
@@ -69,6 +69,21 @@ class SequenceBatch:
             cuts = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), len(self)]
             self._pieces[n_entries] = [self.part(a, b) for a, b in pairwise(cuts)]
         return self._pieces[n_entries]
+
+
+def rows_without_copy(X: Any, first: int, stop: int) -> Any:
+    """Return the rows `first` to ``stop - 1`` of an array or CSR matrix without a copy of the data.
+
+    Slices of a CSR matrix would copy the data, and the parts of a batch would double its memory.
+    """
+    if not issparse(X):
+        return X[first:stop]
+    a, b = X.indptr[first], X.indptr[stop]
+    part = csr_matrix((stop - first, X.shape[1]), dtype=X.dtype)
+    # The constructor of `csr_matrix` would copy an array that is a view of a much larger array.
+    part.data, part.indices = X.data[a:b], X.indices[a:b]
+    part.indptr = X.indptr[first : stop + 1] - a
+    return part
 
 
 class ChainLikelihood(StructuredObjective):

@@ -17,7 +17,9 @@ from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import infer
 from skcrbm.inference.base import ContradictionError
-from skcrbm.learning.graphs import MISSING, GraphBatch, kind_of_graphs
+from skcrbm.learning.constraint_search import Arc, ConstraintSearch, OutOfStepsError
+from skcrbm.learning.graphs import MISSING, GraphBatch, kind_of_graphs, no_labels
+from skcrbm.utils.warnings import warn_user
 
 
 def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.ndarray | None:
@@ -73,40 +75,41 @@ def require_possible(
     `forbidden` (K, K) is True for forbidden pairs, and `first` holds the first class of each type
     of nodes, as in `GraphModel`. `name` is the name of the known labels in the error message.
 
-    The check is exact unless the nodes with unknown labels form a graph that is too wide for
-    variable elimination. For such a graph, the constraints are propagated from node to node, which
-    may miss a contradiction.
+    If the nodes with unknown labels form a graph that is too wide for variable elimination, a
+    search looks for labels. A warning names the graphs for which the search ends without a result.
     """
     if forbidden is None and batch.closed is None:
         return
+    undecided: set[int] = set()
     pairs = np.zeros((n_classes, n_classes), bool) if forbidden is None else forbidden
     for piece in batch.pieces(n_classes**2):
         for find_labels in (_allow_one_class, _labelled_greedily):  # the faster search comes first
             piece = piece.take(np.flatnonzero(~find_labels(piece, pairs, first)))
             if not len(piece):
                 break
-        if not len(piece) or not _contradicted(piece, pairs, first):
+        if not len(piece) or not _contradicted(piece, pairs, first, undecided):
             continue
         for c in range(len(piece)):
             graph = piece.take(np.array([c]))
-            if _contradicted(graph, pairs, first):
+            if _contradicted(graph, pairs, first, undecided):
                 raise no_labels(graph, name)
+    if undecided:
+        shown = ", ".join(map(str, sorted(undecided)[:10]))
+        more = f" and {len(undecided) - 10} more" if len(undecided) > 10 else ""
+        several = len(undecided) > 1
+        warn_user(
+            f"The search for labels that agree with `forbidden` ended without a result for "
+            f"{'graphs' if several else 'graph'} {shown}{more} of X: it found neither labels nor a "
+            "proof that there are none. If there are none, approximate probabilities of the "
+            f"{'graphs have' if several else 'graph have'} no meaning."
+        )
 
 
-def no_labels(graph: GraphBatch, name: str) -> ValueError:
-    """Return the error that no labels of a single graph agree with the constraints.
+def _contradicted(piece, pairs, first, undecided):
+    """Return True if the constraints exclude all labels of a graph in a part of a batch.
 
-    `name` is the argument of the known labels; the message has it if the graph has known labels.
+    The numbers of graphs for which the search ends without a result are added to `undecided`.
     """
-    known = (graph.path != MISSING).any()
-    return ValueError(
-        f"graph {graph.index[0]} of X has no labels that agree with `forbidden`"
-        f"{f' and with its labels in {name}' if known else ''}"
-    )
-
-
-def _contradicted(piece, pairs, first):
-    """Return True if the constraints exclude all labels of a graph in a part of a batch."""
     energy = _constraints(piece, pairs, first)
     if contradicted_models(energy)[0]:
         return True
@@ -114,8 +117,14 @@ def _contradicted(piece, pairs, first):
     kind = kind_of_graphs(_free_graph(piece), n_classes) if pairs.any() else "forest"
     if kind == "wide" and len(piece) > 1:
         single = (piece.take(np.array([c])) for c in range(len(piece)))
-        return any(_contradicted(graph, pairs, first) for graph in single)
-    if kind != "narrow":  # the answer of `contradicted_models` is exact for forests
+        return any(_contradicted(graph, pairs, first, undecided) for graph in single)
+    if kind == "wide":
+        try:
+            return ConstraintSearch(*_sets_and_arcs(piece, pairs, first)).labels() is None
+        except OutOfStepsError:
+            undecided.add(int(piece.numbers[0]))
+            return False
+    if kind == "forest":  # the answer of `contradicted_models` is exact
         return False
     try:
         infer(energy, "exact", returns="map")
@@ -170,19 +179,10 @@ def _labelled_greedily(piece, pairs, first):
 
     The search visits the neighbours of visited nodes first. Each node gets the first class that the
     visited neighbours allow. If a node has no such class, the search gives up, although the graph
-    may have possible labels. Sets of classes are integers with a bit for each class.
+    may have possible labels.
     """
-    a, path = piece.arrays, piece.path
-    left = np.ones((len(path), len(pairs)), bool) if piece.closed is None else ~piece.closed
-    if first is not None:
-        left = left & (np.repeat(np.arange(len(first) - 1), np.diff(first)) == a.types[:, None])
-    known = path != MISSING
-    left = _bits(left & ((np.arange(len(pairs)) == path[:, None]) | ~known[:, None]))
-    near: list[list] = [[] for _ in left]
-    to_second, to_first = _bits(~pairs), _bits(~pairs.T)
-    for i, j in a.edges.tolist():
-        near[i].append((j, to_second))
-        near[j].append((i, to_first))
+    left, near = _sets_and_arcs(piece, pairs, first)
+    a, known = piece.arrays, piece.path != MISSING
     failed, visited, queue = [], known.tolist(), np.flatnonzero(known).tolist()
     for root in range(-1, len(left)):  # the search from known labels comes first, with root -1
         if root >= 0:
@@ -202,6 +202,25 @@ def _labelled_greedily(piece, pairs, first):
     found = np.ones(len(piece), bool)
     found[np.searchsorted(a.start, failed, side="right") - 1] = False
     return found
+
+
+def _sets_and_arcs(piece, pairs, first):
+    """Return the set of classes that each node may have, and the arcs of each node.
+
+    The arguments are the same as in `require_possible`. A set is an integer with a bit for each
+    class.
+    """
+    a, path = piece.arrays, piece.path
+    left = np.ones((len(path), len(pairs)), bool) if piece.closed is None else ~piece.closed
+    if first is not None:
+        left = left & (np.repeat(np.arange(len(first) - 1), np.diff(first)) == a.types[:, None])
+    free = (path == MISSING)[:, None]
+    near: list[list[Arc]] = [[] for _ in path]
+    to_second, to_first = _bits(~pairs), _bits(~pairs.T)
+    for i, j in a.edges.tolist():
+        near[i].append(Arc(j, to_second))
+        near[j].append(Arc(i, to_first))
+    return _bits(left & ((np.arange(len(pairs)) == path[:, None]) | free)), near
 
 
 def _bits(sets):

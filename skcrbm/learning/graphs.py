@@ -38,7 +38,6 @@ _PART_ENTRIES = 2**17
 # else wide. To save time, a part of a batch with a cycle and more than _MOST_NODES nodes counts as
 # wide without a check.
 _NARROW, _MOST_NODES = 2**16, 5000
-_NO_LABELS = "a graph of X has no labels that agree with `forbidden` and with y"
 
 
 class GraphParams(NamedTuple):
@@ -60,6 +59,8 @@ class GraphBatch:
     weight: np.ndarray  # (n,) weights of the graphs
     index: np.ndarray  # (n,) position of each graph in the training data
     closed: np.ndarray | None = None  # (T, K), True if the node must not have the class
+    # (n,) position of each graph in X, if it differs from `index` because graphs were left out
+    number: np.ndarray | None = None
     _pieces: dict = field(default_factory=dict, repr=False)  # cache of the results of `pieces`
 
     @property
@@ -75,6 +76,11 @@ class GraphBatch:
     def __len__(self) -> int:
         """Return the number of graphs."""
         return len(self.weight)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Position (n,) of each graph in X."""
+        return self.index if self.number is None else self.number
 
     def blocks(self) -> list[GraphBatch]:
         """Return a list of the whole batch, because the objectives split a batch themselves."""
@@ -101,7 +107,8 @@ class GraphBatch:
         arrays = GraphArrays(*parts)
         closed = None if self.closed is None else self.closed[nodes]
         weight, index = self.weight[numbers], self.index[numbers]
-        return GraphBatch(arrays, self.path[nodes], weight, index, closed)
+        number = None if self.number is None else self.number[numbers]
+        return GraphBatch(arrays, self.path[nodes], weight, index, closed, number)
 
     def pieces(self, n_entries: int) -> list[GraphBatch]:
         """Split the batch into parts of graphs with the same weight, to bound the memory.
@@ -331,6 +338,25 @@ class Posed(NamedTuple):
         return np.concatenate(parts)
 
 
+def no_labels(graph: GraphBatch, name: str, method: str | None = None) -> ValueError:
+    """Return the error that no labels of a single graph agree with the constraints.
+
+    `name` is the argument of the known labels; the message has it if the graph has known labels.
+    `method` is the name of an approximate method that found no labels, although there may be some.
+    None means that there are no labels.
+    """
+    graph_name = f"graph {graph.numbers[0]} of X"
+    start = (
+        f"{graph_name} has no labels"
+        if method is None
+        else (f"{method} found no labels of {graph_name}")
+    )
+    known = (graph.path != MISSING).any()
+    return ValueError(
+        f"{start} that agree with `forbidden`{f' and with its labels in {name}' if known else ''}"
+    )
+
+
 def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
     """Return the kind of the graphs in a part of a batch: "forest", "narrow" or "wide".
 
@@ -371,12 +397,12 @@ class GraphLikelihood(StructuredObjective):
 
     def _residuals(self, model, piece):
         posed = Posed.free(model, piece)
-        log_z, states, pairs, cliques, converged = self.expected(posed, piece)
+        log_z, states, pairs, cliques, converged = self.expected(model, posed, piece)
         if (piece.path == MISSING).all():
             zeros = np.zeros_like(states), np.zeros_like(pairs), converged
             return Residuals(0.0, *zeros, None if cliques is None else 0 * cliques)
         if model.n_latent > 1 or (piece.path == MISSING).any():
-            observed = self.expected(Posed.of(model, piece), piece, free=False)
+            observed = self.expected(model, Posed.of(model, piece), piece, free=False)
             states -= observed[1]
             pairs -= observed[2]
             if cliques is not None:
@@ -396,7 +422,7 @@ class GraphLikelihood(StructuredObjective):
         cliques = None if cliques is None else weight * cliques
         return Residuals(weight * loss, weight * states, weight * pairs, converged, cliques)
 
-    def expected(self, posed, piece, free=True):
+    def expected(self, model, posed, piece, free=True):
         """Return log Z, expected counts, and True if inference converged.
 
         The expected counts are three arrays: for states of nodes, for pairs of states at edges, and
@@ -404,28 +430,31 @@ class GraphLikelihood(StructuredObjective):
         inference with and without clamped labels are stored separately.
         """
         last = self._last.setdefault(piece, {})
-        try:
-            found = infer(
-                posed.energy,
-                self.inference,
-                returns=("log_partition", "marginals", "statistics"),
-                clamp=posed.clamp,
-                init=last.get(free),
-                return_state=self._continues,
-            )
-        except ContradictionError:
-            raise ValueError(_NO_LABELS) from None
+        returns = "log_partition", "marginals", "statistics"
+        found = self._found(posed, returns, init=last.get(free), return_state=self._continues)
+        if found is None:
+            for graph in (piece.take(np.array([c])) for c in range(len(piece))):
+                alone = Posed.free(model, graph) if free else Posed.of(model, graph)
+                if len(piece) == 1 or self._found(alone, "log_partition") is None:
+                    raise no_labels(graph, "y", f"inference={self.inference.name!r}")
         if self._continues:
             last[free] = found
-        assert found.log_partition is not None
-        if np.isneginf(found.log_partition[0]):
-            raise ValueError(_NO_LABELS)
         counts = (
             posed.marginals(found),
             posed.pair_marginals(found, len(piece.arrays.edges)),
             posed.clique_counts(found, piece),
         )
         return float(found.log_partition[0]), *counts, bool(found.converged[0])
+
+    def _found(self, posed, returns, **options):
+        """Return the result of `infer`; None if inference finds no labels of positive weight."""
+        try:
+            found = infer(
+                posed.energy, self.inference, returns=returns, clamp=posed.clamp, **options
+            )
+        except ContradictionError:
+            return None
+        return None if np.isneginf(found.log_partition[0]) else found
 
 
 def clique_counts(

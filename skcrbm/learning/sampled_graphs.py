@@ -226,7 +226,7 @@ class GraphContrast(SampledContrast):
         observed: list[Any]
         if missing.any():
             posed = Posed.of(model, piece)
-            _, *observed, converged = self.likelihood.expected(posed, piece, free=False)
+            _, *observed, converged = self.likelihood.expected(model, posed, piece, free=False)
             start = replace(piece, path=_completed(piece, observed[0], clock), _pieces={})
         else:
             ones = np.ones((1, len(piece)))

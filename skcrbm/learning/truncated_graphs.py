@@ -31,7 +31,9 @@ def network_of(
         held = np.flatnonzero(piece.path != MISSING)
         scores[held] = -np.inf
         scores[held, piece.path[held]] = 0.0
-    return truncated_network(inference, scores, a.edges, model.pairs(a.Z))
+    scopes = (part.scopes for part in a.cliques)
+    cliques = zip(scopes, model.clique_tables())
+    return truncated_network(inference, scores, a.edges, model.pairs(a.Z), cliques)
 
 
 class GraphTruncated(StructuredObjective):
@@ -66,6 +68,7 @@ class GraphTruncated(StructuredObjective):
         loss = -float((target * log_p[observed]).sum())
         slope = np.zeros(log_p.shape)
         slope[observed] = np.exp(log_p[observed]) - target
-        states, pairs = network.gradient(trace, slope)
+        states, pairs, tables = network.gradient(trace, slope)
         weight = float(piece.weight[0])
-        return Residuals(weight * loss, weight * states, weight * pairs)
+        cliques = weight * np.concatenate([t.ravel() for t in tables]) if tables else None
+        return Residuals(weight * loss, weight * states, weight * pairs, cliques=cliques)

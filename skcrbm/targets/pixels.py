@@ -12,6 +12,7 @@ from skcrbm.targets.sequences import MISSING, find_classes, is_missing
 from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.validation import check_sample_weight, filled_with_nan, hold_dates
 
+UNKNOWN = -2  # code of a label that is not among the classes of a model
 # Largest number of classes of pixels. The time of a fit grows with the square of the number, and
 # images with more values are probably grey images.
 _MOST_CLASSES = 100
@@ -188,8 +189,14 @@ def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
     return classes
 
 
-def pixel_codes(labels: list[np.ndarray], classes: np.ndarray, name: str = "y") -> np.ndarray:
-    """Return the index (T,) in `classes` of each label, or `MISSING` if a label is missing."""
+def pixel_codes(
+    labels: list[np.ndarray], classes: np.ndarray, name: str = "y", allow_unknown: bool = False
+) -> np.ndarray:
+    """Return the index (T,) in `classes` of each label, or `MISSING` if a label is missing.
+
+    If a label is not in `classes`, its code is `UNKNOWN` if `allow_unknown` is True; otherwise a
+    ValueError is raised. Labels of another type than the classes always raise a ValueError.
+    """
     codes = []
     for i, part in enumerate(labels):
         missing = _missing(part)
@@ -202,14 +209,15 @@ def pixel_codes(labels: list[np.ndarray], classes: np.ndarray, name: str = "y") 
                 place = np.searchsorted(classes, observed).clip(max=len(classes) - 1)
             except TypeError:
                 place = np.zeros(len(observed), np.int64)
-            wrong = classes[place] != observed
-            if np.any(wrong):
+            wrong = np.broadcast_to(classes[place] != observed, place.shape)
+            names = [values.dtype.kind in "OUS" for values in (classes, observed)]
+            if wrong.any() and not (allow_unknown and names[0] == names[1]):
                 label = repr(observed[int(np.argmax(wrong))].tolist())
                 raise ValueError(
                     f"image {i} of {name} has the label {label}, which is not among the classes "
                     f"{classes.tolist()}"
                 )
-            path[~missing] = place
+            path[~missing] = np.where(wrong, UNKNOWN, place)
         codes.append(path)
     return np.concatenate(codes)
 

@@ -76,8 +76,9 @@ class FeatureIndex:
         if learn:
             self.columns = dict(self.columns)
             _check_names(self.columns)
-        columns, data, lengths, once = map(np.concatenate, zip(*parts))
-        return self._matrix(columns, data, lengths, once)
+        columns, data, lengths, once = map(list, zip(*parts))
+        del parts, items
+        return self._matrix(*map(_joined, (columns, data, lengths, once)))
 
     def _part(self, items, start, first, learn):
         """Return the features of the positions `items`; the first of them has the index `first`.
@@ -95,7 +96,7 @@ class FeatureIndex:
         try:
             if collections:
                 columns = self._of_strings(items, int(lengths.sum()), learn)
-                data = np.ones(len(columns))
+                data = np.broadcast_to(1.0, columns.shape)  # takes no memory
             else:
                 columns, data = self._of_dicts(items, learn)
         except _FeatureError as error:
@@ -134,8 +135,9 @@ class FeatureIndex:
             columns = self._columns_of_pairs(names, values)
             missing = np.flatnonzero(columns == -1).tolist()
             others = [i for i in missing if type(values[i]) is not str or type(names[i]) is not str]
-        data = np.ones(len(names))
+        data = np.broadcast_to(1.0, columns.shape)  # takes no memory
         if others:
+            data = np.ones(len(columns))
             names, values = ([part[i] for i in others] for part in (names, values))
             if not learn:
                 pairs = zip(names, values)
@@ -176,6 +178,13 @@ class FeatureIndex:
             rows.data[same & np.repeat(once, np.diff(indptr))] = 0.0
             rows.sum_duplicates()
         return rows
+
+
+def _joined(parts):
+    """Concatenate a list of arrays and empty the list, to free the memory of the arrays."""
+    found = np.concatenate(parts)
+    parts.clear()
+    return found
 
 
 class _FeatureError(Exception):
@@ -310,9 +319,7 @@ class SequenceRows:
 
     def _indexed(self, X, learn):
         start = _starts([len(sequence) for sequence in X], self.kind)
-        return check_array(
-            self.index.rows(X, start, learn), accept_sparse="csr", input_name="X"
-        ), start
+        return _checked(self.index.rows(X, start, learn), start, self.kind), start
 
 
 def list_of(values: Any, name: str, kind: str) -> list:
@@ -398,10 +405,30 @@ def _stacked(X, kind):
     start = _starts([part.shape[0] for part in parts], kind)
     sparse = any(map(issparse, parts))
     rows = vstack(parts, format="csr") if sparse else np.concatenate(parts)
-    rows = check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    rows = _checked(rows, start, kind)
     if sparse:
         rows.sum_duplicates()
     return rows, start
+
+
+def _checked(rows, start, kind):
+    """Return the rows of all positions as floats; raise a ValueError if they are not finite."""
+    try:
+        return check_array(
+            rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X"
+        )
+    except ValueError:
+        values = rows.data if issparse(rows) else rows
+        finite = values.dtype.kind not in "fc" or np.isfinite(values)
+        if np.all(finite):  # another error
+            raise
+        place = np.argwhere(~finite)[0, 0]
+        row = np.searchsorted(rows.indptr, place, side="right") - 1 if issparse(rows) else place
+        number = np.searchsorted(start, row, side="right") - 1
+        raise ValueError(
+            f"{kind.whole} {number} of X contains NaN or infinity; the features should be finite "
+            "numbers"
+        ) from None
 
 
 def positions(X: Any) -> tuple[Any, np.ndarray]:

@@ -263,14 +263,44 @@ def test_forbidden_transitions():
     np.testing.assert_allclose(model.score_samples(X[:10], y[:10]), expected, atol=1e-10)
     assert model.score_samples([X[0][:1]], [["c"]])[0] == -np.inf
     assert model.score_samples([np.zeros((2, 4))], [[None, "c"]])[0] == -np.inf
-    with pytest.raises(ValueError, match="y_known contradict"):
-        model.predict([np.zeros((2, 4))], y_known=[["a", "b"]])
+    with pytest.raises(ValueError, match="labels of sequence 1 in y_known contradict"):
+        model.predict([np.zeros((2, 4))] * 2, y_known=[None, ["a", "b"]])
     with pytest.raises(ValueError, match="sequence 0 of y has a transition that `forbidden`"):
         model.fit([np.zeros((3, 4))], [["a", "b", "c"]])
+    with pytest.raises(ValueError, match="sequence 2 of y has a transition that `forbidden`"):
+        ChainCRF(forbidden=forbidden).fit(
+            [np.zeros((3, 4))] * 3, [["a", "b", "c"], ["c", "a", "a"], ["a", "b", "c"]], [0, 1, 1]
+        )
     with pytest.raises(ValueError, match="forbidden should hold pairs"):
         ChainCRF(forbidden=["ab"]).fit(X, y)
     with pytest.raises(ValueError, match="forbidden holds the label 'z'"):
         ChainCRF(forbidden=[("a", "z")]).fit(X, y)
+
+
+def test_a_warm_start_uses_the_transitions_that_are_forbidden_now():
+    X, y = make_data(20)
+    y = [[label if label != "b" else "a" for label in labels] for labels in y]
+    model = ChainCRF(alpha=0.1, max_iter=3, warm_start=True, forbidden=[("c", None)])
+    ends = [[*labels[:-1], "a"] for labels in y]
+    model.fit(X, ends)
+    model.set_params(forbidden=[(None, "c")]).fit(X, [["a", *labels[1:]] for labels in y])
+    assert np.isfinite(model.last_).all()
+    np.testing.assert_array_equal(np.isneginf(model.first_), model.classes_ == "c")
+    model.set_params(forbidden=None).fit(X, y)
+    assert np.isfinite(model.first_).all()
+
+
+def test_labels_that_training_did_not_have_count_as_wrong():
+    X, y = make_data(20)
+    model = ChainCRF(alpha=0.1, max_iter=3).fit(X, y)
+    right = np.concatenate([a == np.array(b) for a, b in zip(model.predict(X), y)])
+    other = [["new", *labels[1:]] for labels in y]
+    first = np.cumsum([0, *map(len, y[:-1])])
+    right[first] = False
+    with pytest.warns(UserWarning, match="y holds the label 'new', which training did not have"):
+        assert model.score(X, other) == pytest.approx(right.mean())
+    with pytest.raises(ValueError, match="y holds the label 1, but the classes of the model are"):
+        model.score(X, [[1] * len(labels) for labels in y])
 
 
 def test_topk_and_samples():
@@ -397,13 +427,13 @@ def test_hashed_dicts():
         ([np.zeros((2, 3))], ["ab"], "sequence 0 of y should be a list of labels, got 'ab'"),
         ([np.zeros((2, 3))], [[0.5, 1]], "should be classes, got the number 0.5"),
         ([np.zeros((2, 3))], [None], "y holds no observed label"),
-        ([np.full((2, 3), np.nan)], [["a", "b"]], "Input X contains NaN"),
+        ([[[1.0]], [[0.0], [np.nan]]], [["a"], ["a", "b"]], "sequence 1 of X contains NaN or inf"),
+        ([[{"u": 1.0}, {"u": np.inf}]], [["a", "b"]], "sequence 0 of X contains NaN or inf"),
         ([np.zeros(3)], [["a"]], r"sequence 0 of X should have the shape"),
         ([["word", "word"]], [["a", "b"]], "got the string 'word'"),
         ([[{"a": []}]], [["a"]], "values should be strings or numbers"),
         ("abc", [["a"]], "X should be a list of sequences, got str"),
         ([], [], "X is an empty list"),
-        ([[{"a": np.inf}]], [["a"]], "Input X contains infinity"),
     ],
 )
 def test_bad_input_gets_one_clear_error(X, y, message):
@@ -422,7 +452,7 @@ def test_errors_of_predictions():
     with pytest.raises(ValueError, match="X holds dicts or strings"):
         model.predict([[{"a": 1}]])
     with pytest.raises(ValueError, match="y holds the label 'z', which is not a class"):
-        model.score([np.zeros((1, 4))], [["z"]])
+        model.score_samples([np.zeros((1, 4))], [["z"]])
     with pytest.raises(ValueError, match="early_stopping is for stochastic solvers"):
         ChainCRF(early_stopping=True).fit(X, y)
     with pytest.raises(ValueError, match="needs complete labels"):

@@ -221,9 +221,10 @@ def test_clear_errors():
     plain = GraphCRF(alpha=0.1).fit([graph._replace(cliques=None) for graph in X], y)
     with pytest.raises(ValueError, match="3 nodes, but the model was fitted without cliques"):
         plain.predict([X[0]._replace(cliques=np.array([[0, 1, 2]]))])
-    for options in ({"learning": "backprop"}, {"n_latent_states": 2}):
-        with pytest.raises(ValueError, match="cliques need n_latent_states=1"):
-            GraphCRF(alpha=0.1, **options).fit(X, y)
+    typed = [graph._replace(node_types=["a"] * len(graph.nodes)) for graph in X]
+    for graphs, latent in ((X, 2), (typed, 1)):
+        with pytest.raises(ValueError, match="cliques need n_latent_states=1 and graphs without"):
+            GraphCRF(alpha=0.1, n_latent_states=latent).fit(graphs, y)
     large = Graph(np.zeros((12, 2)), [], None, None, [list(range(12))])
     with pytest.raises(ValueError, match=r"need a table with 12\^12 entries"):
         GraphCRF(alpha=0.1).fit([large], [list(range(12))])
