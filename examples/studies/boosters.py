@@ -6,7 +6,8 @@ labels at once ("MultiLogloss"). "Own" labels are those with a probability of at
 rules" predict each metric by the rule that is made for it, from the same probabilities: subset
 accuracy by the most probable label set seen in training, Jaccard and micro-F1 by the largest
 expected Jaccard index, F1 by the largest expected F1, and macro-F1 by a threshold for each label,
-which costs three further fits. "On top" is `make_stacked([booster], cv=3)`: a CRBM on the
+which costs three further fits. The last table shows the gain of the best of our models over the
+best booster. "On top" is `make_stacked([booster], cv=3)`: a CRBM on the
 out-of-fold log-odds of the booster. The two packages are not installed with skcrbm: `pip install
 lightgbm catboost`. Finished rows are kept in a CSV file, so that the program can be stopped and
 restarted. The key of a row says how many trees and which seed it has.
@@ -45,6 +46,10 @@ METRICS = {
 ROWS = ["LightGBM", "LightGBM, on top", "CatBoost", "CatBoost, on top"]
 ROWS += ["CRBMClassifier()", "make_stacked()", "BlendedLabelSets()"]
 TITLES = ("log loss", "log-lik.", *METRICS, "LRAP", "s")
+OURS = ("CRBMClassifier()", "make_stacked()", "BlendedLabelSets()")
+# Smaller gains count as a draw: they are within the noise of a single split.
+DRAW = {"log loss": 0.005, "log-lik.": 0.05}
+LEAST_GAIN = 0.01
 
 
 def boosters(seed, n_trees):
@@ -135,6 +140,43 @@ def models(seed, n_trees):
     yield "BlendedLabelSets()", BlendedLabelSets(clone(stack)), False
 
 
+def gains(table):
+    """Return the gains of the best of our models over the best booster, for each metric.
+
+    A gain is positive if our score is better; boosters have their own labels or labels by our
+    rules. `table` holds the scores of each row of the printed table of a data set, by the title of
+    the row.
+    """
+    shown = {title: title.removesuffix(", our rules").removesuffix(", own") for title in table}
+    ours = [scores for title, scores in table.items() if shown[title] in OURS]
+    theirs = [scores for title, scores in table.items() if shown[title] in ("LightGBM", "CatBoost")]
+    found = {}
+    for place, metric in enumerate(TITLES[:-1]):
+        sign = -1 if metric == "log loss" else 1
+        best = [max(sign * scores[place] for scores in rows) for rows in (ours, theirs)]
+        found[metric] = best[0] - best[1]
+    return found
+
+
+def verdict(metric, gain):
+    """Return "first", "draw" or "behind" for a gain over the best booster."""
+    least = DRAW.get(metric, LEAST_GAIN) + 1e-9
+    return "first" if gain > least else "behind" if gain < -least else "draw"
+
+
+def gain_lines(tables):
+    """Yield the lines of a table of gains: data sets by metrics, with the cells behind in bold."""
+    yield "| gain of ours | " + " | ".join(TITLES[:-1]) + " |"
+    yield "|---" * len(TITLES) + "|"
+    for name, table in tables.items():
+        cells = []
+        for metric, gain in gains(table).items():
+            text = f"{gain:+.2f}" if metric == "log-lik." else f"{gain:+.3f}"
+            place = verdict(metric, gain)
+            cells.append(f"**{text}**" if place == "behind" else text + " =" * (place == "draw"))
+        yield f"| {name} | " + " | ".join(cells) + " |"
+
+
 def main():
     """Print a table for each data set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -149,7 +191,7 @@ def main():
     )
     arguments = parser.parse_args()
     seed, n_trees = arguments.seed, arguments.trees
-    store = Rows(arguments.results)
+    store, tables = Rows(arguments.results), {}
     for name in arguments.sets:
         X, Y, train, test = split(name, 0)
         seen = Y[train].any(axis=0) & ~Y[train].all(axis=0)
@@ -166,6 +208,10 @@ def main():
             for kind in ("own", "our rules"):
                 if finished.get(kind):
                     print(f"| {title}, {kind} | {finished[kind]} |", flush=True)
+                    scores = [float(cell) for cell in finished[kind].split(" | ")]
+                    tables.setdefault(name, {})[f"{title}, {kind}"] = scores
+    if set(arguments.only) == set(ROWS):
+        print("", *gain_lines(tables), sep="\n")
 
 
 if __name__ == "__main__":

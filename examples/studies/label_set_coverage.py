@@ -50,67 +50,38 @@ class Table(ClassifierMixin, BaseEstimator):
         return self.log_p[X[:, 0]]
 
 
-class Draws(Table):
-    """Draws of label vectors that were made before, and their log-probabilities.
+def fitted(name, seed):
+    """Return a fitted model, and the inputs and labels of the test rows.
 
-    Parameters
-    ----------
-    log_p : list of n dicts
-        Log-probability of each draw and of the true vector, by the bytes of the vector (int8).
-    draws : ndarray of int8 (n, n_draws, L)
+    With few labels the model is a table of the probabilities of all label vectors, which saves
+    time, and the inputs are the numbers of the rows.
     """
-
-    def __init__(self, log_p, draws):
-        self.log_p = log_p
-        self.draws = draws
-
-    def sample(self, X, n_samples=1, random_state=None):
-        """Return the draws of the rows."""
-        return self.draws[X[:, 0]]
-
-    def score_samples(self, X, y):
-        """Return the log-probabilities (n,) of draws or true vectors."""
-        labels = np.ascontiguousarray(y, np.int8)
-        return np.array([self.log_p[i][v.tobytes()] for i, v in zip(X[:, 0], labels, strict=True)])
-
-
-def drawn(model, X, y, n_draws, seed):
-    """Return the draws from a fitted model as a classifier."""
-    draws = model.sample(X, n_draws, random_state=seed).astype(np.int8)
-    log_p = []
-    for i, own in enumerate(draws):
-        vectors = np.unique(np.vstack([own, y[i].astype(np.int8)]), axis=0)
-        scores = model.score_label_sets(X[i : i + 1], vectors)[0]
-        log_p.append({v.tobytes(): p for v, p in zip(vectors, scores, strict=True)})
-    return Draws(log_p, draws)
-
-
-def fitted(name, n_draws, seed):
-    """Return a fitted model, and the inputs and labels of the test rows."""
     X, Y, train, test = split(name, 0)
     scaler = StandardScaler().fit(X[train])
     model = CRBMClassifier(random_state=seed).fit(scaler.transform(X[train]), Y[train])
     inputs = scaler.transform(X[test])
-    n_labels, rows = Y.shape[1], np.arange(len(test))[:, None]
-    if n_labels > MOST_ENUMERATED:
-        return drawn(model, inputs, Y[test], n_draws, seed), rows, Y[test]
-    log_p = model.score_label_sets(inputs, all_label_vectors(n_labels))
-    return Table(log_p), rows, Y[test]
+    if Y.shape[1] > MOST_ENUMERATED:
+        return model, inputs, Y[test]
+    log_p = model.score_label_sets(inputs, all_label_vectors(Y.shape[1]))
+    return Table(log_p), np.arange(len(test))[:, None], Y[test]
 
 
-def lines(name, n_splits, n_draws, seed):
+def lines(name, confidences, n_splits, n_draws, seed):
     """Return the lines of a data set: a line for each confidence."""
-    model, X, y = fitted(name, n_draws, seed)
+    model, X, y = fitted(name, seed)
     half = len(X) // 2
     found = []
-    for confidence in CONFIDENCES:
+    for confidence in confidences:
         rng = np.random.RandomState(seed)
         covered, sizes = [], []
-        for _ in range(n_splits):
+        for split_seed in range(n_splits):
             order = rng.permutation(len(X))
             some, rest = order[:half], order[half:]
             sets = ConformalLabelSets(
-                FrozenEstimator(model), confidence=confidence, n_draws=n_draws
+                FrozenEstimator(model),
+                confidence=confidence,
+                n_draws=n_draws,
+                random_state=split_seed,
             )
             sets.fit(X[some], y[some])
             covered.append(sets.contains(X[rest], y[rest]).mean())
@@ -129,14 +100,15 @@ def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", nargs="*", default=SETS)
+    parser.add_argument("--confidences", type=float, nargs="*", default=CONFIDENCES)
     parser.add_argument("--splits", type=int, default=100)
-    parser.add_argument("--draws", type=int, default=200, help="if there are many labels")
+    parser.add_argument("--draws", type=int, default=2000, help="if there are many labels")
     parser.add_argument("--jobs", type=int, default=1, help="data sets at the same time")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     print("| set (labels) | confidence | splits | covered | standard error | mean size |")
     print("|---|---|---|---|---|---|")
-    options = arguments.splits, arguments.draws, arguments.seed
+    options = arguments.confidences, arguments.splits, arguments.draws, arguments.seed
     run = Parallel(n_jobs=arguments.jobs, return_as="generator")
     for found in run(delayed(lines)(name, *options) for name in arguments.sets):
         print("\n".join(found), flush=True)

@@ -10,18 +10,21 @@ covered, many times for each fit; all models see the same splits. The weights of
 the temperatures have the largest likelihood of training rows out of fold, so no choice uses the
 rows that are covered. "mass" and "probability" are the rules of `ConformalLabelSets`. Prints a
 Markdown table with the mean coverage, the mean size of the sets, and the sizes divided by the size
-of the sets of the chains with the same rule.
+of the sets of the chains with the same rule. With ``--equal`` the parts and all their subsets are
+mixed with equal weights, and nothing is fitted out of fold.
 
-    python -m examples.studies.label_set_search [--fits 4] [--splits 25] [--confidence 0.9]
+    python -m examples.studies.label_set_search [--fits 4] [--splits 25] [--jobs 2]
     python -m examples.studies.label_set_search --fits 1 --equal --parts stack units flips
 """
 
 import argparse
 import time
 from functools import partial
+from itertools import combinations
 
 import numpy as np
-from scipy.special import log_expit, logsumexp
+from joblib import Parallel, delayed
+from scipy import special  # processes of joblib cannot load a single ufunc
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.kernel_approximation import Nystroem
@@ -117,7 +120,7 @@ class Average(ClassifierMixin, BaseEstimator):
     def score_label_sets(self, X, label_sets):
         """Return log p(y | x), (n, K), under the mixture."""
         log_p = [model.score_label_sets(X, label_sets) for model in self.classifiers_]
-        return logsumexp(log_p, axis=0) - np.log(self.n_seeds)
+        return special.logsumexp(log_p, axis=0) - np.log(self.n_seeds)
 
 
 def models(seed, n_features):
@@ -142,13 +145,13 @@ def table(model, X, vectors):
 
 def normalised(log_p):
     """Return log-probabilities (n, K) whose probabilities add up to 1 in each row."""
-    return (log_p - logsumexp(log_p, axis=1, keepdims=True)).astype(np.float32)
+    return (log_p - special.logsumexp(log_p, axis=1, keepdims=True)).astype(np.float32)
 
 
 def independent(proba, vectors):
     """Return the log-probabilities (n, K) of vectors of independent labels."""
     odds = np.log(proba) - np.log1p(-proba)
-    return normalised(odds @ vectors.T + log_expit(-odds).sum(axis=1, keepdims=True))
+    return normalised(odds @ vectors.T + special.log_expit(-odds).sum(axis=1, keepdims=True))
 
 
 def of_rows(log_p, place):
@@ -161,7 +164,7 @@ def weights_of(own):
     weight = np.full(len(own), 1 / len(own))
     for _ in range(300):
         share = np.log(weight)[:, None] + own
-        weight = np.exp(share - logsumexp(share, axis=0)).mean(axis=1)
+        weight = np.exp(share - special.logsumexp(share, axis=0)).mean(axis=1)
     return weight
 
 
@@ -173,10 +176,15 @@ def mixed(tables, weight):
     return np.log(np.maximum(total, np.finfo(np.float32).tiny))
 
 
+def subsets(parts):
+    """Return the subsets of at least two parts, the smallest first."""
+    return [some for size in range(2, len(parts) + 1) for some in combinations(parts, size)]
+
+
 def tempered_losses(log_p, place):
     """Return the log-likelihood of the true vectors for each temperature."""
     return [
-        (of_rows(log_p, place) / t - logsumexp(log_p / np.float32(t), axis=1)).sum()
+        (of_rows(log_p, place) / t - special.logsumexp(log_p / np.float32(t), axis=1)).sum()
         for t in TEMPERATURES
     ]
 
@@ -233,11 +241,13 @@ def weighted(X, Y, seed, parts, tables, blend):
     return found
 
 
-def fit_and_evaluate(X, Y, seed, parts, equal, confidence, n_splits, results):
-    """Fit all models to a random split, and append their figures to `results`.
+def fit_and_evaluate(X, Y, seed, parts, equal, confidence, n_splits):
+    """Fit all models to a random split, and return their figures.
 
-    `parts` are the names of the models in the mixture, which has equal weights if `equal` is True.
+    The keys of the figures are the name of a model and a rule, or "log-likelihood". `parts` are the
+    names of the models in the mixture, which has equal weights if `equal` is True.
     """
+    start, results = time.process_time(), {}
     order = np.random.RandomState(100 + seed).permutation(len(X))
     train, test = order[:1500], order[1500:]
     vectors = all_label_vectors(Y.shape[1])
@@ -252,17 +262,21 @@ def fit_and_evaluate(X, Y, seed, parts, equal, confidence, n_splits, results):
         tables[name] = table(model, X[test], vectors)
     proba = np.clip(candidates[JOINT].predict_proba(X[test]), 1e-9, 1 - 1e-9)
     tables["marginals of CRBMClassifier(), independent"] = independent(proba, vectors)
-    blend = "mixture of " + ", ".join(parts)
     if equal:
-        weight = np.full(len(parts), 1 / len(parts))
-        tables[f"{blend}, equal weights"] = mixed([tables[name] for name in parts], weight)
+        for some in subsets(parts):
+            title = f"mixture of {', '.join(some)}, equal weights"
+            weight = np.full(len(some), 1 / len(some))
+            tables[title] = mixed([tables[name] for name in some], weight)
     else:
+        blend = f"mixture of {', '.join(parts)}"
         tables |= weighted(X[train], Y[train], seed, parts, tables, blend)
     for name, log_p in tables.items():
         found = evaluate(log_p, place, confidence, n_splits, seed)
         for rule, rows in found.items():
-            results.setdefault((name, rule), []).extend(rows)
-        results.setdefault((name, "log-likelihood"), []).append(of_rows(log_p, place).mean())
+            results[name, rule] = rows
+        results[name, "log-likelihood"] = [of_rows(log_p, place).mean()]
+    print(f"fit {seed}: {time.process_time() - start:.0f} processor seconds", flush=True)
+    return results
 
 
 def show(results):
@@ -288,11 +302,14 @@ def main():
     parser.add_argument("--data-home", default=None, help="folder of the .npz files")
     parser.add_argument("--fits", type=int, default=4)
     parser.add_argument("--splits", type=int, default=25, help="calibrations for each fit")
+    parser.add_argument("--jobs", type=int, default=1, help="fits at the same time")
     parser.add_argument("--confidence", type=float, default=0.9)
     parser.add_argument(
         "--parts", nargs="*", default=["joint", "kernel", "stack"], choices=list(PARTS)
     )
-    parser.add_argument("--equal", action="store_true", help="equal weights, without folds")
+    parser.add_argument(
+        "--equal", action="store_true", help="equal weights, for all subsets of the parts"
+    )
     arguments = parser.parse_args()
     figures = arguments.equal, arguments.confidence, arguments.splits
     parts = [PARTS[name] for name in arguments.parts]
@@ -300,10 +317,13 @@ def main():
     X = np.vstack([data.X_train, data.X_test])
     Y = np.vstack([data.y_train, data.y_test]).astype(np.int64)
     results = {}
-    for seed in range(arguments.fits):
-        start = time.process_time()
-        fit_and_evaluate(X, Y, seed, parts, *figures, results)
-        print(f"{time.process_time() - start:.0f} processor seconds")
+    run = Parallel(n_jobs=arguments.jobs, return_as="generator")
+    fits = (
+        delayed(fit_and_evaluate)(X, Y, seed, parts, *figures) for seed in range(arguments.fits)
+    )
+    for found in run(fits):
+        for key, rows in found.items():
+            results.setdefault(key, []).extend(rows)
         show(results)
 
 

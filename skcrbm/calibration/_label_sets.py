@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -261,7 +262,8 @@ class ConformalLabelSets(ConformalBase):
         sizes : ndarray (n_samples,)
             Numbers of vectors. With up to 20 labels they are exact integers. With more labels they
             are estimated from `n_draws` weighted draws, except that `Constrained` counts the
-            vectors exactly if the set has less than `n_best` vectors.
+            vectors exactly if the set has less than `n_best` vectors. The estimate is inf if it
+            exceeds 1.8e308, the largest float, which needs more than 1,000 labels.
         """
         threshold = self._thresholds_of(X, groups)
         distribution = self._distribution()
@@ -394,14 +396,17 @@ class ConformalLabelSets(ConformalBase):
 
         The best label vectors of a row, which are listed, are counted exactly. The number of
         further vectors in the set is estimated by the mean over all draws y from p(y | x), where a
-        draw counts as 1 / p(y | x) if it is in the set but not listed, else as 0.
+        draw counts as 1 / p(y | x) if it is in the set but not listed, else as 0. The sum is
+        computed with logarithms; a number of vectors that no float can hold becomes inf.
         """
         sizes = []
         for rows, part, _ in self._summaries(distribution, X):
             limit = threshold[rows, None] + _SLACK
             inside = [part.scores(log_p, self.rule) <= limit for log_p in (part.best, part.drawn)]
-            weight = np.exp(-np.where(part.drawn > _IMPOSSIBLE, part.drawn, 0.0))
-            drawn = np.where(inside[1] & (part.drawn > _IMPOSSIBLE), weight, 0.0).mean(axis=1)
+            counted = inside[1] & (part.drawn > _IMPOSSIBLE)
+            log_sum = logsumexp(np.where(counted, -part.drawn, -np.inf), axis=1)
+            with np.errstate(over="ignore"):
+                drawn = np.exp(log_sum - np.log(part.drawn.shape[1]))
             sizes.append((inside[0] & (part.best > _IMPOSSIBLE)).sum(axis=1) + drawn)
         return np.concatenate(sizes) if sizes else np.empty(0)
 

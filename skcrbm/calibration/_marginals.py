@@ -62,7 +62,9 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         the log-odds (or decisions) of the label, with Platt's smoothed targets [1]_; it works with
         few rows. "isotonic" fits any increasing function and needs labels with hundreds of
         positives; on n rows, its probabilities are at least 1 / (n + 2). In both methods a row of
-        weight w counts as w rows.
+        weight w counts as w rows. If the mean weight is below 1, for example because the weights
+        add up to 1, they are first scaled to a mean of 1, because less than the given number of
+        rows would smooth the probabilities too much.
     cv : int, splitter or iterable, default=None
         Cross-validation folds. An int is a number of stratified folds; None stands for 5.
     n_jobs : int, default=None
@@ -317,6 +319,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         if not seen.any():
             return None
         score, target, weight = score[seen], target[seen], weight[seen]
+        weight = weight / min(weight.mean(), 1.0)  # the rows count as at least their number
         if self.method == "isotonic":
             least = 1 / (weight.sum() + 2)  # more than 0, for a finite log loss
             regression = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip")

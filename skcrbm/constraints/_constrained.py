@@ -208,8 +208,8 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             Inputs of the classifier.
         y : array-like of shape (n_samples, n_outputs)
             0/1 labels. Missing labels may be NaN if the classifier supports them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the classifier.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels if the classifier supports them.
         **fit_params : dict
             Further arguments of the classifier's `fit`.
 

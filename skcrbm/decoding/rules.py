@@ -169,9 +169,9 @@ class ExpectedMetric(DecodingRule):
         `f1_score`, an empty prediction is never better than another prediction. "auto" means 0.
     n_samples : int, default=None
         Number of samples that are drawn from the joint distribution of each row, with a fixed seed,
-        to estimate the expectation. The samples of a row under a model of skcrbm do not depend on
-        the other rows of a call. If None, the expectation is computed without sampling: under
-        p(y | x) for models with exact inference, otherwise as if labels were independent given x.
+        to estimate the expectation. The samples of a row do not depend on the other rows of a call.
+        If None, the expectation is computed without sampling: under p(y | x) for models with exact
+        inference, otherwise as if labels were independent given x.
 
     Notes
     -----

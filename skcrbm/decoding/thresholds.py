@@ -54,8 +54,8 @@ def fit_thresholds(
         True to fit a threshold for each label, False to fit a single threshold for all labels. None
         means True for "f1_macro", which benefits from it, and False for the other metrics, which
         overfit easily. "f1_samples" and "jaccard_samples" support a single threshold only.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows.
+    sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
+        Weights of the rows, or of the labels of each row.
     zero_division : {1.0, 0.0}, default=1.0
         Score of a row that has neither true nor predicted labels. With "f1_macro", score of a label
         that is neither true nor predicted in any row.

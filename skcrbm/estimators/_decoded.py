@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._metadata_requests import (
     MetadataRouter,
     MethodMapping,
@@ -350,8 +350,16 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """Return the `ClassifierPosterior` of the rows, which holds probabilities or a sampler."""
 
         def sampler(n_samples):
+            # The random numbers of a row may depend on its index in the call of `sample`, so each
+            # row is drawn alone. Steps of a pipeline transform all rows at once.
+            model, inputs = final_model(self.estimator_, X)
             options = {"n_samples": n_samples, "random_state": self._seed}
-            return call_given(self.estimator_, "sample", X, known, **options)
+            draws = []
+            for row in range(count_rows(X)):
+                given = None if known is None else known[row : row + 1]
+                x = _safe_indexing(inputs, [row])
+                draws.append(np.asarray(call_given(model, "sample", x, given, **options)))
+            return np.concatenate(draws)
 
         sampled = isinstance(rule, ExpectedMetric) and rule.n_samples is not None
         return ClassifierPosterior(

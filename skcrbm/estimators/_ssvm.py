@@ -125,6 +125,14 @@ class SSVMClassifier(PairwiseClassifier):
     -----
     `decision_function` and `predict_proba` return the same quantities as in `LMBMClassifier`.
 
+    Missing labels and weights of single labels (`sample_weight` of the shape of y) are refused. A
+    label of weight 0 is a missing label by definition, and the loss of a row is a maximum over
+    whole label vectors, not a sum over labels. If the true label is not known, its best value must
+    be found together with the weights, so that the objective is no longer convex: cutting planes
+    would have no proven gap. For the same score, `LMBMClassifier` has a margin for each label and
+    takes both; `MSSVMCRBM` is trained for a margin between label vectors by a local search, with
+    missing labels at their best values.
+
     References
     ----------
     .. [1] Finley and Joachims (2008). Training structural SVMs when exact inference is
@@ -205,6 +213,7 @@ class SSVMClassifier(PairwiseClassifier):
             0/1 indicator matrix, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
             Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
+            Weights of single labels are refused, see Notes.
 
         Returns
         -------
@@ -213,7 +222,8 @@ class SSVMClassifier(PairwiseClassifier):
         Raises
         ------
         ValueError
-            If X, y, a weight or a hyperparameter is invalid, or y contains NaN.
+            If X, y, a weight or a hyperparameter is invalid, y contains NaN, or `sample_weight` has
+            the shape of a 2-D y.
 
         Warns
         -----

@@ -127,6 +127,17 @@ def test_calibrators_are_fitted_out_of_fold_on_observed_entries(data, method):
         np.testing.assert_allclose(found[:, j], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_that_add_up_to_one(data, method):
+    """Small weights would otherwise shrink all probabilities to one half."""
+    X, Y = data
+    weight = np.random.RandomState(0).uniform(0.1, 1.9, len(Y))
+    model = CalibratedMarginals(MultiOutputClassifier(GaussianNB()), method=method, cv=2)
+    found = model.fit(X, Y, sample_weight=weight / weight.mean()).predict_proba(X)
+    small = model.fit(X, Y, sample_weight=weight / weight.sum()).predict_proba(X)
+    np.testing.assert_allclose(small, found, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "classifier", [KNeighborsClassifier(5), DecisionTreeClassifier(max_depth=6, random_state=0)]
 )

@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from reference.label_rules import Given
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -236,6 +237,19 @@ def test_estimated_sizes_agree_with_counts(data, joint, monkeypatch):
     counted = sets.set_sizes(X[400:440])
     monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
     np.testing.assert_allclose(sets.set_sizes(X[400:440]), counted, rtol=0.2, atol=1.0)
+
+
+@pytest.mark.parametrize("n_labels", [1000, 1500])
+def test_sizes_beyond_the_largest_float(n_labels, recwarn):
+    """All vectors of fair labels are equally probable, so a set holds 2^L vectors."""
+    P = np.full((20, n_labels), 0.5)
+    Y = np.random.RandomState(0).randint(0, 2, P.shape)
+    model = FrozenEstimator(Given().fit(P, Y))
+    sets = ConformalLabelSets(model, confidence=0.5, n_draws=10, random_state=0).fit(P, Y)
+    expected = 2.0**1000 if n_labels == 1000 else np.inf
+    np.testing.assert_allclose(sets.set_sizes(P[:2]), expected, rtol=1e-9)
+    assert f"{sets.summarize(P[:1])[0].n_vectors:.3g}" == f"{expected:.3g}"
+    assert not recwarn.list
 
 
 def test_scores_from_draws_are_near_the_exact_scores(data, joint, marginal, monkeypatch):

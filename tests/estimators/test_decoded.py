@@ -118,7 +118,8 @@ def test_samples_of_a_joint_model(data):
     rule = ExpectedMetric(n_samples=50)
     model = DecodedClassifier(inner, decode=rule, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), model.predict(X))
-    draws = model.estimator_.sample(X, 50, random_state=model._seed)
+    alone = [model.estimator_.sample(X[[i]], 50, random_state=model._seed) for i in range(len(X))]
+    draws = np.concatenate(alone)
     np.testing.assert_array_equal(
         model.predict(X), decode_samples(draws, "f1_samples", zero_division=0)
     )
@@ -128,6 +129,20 @@ def test_samples_of_a_joint_model(data):
         np.testing.assert_array_equal(found[:, :2], Y[:, :2])
     with pytest.raises(ValueError, match=r"n_samples=50 needs .*; DecisionTreeClassifier has no"):
         DecodedClassifier(TREE, decode=rule).fit(X, Y)
+
+
+def test_samples_of_a_row_do_not_depend_on_the_batch(data):
+    X, Y = data
+    inner = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=20, random_state=0)
+    model = DecodedClassifier(make_pipeline(StandardScaler(), inner), random_state=0)
+    model.set_params(decode=ExpectedMetric("jaccard", n_samples=3)).fit(X, Y)
+    some = np.vstack([X[:40], X[:1]])
+    known = np.where(np.arange(4) < 1, np.vstack([Y[:40], Y[:1]]), np.nan)
+    for given in (None, known):
+        found = model.predict(some, y_known=given)
+        np.testing.assert_array_equal(found[40], found[0])
+        backwards = model.predict(some[::-1], y_known=None if given is None else given[::-1])
+        np.testing.assert_array_equal(backwards[::-1], found)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from skcrbm import (
 from skcrbm.annotation import find_label_issues
 from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, ConformalRiskControl
 from skcrbm.calibration._conformal import conformal_quantile
+from skcrbm.constraints import Between, Constrained
 from skcrbm.datasets import make_structured_labels
 from skcrbm.decoding import fit_thresholds
 from skcrbm.metrics import marginal_log_loss, masked_score, masked_scorer, multilabel_report
@@ -201,11 +202,13 @@ def test_scores_of_entries_are_weighted_means():
 
 
 def test_wrappers_pass_weights_on():
-    """Decoding, calibration and the search for wrong labels take weights of labels."""
+    """Decoding, rules, calibration and the search for wrong labels take weights of labels."""
     inner = CRBMClassifier(n_hidden=0, alpha=0.1, random_state=0)
     plain = clone(inner).fit(X, Y, sample_weight=WEIGHT).predict_proba(X)
     decoded = DecodedClassifier(inner, decode="threshold").fit(X, Y, sample_weight=WEIGHT)
     np.testing.assert_array_equal(decoded.predict_proba(X), plain)
+    ruled = Constrained(inner, [Between([0, 1, 2, 3], 0, 4)]).fit(X, Y, sample_weight=WEIGHT)
+    np.testing.assert_array_equal(ruled.estimator_.predict_proba(X), plain)
     calibrated = CalibratedMarginals(inner).fit(X, Y, sample_weight=WEIGHT)
     assert calibrated.predict_proba(X).shape == Y.shape
     issues = find_label_issues(inner, X, Y, sample_weight=WEIGHT)
