@@ -569,11 +569,11 @@ class CRBMClassifier(RBMClassifier):
 
         stochastic = {}
         if not full_batch:
-            hold_out = holds_out_automatically(n_rows, solver)
-            batch_size = automatic_batch_size(n_rows, partial=adapted)
+            hold_out = holds_out_automatically(source.n_originals, solver)
+            batch_size = automatic_batch_size(source.n_originals, partial=adapted)
             stochastic = {
                 "stopping": resolve_stopping(self.early_stopping, hold_out),
-                "batch_size": solver.rows_per_step(n_rows, batch_size),
+                "batch_size": solver.rows_per_step(source.n_originals, batch_size),
                 "average": solver.keeps_average(False),
                 "rate_factors": crbm_rate_factors(solver, scale),
                 "first_rates": crbm_first_rates(design.X, rows.weight) if adapted else (),

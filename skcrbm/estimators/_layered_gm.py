@@ -371,7 +371,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         If `resume` is True, training continues from the fitted model. `partial` is True in
         `partial_fit`.
         """
-        n_rows = len(rows.visible)
+        source = ArraySource(rows.X, rows.visible, rows.weight, origin=rows.origin)
+        n_rows = source.n_originals
         rule = resolve_rule(self.learning, "layered")
         solver = resolve_solver(self.solver, _SOLVERS)
         if resume:
@@ -389,7 +390,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         return Plan(
             model=model,
             design=Design(rows.X),
-            rows=ArraySource(rows.X, rows.visible, rows.weight, origin=rows.origin),
+            rows=source,
             objective=rule.layered(resolve_truncated(self.inference), self.n_jobs),
             penalty=L2(LayeredParams(self.alpha, self.alpha_hidden, 0.0)),
             solver=solver,

@@ -466,6 +466,7 @@ class MSSVMCRBM(RBMClassifier):
                     fallback = without_hidden_units(settings, model, source.all, convex)
         if columns is None and not resume:
             warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
+        n_rows = source.n_originals
         hold_out = holds_out_automatically(n_rows, solver)
         training = Plan(
             model=model,

@@ -124,9 +124,21 @@ class Source(ABC):
         """Number of entries of the arrays that are indexed by `Batch.index`."""
         return self.n_rows
 
+    @property
+    def n_originals(self) -> int:
+        """Number of rows in one pass, where a row and its copies count as a single row."""
+        return self.n_rows
+
+    def count_originals(self, batch: Any) -> int:
+        """Return the number of rows of a batch, where a row and its copies count as one row."""
+        return len(batch)
+
     @abstractmethod
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:
-        """Yield the batches of one pass, each of `size` rows except the last."""
+        """Yield the batches of one pass, each of `size` rows except the last.
+
+        All copies of a row are in the same batch, and count as a single row.
+        """
 
     def split(
         self, fraction: float, rng: np.random.RandomState, stratify: bool = False
@@ -149,7 +161,9 @@ class ArraySource(Source):
     the entry of `Batch.index` for each row, by default the position of the row. If the rows are a
     part of a larger training set, `n_indices` must be the number of rows of the whole set. If some
     rows are copies of others, `origin` holds the index of the original row for each row. All copies
-    of a row are held out together.
+    of a row are visited in the same batch, and are held out together. A batch of 20 rows then has
+    20 original rows with all their copies, so that the number of steps does not grow with the
+    number of copies.
     """
 
     def __init__(
@@ -179,18 +193,40 @@ class ArraySource(Source):
         """All rows as one batch."""
         return self._arrays if self._positions is None else self._arrays.rows(self._positions)
 
+    @cached_property
+    def _copies(self) -> list[np.ndarray] | None:
+        """For each original row, the indices of its copies among the rows to visit."""
+        if self._arrays.origin is None:
+            return None
+        origin = self._arrays.origin
+        origin = origin if self._positions is None else origin[self._positions]
+        order = np.argsort(origin, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(origin[order])) + 1)
+
+    @property
+    def n_originals(self) -> int:
+        """Number of original rows; see `Source`."""
+        return self.n_rows if self._copies is None else len(self._copies)
+
+    def count_originals(self, batch: Batch) -> int:
+        """Return the number of original rows of a batch; see `Source`."""
+        return count_rows_of(batch.origin, len(batch))
+
     def _rows(self, numbers):
         """Return a batch of rows; `numbers` are their indices among the rows to visit."""
         return self._arrays.rows(numbers if self._positions is None else self._positions[numbers])
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:
         """Yield the batches of one pass; see `Source`."""
-        if size >= self.n_rows:
+        if size >= self.n_originals:
             yield self.all
             return
-        order = rng.permutation(self.n_rows)
-        for start in range(0, self.n_rows, size):
-            yield self._rows(order[start : start + size])
+        order = rng.permutation(self.n_originals)
+        for start in range(0, self.n_originals, size):
+            chosen = order[start : start + size]
+            if self._copies is not None:
+                chosen = np.concatenate([self._copies[number] for number in chosen])
+            yield self._rows(chosen)
 
     def split(
         self, fraction: float, rng: np.random.RandomState, stratify: bool = False

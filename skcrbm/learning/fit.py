@@ -310,7 +310,7 @@ class _EpochsRun:
     def train(self, source, max_iter, validate=None, patience=True, optimizer=None):
         """Train from the parameters of the plan; return the `History` and the optimizer."""
         plan = self.plan
-        optimizer = optimizer or self._new_optimizer(plan.rows.n_rows)
+        optimizer = optimizer or self._new_optimizer(plan.rows.n_originals)
         # Contrastive rules report the difference of two phases as their loss. This difference does
         # not measure progress, so it must not end the training.
         patience = patience and (validate is not None or plan.objective.is_loss)

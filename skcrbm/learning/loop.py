@@ -72,7 +72,7 @@ def run_epochs(
                 model, loss, converged, share = _one_epoch(
                     model,
                     zip(source.batches(rng, batch_size), clocks),
-                    source.total_weight / source.n_rows,
+                    source,
                     objective,
                     optimizer,
                     penalty,
@@ -111,7 +111,7 @@ def run_epochs(
     return history
 
 
-def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, history):
+def _one_epoch(model, visits, source, objective, optimizer, penalty, history):
     """Train on each batch of one pass over the rows; `visits` yields pairs (`Batch`, `Clock`).
 
     Returns the model, the sum of the losses of the rows, the number of rows whose inference
@@ -119,6 +119,7 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
     draw states with importance weights.
     """
     loss, n_converged, shares = 0.0, 0, []
+    mean_weight = source.total_weight / source.n_originals
     for batch, clock in visits:
         rows = partial(objective.rows_read, model, batch)
         model = model._replace(params=optimizer.ready(model.params, rows))
@@ -128,7 +129,7 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
             raise _divergence(clock.epoch) from error
         # Divide the weighted sums over rows by the mean weight of a batch of this length. Dividing
         # by the actual weight of the batch would cancel the weights in batches of a single row.
-        total = len(batch) * mean_weight
+        total = source.count_originals(batch) * mean_weight
         gradient = _mean_gradient(step.gradient, total, model.params, optimizer, penalty)
         value = step.loss
         if penalty is not None:

@@ -28,6 +28,10 @@ _MOSTLY_ZERO = 0.1
 # A CSR matrix in which few entries differ from 0 is converted to an array only if the array has at
 # most this number of entries (128 MB).
 _MOST_DENSE = 2**24
+# A column that is filled in most rows must be centred if its mean exceeds this number times its
+# standard deviation. Centred columns are divided by 2 sd. Without a shift, the scale of such a
+# column is its root mean square, so it is at most 1.6 times larger up to this limit.
+_FAR_FROM_0 = 3.0
 # First words of the warning about columns on different scales. Filters that ignore the warning find
 # it by these words.
 SCALES = "The columns of X have standard deviations that differ much, or are far from 1"
@@ -159,7 +163,8 @@ def in_faster_storage(X: Any) -> Any:
 
     The choice does not depend on whether X is sparse or dense, so that a fit to a dense array and a
     fit to the same values in a CSR matrix give the same model. If a column has more values than
-    zeros, the result is an ndarray, because such a column must be centred. There is an exception: a
+    zeros and lies far from 0, such as a year, the result is an ndarray, because such a column must
+    be centred. A word that most texts contain does not lie far from 0. There is an exception: a
     CSR matrix with few filled entries stays sparse if the array would have more than `_MOST_DENSE`
     entries.
     """
@@ -171,10 +176,7 @@ def in_faster_storage(X: Any) -> Any:
         for rows in dense_chunks(X):
             filled += np.count_nonzero(X[rows], axis=0)
     few = filled.sum() < _MOSTLY_ZERO * n_rows * n_columns
-    centred = 2 * filled.max(initial=0) > n_rows
-    if sparse.issparse(X) and centred and n_rows * n_columns > _MOST_DENSE:
-        centred = False
-    if not few or centred:
+    if not few or _needs_centring(X, np.flatnonzero(2 * filled > n_rows)):
         return X.toarray() if sparse.issparse(X) else X
     if not sparse.issparse(X):
         return sparse.csr_matrix(X)
@@ -183,6 +185,21 @@ def in_faster_storage(X: Any) -> Any:
         X.eliminate_zeros()
         X.sort_indices()
     return X
+
+
+def _needs_centring(X, numbers):
+    """Return True if a column of X with one of the `numbers` varies but lies far from 0."""
+    n_rows, n_columns = X.shape
+    if not len(numbers) or (sparse.issparse(X) and n_rows * n_columns > _MOST_DENSE):
+        return False
+    # The same dense array for both forms of X gives the same rounding, and so the same choice.
+    part = X[:, numbers]
+    part = np.asarray(part.toarray() if sparse.issparse(part) else part, np.float64, order="C")
+    size = np.abs(part).max(axis=0)  # a division by it keeps the squares from overflowing
+    part = part / size
+    deviation = part.std(axis=0)
+    far = np.abs(part.mean(axis=0)) > _FAR_FROM_0 * deviation
+    return bool((far & (deviation > _CONSTANT)).any())
 
 
 def in_double(X: Any, columns: Columns | None = None) -> Any:

@@ -30,6 +30,8 @@ from skcrbm.calibration._conformal import conformal_quantile
 from skcrbm.constraints import Between, Constrained
 from skcrbm.datasets import make_structured_labels
 from skcrbm.decoding import fit_thresholds
+from skcrbm.learning import SGD
+from skcrbm.learning.data import ArraySource
 from skcrbm.metrics import marginal_log_loss, masked_score, masked_scorer, multilabel_report
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.fitting import count_rows_of, first_copies, folds_of_copies
@@ -417,3 +419,42 @@ def test_regressions_in_place_of_hidden_units_count_rows_once(monkeypatch):
     )
     assert len(counts) > 2
     assert max(counts) == 90
+
+
+def test_batches_hold_all_copies_of_their_rows():
+    """Each original row is in one batch, with all its copies, also if some rows are left out."""
+    layers = label_layers(Y.astype(float), WEIGHT)
+    origin, n = layers.row, len(layers.row)
+    for positions in (None, np.flatnonzero(origin % 3 > 0)):
+        kept = np.arange(n) if positions is None else positions
+        arrays = np.arange(n)[:, None], layers.visible, layers.weight
+        source = ArraySource(*arrays, positions=positions, origin=origin)
+        assert source.n_originals == len(np.unique(origin[kept]))
+        batches = list(source.batches(np.random.RandomState(0), 20))
+        sizes = [len(np.unique(batch.origin)) for batch in batches]
+        assert sizes[:-1] == [20] * (len(batches) - 1)
+        assert sizes == [source.count_originals(batch) for batch in batches]
+        assert sum(sizes) == source.n_originals
+        visited = np.concatenate([batch.X[:, 0] for batch in batches])
+        np.testing.assert_array_equal(np.sort(visited), kept)
+
+
+def test_a_step_with_weights_of_labels_is_a_step_with_copies():
+    """A batch counts rows, not copies: a step on all rows has the gradient of all copies."""
+    rows, labels, weights = copies_of(WEIGHT)
+    options = {"n_hidden": 2, "alpha": 0.1, "random_state": 0}
+    weighted = CRBMClassifier(solver=SGD(learning_rate=0.1, batch_size=len(Y)), **options)
+    copied = CRBMClassifier(solver=SGD(learning_rate=0.1, batch_size=len(rows)), **options)
+    for _ in range(3):
+        weighted.partial_fit(X, Y, sample_weight=WEIGHT)
+        copied.partial_fit(X[rows], labels, sample_weight=weights)
+    np.testing.assert_allclose(weighted.predict_proba(X), copied.predict_proba(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [CRBMClassifier(), MSSVMCRBM(n_hidden=2), LayeredGMClassifier()])
+def test_weights_of_labels_take_no_more_steps_than_weights_of_rows(model):
+    """Different weights for all labels would make as many steps as copies, which takes long."""
+    dense = np.random.RandomState(0).random_sample(Y.shape)
+    plain = clone(model).set_params(random_state=0).partial_fit(X, Y)
+    weighted = clone(model).set_params(random_state=0).partial_fit(X, Y, sample_weight=dense)
+    assert weighted._progress.n_steps == plain._progress.n_steps

@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 
 from skcrbm import SSVMClassifier
 from skcrbm.inference import ICM, BranchAndBound
+from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem
 
 TIGHT = {"C": 0.02, "tol": 1e-6}
 PRECISE = {"tol": 1e-10, "max_iter": 1_000_000, "random_state": 0}
@@ -190,3 +191,24 @@ def test_progress_changes_nothing(data, capsys):
     assert len(lines) == told.n_iter_
     assert lines[0].startswith("Iteration 1  gap ")
     np.testing.assert_array_equal(plain.visible_coef_, told.visible_coef_)
+
+
+def test_exact_searches_become_rare(data, monkeypatch):
+    """Only iterations 0, 10, 20, 40, ... and the last need no quick search before the exact one."""
+    found = []
+    plane = StructuralMarginProblem.plane
+
+    def spy(problem, vector, method):
+        found.append((method.name, vector.copy()))
+        return plane(problem, vector, method)
+
+    monkeypatch.setattr(StructuralMarginProblem, "plane", spy)
+    with pytest.warns(ConvergenceWarning):
+        SSVMClassifier(C=0.5, tol=1e-9, max_iter=90).fit(*data)
+    vectors, place = [], {"icm": set(), "branch_and_bound": set()}
+    for name, vector in found:
+        if not vectors or not np.array_equal(vectors[-1], vector):
+            vectors.append(vector)
+        place[name].add(len(vectors) - 1)
+    assert len(vectors) == 90
+    assert place["branch_and_bound"] - place["icm"] == {0, 10, 20, 40, 80, 89}

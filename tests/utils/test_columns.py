@@ -8,6 +8,9 @@ from skcrbm.utils import columns
 from skcrbm.utils.columns import Columns, LazyRows, in_faster_storage
 
 
+KINDS = (np.asarray, sparse.csr_matrix)
+
+
 def make_columns():
     """Two-valued, normal, constant, two-valued with a large offset, few that are not 0."""
     rng = np.random.default_rng(0)
@@ -130,3 +133,18 @@ def test_scales_do_not_depend_on_blocks(monkeypatch):
     parts = Columns(X, weight)
     for name in ("shift", "factor", "variance"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.6, 1.0), (1.0, None)])
+def test_a_word_of_most_texts_leaves_the_matrix_sparse(share, value):
+    """A frequent word does not change the storage; a column far from 0 does, in both forms."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((300, 60)) < 0.04, rng.random((300, 60)), 0.0)
+    weights = np.clip(rng.normal(0.25, 0.1, 300), 0.01, None) if value is None else value
+    X[:, 7] = np.where(rng.random(300) < share, weights, 0.0)
+    constant = X.copy()
+    constant[:, 8] = 1.0
+    far = X.copy()
+    far[:, 8] = rng.normal(-2000.0, 5.0, 300)
+    for x, stored in ((X, sparse.csr_matrix), (constant, sparse.csr_matrix), (far, np.ndarray)):
+        assert all(isinstance(in_faster_storage(kind(x)), stored) for kind in KINDS)
