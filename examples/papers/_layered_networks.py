@@ -50,6 +50,9 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
     max_iter : int
         Largest number of epochs.
     batch_size : int, default=20
+    label_smoothing : float, default=0
+        Share of the probability of a class that its label spreads evenly over all ten classes, in
+        training and on the held-out images.
     random_state : int, default=0
         Seed of the parameters, of the held-out images and of the order of the images.
     device : str, default="cpu"
@@ -66,6 +69,7 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         n_iter_no_change,
         max_iter,
         batch_size=20,
+        label_smoothing=0.0,
         random_state=0,
         device="cpu",
     ):
@@ -75,6 +79,7 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.max_iter = max_iter
         self.batch_size = batch_size
+        self.label_smoothing = label_smoothing
         self.random_state = random_state
         self.device = device
 
@@ -113,6 +118,10 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         values = activate(functional.linear(values.flatten(1), weights, bias))
         return functional.linear(values, last_weights, last_bias)
 
+    def _loss(self, scores, y):
+        """Return the cross-entropy of scores (n, 10) of the classes and the smoothed labels."""
+        return functional.cross_entropy(scores, y, label_smoothing=self.label_smoothing)
+
     def _tensor(self, array):
         """Return an array as a tensor on the device."""
         return torch.as_tensor(array).to(self.device)
@@ -124,7 +133,7 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
 
         def step(X, y):
             solver.zero_grad(set_to_none=not recorded)
-            functional.cross_entropy(self._scores(X), y).backward()
+            self._loss(self._scores(X), y).backward()
             solver.step()
 
         step.solver = solver
@@ -187,7 +196,7 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
             order = self._tensor(rng.permutation(len(X)))
             for part in order.split(self.batch_size):
                 step(X[part], y[part])
-            loss = float(functional.cross_entropy(self.decision_function(X_val), y_val))
+            loss = float(self._loss(self.decision_function(X_val), y_val))
             if loss < best:
                 best, kept = loss, [value.detach().clone() for value in self.parameters_]
                 self.best_iter_ = epoch

@@ -162,6 +162,19 @@ def test_scores_of_a_network_window_by_window(net, activation):
     np.testing.assert_allclose(model.decision_function(images), expected, atol=1e-4)
 
 
+def test_loss_of_smoothed_labels():
+    torch = pytest.importorskip("torch")
+    networks = pytest.importorskip("examples.papers._layered_networks")
+    options = {"validation_fraction": 0.2, "n_iter_no_change": 1, "max_iter": 1}
+    model = networks.ImageNetwork("conv", "relu", label_smoothing=0.1, **options)
+    scores, y = np.random.default_rng(0).normal(size=(4, 10)), np.array([3, 0, 9, 3])
+    log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    target = np.full((4, 10), 0.01)
+    target[np.arange(4), y] = 0.91
+    found = model._loss(torch.from_numpy(scores), torch.from_numpy(y))
+    np.testing.assert_allclose(float(found), -(target * log_p).sum() / 4)
+
+
 def test_a_network_keeps_its_best_epoch():
     torch = pytest.importorskip("torch")
     networks = pytest.importorskip("examples.papers._layered_networks")
