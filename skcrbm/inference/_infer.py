@@ -363,7 +363,8 @@ def _complete(fields, energy, query):
 def _warn_of_zero_weights(energy, query, fields):
     """Warn if evidence contradicts a factor graph, or if the returned states have weight 0.
 
-    Return True if evidence contradicts the graph. The caller then gives no further warnings.
+    Return True if evidence contradicts the graph. The caller then gives no further warnings, and
+    the models count as not converged.
 
     Samples of weight 0 give no warning if "sample_log_prob" was requested, because such samples are
     meant for importance sampling, in which a weight of 0 is valid.
@@ -377,6 +378,7 @@ def _warn_of_zero_weights(energy, query, fields):
                 f"clamp contradicts the factors of {_counted(impossible)}: no state that agrees "
                 "with clamp has a positive weight, so the answers for these models have no meaning"
             )
+            fields["converged"] = fields["converged"] & ~impossible
             return True
     if "assignment" in fields and "map" in query.returns:
         zero = energy.score(fields["assignment"]) == -np.inf

@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import HasMethods
 
+from skcrbm import energies
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
 from skcrbm.energies.states import is_categorical
@@ -140,10 +141,13 @@ def check_answers(
     """
     answers = method.supports(energy)
     if not answers:
+        # A method may give an answer by default that has no meaning for this class of energies.
+        possible = returns & energy.queries
         raise ValueError(
             f"inference method {method.display_name!r} does not work on "
-            f"{_described(method, energy, returns)}; methods that do: "
-            f"{_alternatives(energy, returns)}{_registered_for(method)}"
+            f"{_described(method, energy, possible)}; methods that do: "
+            f"{_alternatives(energy, possible)}{_energies_with(method, energy)}"
+            f"{_registered_for(method)}"
         )
     missing = sorted(returns - answers)
     hints = [method.hints[name] for name in missing if name in method.hints]
@@ -278,6 +282,18 @@ def _registered_for(method):
         return ""
     names = quoted(energies_of(method.name))
     return f". Solvers of {method.display_name!r} are registered for: {names}"
+
+
+def _energies_with(method, energy):
+    """Return a sentence with the public energies for which this package has the method.
+
+    The sentence is empty for methods of other packages, and if the package has the method for the
+    class of `energy`, but not for this model.
+    """
+    if not is_built_in(type(method).__module__) or has_solver(method.name, type(energy)):
+        return ""
+    kinds = [kind for kind in energies_of(method.name) if kind in energies.__all__]
+    return f". It works on {', '.join(kinds)}" if kinds else ""
 
 
 def _with_article(noun):

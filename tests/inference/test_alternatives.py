@@ -195,3 +195,19 @@ def test_methods_for_what_has_no_meaning():
     for ask in (available_methods, lambda e, r: infer(e, "exact", returns=r)):
         with pytest.raises(ValueError, match="'marginal_map', which has no meaning for an Ising"):
             ask(energy, "marginal_map")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "others"),
+    [
+        ("max_product", "Ising", "RBMEnergy, FactorGraphEnergy, SparseIsingEnergy"),
+        ("mixed_product", "Ising", "RBMEnergy"),
+        ("dual_decomposition", "Ising", "RBMEnergy"),
+        ("branch_and_bound", "RBM", "IsingEnergy, FactorGraphEnergy"),
+        ("milp", "RBM", "IsingEnergy"),
+    ],
+)
+def test_a_method_that_a_class_lacks_is_named_with_the_classes_that_have_it(name, kind, others):
+    """So does the error if the default answer of the method has no meaning for the class."""
+    with pytest.raises(ValueError, match=f"does not work on .*'exact'.*It works on {others}"):
+        infer(ENERGIES[kind], name)

@@ -9,7 +9,7 @@ from reference.categorical import Enumerated, random_graph, with_logic
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFactors
 from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 from skcrbm.energies.contradictions import contradicted_models, log_partition_range
-from skcrbm.inference import Gibbs, infer, sample
+from skcrbm.inference import Gibbs, available_methods, infer, sample
 
 NOTHING = np.full((2, 2), -np.inf)
 
@@ -65,14 +65,31 @@ def test_contradicting_evidence(method):
     energy = FactorGraphEnergy([OrFactors([[0, 1]], [2])], np.zeros((2, 3)))
     clamp = [[0, 0, np.nan], [0, 0, 1]]
     with pytest.warns(UserWarning, match="clamp contradicts the factors of 1 of 2 models.*model 1"):
-        infer(energy, method, clamp=clamp)
+        found = infer(energy, method, clamp=clamp)
+    assert not found.converged[1]
+
+
+def _categories_that_are_equal():
+    """A chain of three variables, in which neighbours have the same of three states."""
+    return FactorGraphEnergy.from_tables([[0, 1], [1, 2]], [np.where(np.eye(3), 0, -np.inf)] * 2)
+
+
+@pytest.mark.parametrize("method", available_methods(_categories_that_are_equal()))
+def test_contradicting_evidence_of_categories(method):
+    """Every method warns, or raises an error if it can prove that there is no state."""
+    energy = _categories_that_are_equal()
+    if method in ("exact", "map_search"):
+        with pytest.raises(ValueError, match="no state of positive weight that agrees with clamp"):
+            infer(energy, method, clamp=[1, 2, np.nan])
+        return
+    with pytest.warns(UserWarning, match="clamp contradicts the factors of 1 of 1 models"):
+        found = infer(energy, method, clamp=[1, 2, np.nan])
+    assert not found.converged[0]
 
 
 @pytest.mark.parametrize("method", ["gibbs", "icm"])
-def test_contradicting_evidence_of_categories(method):
+def test_possible_evidence_of_categories(method):
     energy = FactorGraphEnergy.from_tables([[0, 1]], [np.where(np.eye(3), 0, -np.inf)])
-    with pytest.warns(UserWarning, match="clamp contradicts the factors of 1 of 1 models"):
-        infer(energy, method, clamp=[1, 2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         infer(energy, method, clamp=[1, np.nan])
