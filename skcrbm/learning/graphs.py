@@ -437,6 +437,8 @@ class GraphLikelihood(StructuredObjective):
                 alone = Posed.free(model, graph) if free else Posed.of(model, graph)
                 if len(piece) == 1 or self._found(alone, "log_partition") is None:
                     raise no_labels(graph, "y", f"inference={self.inference.name!r}")
+        assert found is not None  # a part has no labels only if one of its graphs has none
+        assert found.log_partition is not None
         if self._continues:
             last[free] = found
         counts = (
