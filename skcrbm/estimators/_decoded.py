@@ -355,9 +355,9 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             model, inputs = final_model(self.estimator_, X)
             options = {"n_samples": n_samples, "random_state": self._seed}
             draws = []
-            for row in range(count_rows(X)):
-                given = None if known is None else known[row : row + 1]
-                x = _safe_indexing(inputs, [row])
+            for rows in np.array_split(np.arange(count_rows(X)), max(count_rows(X), 1)):
+                given = None if known is None else known[rows]
+                x = _safe_indexing(inputs, rows)
                 draws.append(np.asarray(call_given(model, "sample", x, given, **options)))
             return np.concatenate(draws)
 

@@ -143,6 +143,8 @@ def test_samples_of_a_row_do_not_depend_on_the_batch(data):
         np.testing.assert_array_equal(found[40], found[0])
         backwards = model.predict(some[::-1], y_known=None if given is None else given[::-1])
         np.testing.assert_array_equal(backwards[::-1], found)
+    with pytest.raises(ValueError, match="0 sample"):
+        model.predict(X[:0])
 
 
 @pytest.mark.parametrize(

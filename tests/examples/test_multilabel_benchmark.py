@@ -10,6 +10,7 @@ import pytest
 from examples._harness import Arrays
 from examples.studies import _benchmark_methods as methods
 from examples.studies import _defaults_report as defaults
+from examples.studies import benchmark_ranking
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +128,16 @@ def test_the_program_runs_what_is_missing(tmp_path, monkeypatch, capsys, report)
     assert "| logistic regression on forests |" in capsys.readouterr().out
     program.main()
     assert "fitted in" not in capsys.readouterr().out
+
+
+def test_further_scores_use_the_splits_of_all_methods(tmp_path):
+    """Marginals on the right side of one half rank and predict perfectly."""
+    fits = stores(tmp_path, lambda method, *_: -0.9 if method == "CRBM" else 0.9)["test"]
+    fits.path("pairs__chains__seed 1").unlink()
+    found = benchmark_ranking.read(fits, ["pairs"], seeds=range(3))
+    assert {n for _, n in found.values()} == {2}
+    np.testing.assert_allclose(found["pairs", "chains"][0], 1)
+    assert found["pairs", "CRBM"][0][0] < 0.7
+    lines = list(benchmark_ranking.table(found, 0))
+    assert lines[0] == "| LRAP | pairs (2 splits) |"
+    assert "| chains | **1.000** |" in lines
