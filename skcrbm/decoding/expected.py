@@ -34,6 +34,9 @@ SIZES_AT_ONCE = 64
 # Margin of the bound in `maximize_f1`. It is larger than the error that the rounding of the gains
 # causes in the sum of a thousand gains.
 _MARGIN = 1e-9
+# Values of label vectors are compared with bounds after a multiplication by _LESS, which is further
+# below 1 than the relative error of the quadrature. _SMALLEST keeps divisions by a value finite.
+_LESS, _SMALLEST = 0.999, 1e-9
 
 
 def decode_marginals(
@@ -417,36 +420,84 @@ def best_top_labels(p, top_values, zero_division: float, allow_empty: bool) -> n
 def independent_top_f1(p: np.ndarray, zero_division: float) -> np.ndarray:
     """Return the expected F1 (N, L + 1) of predicting the first k = 0, ..., L labels.
 
-    The labels are independent with probabilities `p` (N, L). The expected F1 is the sum of
-    ``2 E[y_i / (k + |y|)]`` over the first k labels i. The quadrature of `inverse_nodes` turns
-    ``1 / (k + |y|)`` into a weighted sum of ``t^(k + |y| - 1)``.
+    The labels are independent with probabilities `p` (N, L), which are in descending order. The
+    expected F1 is the sum of ``2 E[y_i / (k + |y|)]`` over the first k labels i. The quadrature of
+    `inverse_nodes` turns ``1 / (k + |y|)`` into a weighted sum of ``t^(k + |y| - 1)``.
+
+    Large k whose value is surely not the largest have the value 0. With m = E[|y|], the expected F1
+    is at most ``2 E[|y| / (k + |y|)] <= 2 m / (k + m)``.
     """
     n_labels = p.shape[1]
     nodes, weight = inverse_nodes(2 * n_labels)
     # Each factor is at least its node t, so the division below is safe.
-    factor = 1 - p[:, None, :] * (1 - nodes[:, None])
-    on = p[:, None, :] * (factor.prod(axis=2, keepdims=True) / factor)  # E[y_i t^|y|] / t
-    power = 2 * weight[:, None] * nodes[:, None] ** np.arange(1, n_labels + 1)
-    value = (power * on.cumsum(axis=2)).sum(axis=1)
-    return np.column_stack([zero_division * (1 - p).prod(axis=1), value])
+    product = _factors_of_labels(p, nodes).prod(axis=2, keepdims=True)
+
+    def values(n_sizes):
+        first = p[:, :n_sizes]
+        # E[y_i t^|y|] / t
+        on = first[:, None, :] * (product / _factors_of_labels(first, nodes))
+        power = 2 * weight[:, None] * nodes[:, None] ** np.arange(1, n_sizes + 1)
+        return (power * on.cumsum(axis=2)).sum(axis=1)
+
+    def last_size(best):
+        return np.ceil(p.sum(axis=1) * (2 / np.maximum(best, _SMALLEST) - 1))
+
+    return _values_of_sizes(p, values, last_size, zero_division)
 
 
 def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:
     """Return the expected Jaccard index (N, L + 1) of predicting the first k = 0, ..., L labels.
 
-    The labels are independent with probabilities `p` (N, L). The size of the intersection is the
-    number of labels that are 1 among the first k labels. The size of the union is k plus the number
-    of labels that are 1 among the other labels. The two sizes are therefore independent.
+    The labels are independent with probabilities `p` (N, L), which are in descending order. The
+    size of the intersection is the number of labels that are 1 among the first k labels. The size
+    of the union is k plus the number of labels that are 1 among the other labels. The two sizes are
+    therefore independent.
+
+    Large k whose value is surely not the largest have the value 0. The expected Jaccard index is at
+    most the mean probability of the first k labels, which falls with k.
     """
-    n, n_labels = p.shape
-    nodes, weight = inverse_nodes(n_labels)
-    factor = 1 - p[:, None, :] * (1 - nodes[:, None])
-    # `left_out` is E[t^m], where m is the number of labels that are 1 after the first k labels.
-    left_out = np.ones((n, len(nodes), n_labels))
-    left_out[:, :, :-1] = factor[:, :, :0:-1].cumprod(axis=2)[:, :, ::-1]
-    power = weight[:, None] * nodes[:, None] ** np.arange(n_labels)
-    value = p.cumsum(axis=1) * (power * left_out).sum(axis=1)
-    return np.column_stack([zero_division * (1 - p).prod(axis=1), value])
+    nodes, weight = inverse_nodes(p.shape[1])
+
+    def values(n_sizes):
+        # `left_out` is E[t^m], where m is the number of labels that are 1 after the first k labels.
+        left_out = np.empty((len(p), len(nodes), n_sizes))
+        left_out[:, :, -1] = _factors_of_labels(p[:, n_sizes:], nodes).prod(axis=2)
+        left_out[:, :, :-1] = _factors_of_labels(p[:, 1:n_sizes], nodes)
+        left_out = left_out[:, :, ::-1].cumprod(axis=2)[:, :, ::-1]
+        power = weight[:, None] * nodes[:, None] ** np.arange(n_sizes)
+        return p[:, :n_sizes].cumsum(axis=1) * (power * left_out).sum(axis=1)
+
+    def last_size(best):
+        means = p.cumsum(axis=1) / np.arange(1, p.shape[1] + 1)
+        return np.count_nonzero(means >= best[:, None], axis=1)
+
+    return _values_of_sizes(p, values, last_size, zero_division)
+
+
+def _factors_of_labels(p, nodes):
+    """Return ``E[t^y_i]`` (N, Q, L) for labels with the probabilities `p` (N, L) and Q nodes t."""
+    factor = p[:, None, :] * (nodes[:, None] - 1)
+    factor += 1
+    return factor
+
+
+def _values_of_sizes(p, values, last_size, zero_division):
+    """Return the values (N, L + 1) of k = 0, ..., L labels; values that are too small are 0.
+
+    ``values(n)`` returns the values (N, n) of k = 1, ..., n. ``last_size(best)`` returns a number
+    (N,) for each row, such that no larger k has a value above `best`.
+    """
+    n_labels = p.shape[1]
+    found = values(min(n_labels, SIZES_AT_ONCE))
+    if n_labels > SIZES_AT_ONCE:
+        # Lower the best value, because the quadrature of the values has a relative error of 1e-4.
+        needed = last_size(found.max(axis=1) * _LESS)[p.any(axis=1)].max(initial=0)
+        if needed > SIZES_AT_ONCE:
+            found = values(int(min(n_labels, needed)))
+    value = np.zeros((len(p), n_labels + 1))
+    value[:, 0] = zero_division * (1 - p).prod(axis=1)
+    value[:, 1 : found.shape[1] + 1] = found
+    return value
 
 
 def first_k(order: np.ndarray, k: np.ndarray | int) -> np.ndarray:

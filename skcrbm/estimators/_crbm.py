@@ -510,7 +510,7 @@ class CRBMClassifier(RBMClassifier):
         rule.check_rows(rows.visible, n_classes, partial, self._targets.units is not None)
         if isinstance(rule, NoisyLikelihood):
             rule = with_flip_rates(self, rule, rows, rng, partial)
-        n_rows, n_bits = len(rows.visible), self._targets.n_bits
+        n_bits = self._targets.n_bits
         method = marginal_method(
             self.inference, n_bits, self.n_hidden, needs=rule.conditional_answers
         )
@@ -569,11 +569,12 @@ class CRBMClassifier(RBMClassifier):
 
         stochastic = {}
         if not full_batch:
-            hold_out = holds_out_automatically(source.n_originals, solver)
-            batch_size = automatic_batch_size(source.n_originals, partial=adapted)
+            n_rows = source.n_originals
+            hold_out = holds_out_automatically(n_rows, solver)
+            batch_size = automatic_batch_size(n_rows, partial=adapted)
             stochastic = {
                 "stopping": resolve_stopping(self.early_stopping, hold_out),
-                "batch_size": solver.rows_per_step(source.n_originals, batch_size),
+                "batch_size": solver.rows_per_step(n_rows, batch_size),
                 "average": solver.keeps_average(False),
                 "rate_factors": crbm_rate_factors(solver, scale),
                 "first_rates": crbm_first_rates(design.X, rows.weight) if adapted else (),

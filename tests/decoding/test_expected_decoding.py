@@ -13,6 +13,7 @@ from sklearn.metrics import f1_score, jaccard_score
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.decoding import decode_label_sets, decode_marginals, decode_samples
+from skcrbm.decoding import expected as expectations
 from skcrbm.decoding.expected import SIZES_AT_ONCE
 
 METRICS = ("jaccard", "f1")
@@ -398,3 +399,24 @@ def test_sizes_end_where_their_bound_does(sharpness):
     np.testing.assert_allclose((weight * value).sum(axis=1), best, atol=1e-10)
     assert found.sum(axis=1).min() < SIZES_AT_ONCE
     assert found.sum(axis=1).max() > n_labels - SIZES_AT_ONCE
+
+
+@pytest.mark.parametrize("metric", ["f1", "jaccard"])
+def test_sizes_that_are_left_out_are_not_the_best(metric, monkeypatch):
+    """The search stops at sizes that cannot be the best; the labels are those of all sizes."""
+    rng = np.random.default_rng(0)
+    proba = np.concatenate([rng.beta(a, b, (6, 300)) for a, b in ((0.05, 3), (0.3, 2), (2, 2))])
+    proba[0], proba[1], proba[2], proba[3, :200] = 0.0, 1.0, 0.003, 0.0
+    counted = []
+    values = expectations._values_of_sizes
+
+    def spy(p, of_sizes, *rest):
+        return values(p, lambda n: (counted.append(n), of_sizes(n))[1], *rest)
+
+    monkeypatch.setattr(expectations, "_values_of_sizes", spy)
+    found = [decode_marginals(part, metric) for part in (proba[4:6], proba)]
+    assert counted[0] == 64
+    assert max(counted[:2]) < 200
+    monkeypatch.setattr(expectations, "SIZES_AT_ONCE", 300)
+    np.testing.assert_array_equal(found[1], decode_marginals(proba, metric))
+    np.testing.assert_array_equal(found[0], found[1][4:6])

@@ -7,7 +7,6 @@ from scipy import sparse
 from skcrbm.utils import columns
 from skcrbm.utils.columns import Columns, LazyRows, in_faster_storage
 
-
 KINDS = (np.asarray, sparse.csr_matrix)
 
 

@@ -34,10 +34,12 @@ _SLOPE = 1e-12
 _IDLE = 50
 # To save time, most iterations search for labels by the fast method ICM. If the plane of these
 # labels does not raise the lower bound at the current vector, the iteration searches again by the
-# problem's own method. Iteration 0 and the iterations `_DRAFTS`, 2 `_DRAFTS`, 4 `_DRAFTS`, ... use
-# the problem's own method from the start, because only its planes give the objective. Branch and
-# bound takes most of its time at early vectors, so the distances between these iterations double.
+# problem's own method, whose planes also give the objective. Every `_DRAFTS`-th iteration uses the
+# problem's own method from the start, unless the lower bound of the objective has grown by more
+# than the factor `_RISE` since `_DRAFTS` iterations. At such early vectors branch and bound takes
+# long, and the objective is far from the minimum.
 _DRAFTS = 10
+_RISE = 1.05
 # Training ends if the violation is at most _ROUNDING times the objective, because such a small
 # violation comes from rounding.
 _ROUNDING = 1e-9
@@ -276,7 +278,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     # The vector with the lowest objective, as a tuple (vector, half its squared length, its risk).
     best: Any = None
     n_iter, n_open, reason = 0, 0, "max_iter"
-    draft, proper_next = problem.draft, _DRAFTS
+    draft, lower_before = problem.draft, 0.0
 
     def current_fit(reason="callback"):
         objective = best[1] + best[2]
@@ -289,15 +291,17 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                 on_pass_begin(n_iter)
             half, known = 0.5 * (vector @ vector), planes.risk(vector)
             slope: Any = None
-            if draft is not None and n_iter not in (0, proper_next) and n_iter < max_iter - 1:
+            proper = n_iter in (0, max_iter - 1)
+            if n_iter % _DRAFTS == 0:
+                proper |= lower <= _RISE * lower_before
+                lower_before = lower
+            if draft is not None and not proper:
                 slope, offset, _ = problem.plane(vector, draft)
                 if offset - slope @ vector - known <= tol * (half + known):
                     slope = None
             proper = slope is None
             if proper:
                 slope, offset, n_open = problem.plane(vector, problem.method)
-            if n_iter == proper_next:
-                proper_next *= 2
             found = offset - slope @ vector
             if not (np.isfinite(offset) and np.isfinite(slope @ slope)):
                 raise ValueError(
