@@ -251,9 +251,10 @@ def _by_repairs(proba, visible, repairs):
     """Return P(y_i = 1) (n rows, L labels) for rows that satisfy the rules after a single change.
 
     `repairs` (n, L) is True for each entry whose change makes its row satisfy the rules, so one of
-    these entries is probably wrong. The probability that such an entry is wrong is set to 1/2 plus
-    a share of another 1/2. The shares of the entries of a row add up to 1/2, and are proportional
-    to the odds, given x, that the entry is wrong. `proba` (n, L) holds P(y_i = 1 | x).
+    these entries is probably wrong. The probability that such an entry is wrong is set to the mean
+    of 1 and s, where s is the odds that the entry is wrong given x, divided by the sum of these
+    odds over all entries of the row whose change repairs the row. `proba` (n, L) holds P(y_i = 1 |
+    x).
     """
     proba = np.clip(proba, 1e-9, 1 - 1e-9)
     odds = np.where(visible == 1, 1 - proba, proba) / np.where(visible == 1, proba, 1 - proba)

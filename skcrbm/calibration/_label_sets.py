@@ -26,7 +26,8 @@ from skcrbm.utils.validation import check_count, count_rows
 # Scores that differ by less than this number count as equal, so that rounding errors of sums of
 # probabilities do not decide whether a vector is in a set.
 _SLACK = 1e-9
-# Replaces the logarithm of probability 0. It is finite, so that differences can be computed.
+# This number replaces the logarithm of probability 0. It is finite, so that differences of
+# logarithms can be computed.
 _IMPOSSIBLE = -1e9
 
 
@@ -466,18 +467,18 @@ class _Summary(NamedTuple):
                 for best, drawn, own in rows
             ]
         )
-        # All possible vectors are above an impossible vector. An estimate of their mass may differ
-        # from 1.
+        # All possible vectors are more probable than an impossible vector, so the mass above it is
+        # 1. The estimate of this mass may differ from 1.
         return np.where(log_p > -np.inf, np.minimum(mass, 1.0), 1.0)
 
 
 def _summaries(distribution, X, n_draws, n_best, seed, labels=None):
-    """For each slice of n of the N rows, yield the slice, a `_Summary` of the rows, and `own`.
+    """Split N rows into blocks of n rows; yield the slice of each block, its `_Summary`, and `own`.
 
-    `own` holds the log-probabilities (n,) of the label vectors `labels` (N, L) in the slice, or it
-    is None if there are no labels. If the distribution cannot find its most probable vectors, the
-    summary has draws alone. The best vectors that are exactly as probable as the last of them are
-    left out, because vectors beyond the list may have the same probability.
+    If `labels` (N, L) is given, `own` (n,) holds the log-probabilities of the label vectors of the
+    block, else it is None. If the distribution cannot find its most probable vectors, the summary
+    has draws alone. A list of the best vectors may end within a group of equally probable vectors.
+    This group is left out of the list, because its other vectors are missing.
     """
     ranked = distribution.can_rank and n_best
     entries = distribution.n_labels * max(n_draws, n_best) if ranked else n_draws
@@ -535,7 +536,7 @@ def _mass_above(log_p):
 
 
 def _sum_above(log_p, weight, own):
-    """For each value in `own` (K,), add up the weights (M,) at larger entries of `log_p` (M,)."""
+    """For each value of `own` (K,), add up the weights (M,) of larger entries of `log_p` (M,)."""
     order = np.argsort(log_p)
     sums = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0)
     return sums[np.searchsorted(log_p[order], own + _SLACK, side="right")]

@@ -63,8 +63,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         few rows. "isotonic" fits any increasing function and needs labels with hundreds of
         positives; on n rows, its probabilities are at least 1 / (n + 2). In both methods a row of
         weight w counts as w rows. If the mean weight is below 1, for example because the weights
-        add up to 1, the weights are first scaled to a mean of 1. Otherwise the calibrators would
-        count too few rows, and would draw all probabilities towards 1/2.
+        add up to 1, the weights are first scaled to a mean of 1. Otherwise the rows would count as fewer
+        rows than there are, and the calibrated probabilities would be too close to 1/2.
     cv : int, splitter or iterable, default=None
         Cross-validation folds. An int is a number of stratified folds; None stands for 5.
     n_jobs : int, default=None
@@ -319,7 +319,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         if not seen.any():
             return None
         score, target, weight = score[seen], target[seen], weight[seen]
-        weight = weight / min(weight.mean(), 1.0)  # the rows count as at least their number
+        # scale small weights up, so that n rows count as n rows at least
+        weight = weight / min(weight.mean(), 1.0)
         if self.method == "isotonic":
             least = 1 / (weight.sum() + 2)  # more than 0, for a finite log loss
             regression = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip")

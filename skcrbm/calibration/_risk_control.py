@@ -163,7 +163,7 @@ class ConformalRiskControl(ConformalBase):
         proba, visible, weight, complete = self._fit_inner(X, y, sample_weight, _marginals)
         used = complete & (weight > 0)
         proba, labels, weight = proba[used], visible[used], weight[used]
-        weight = weight / weight.max()  # squares of very small or large weights are 0 or infinite
+        weight = weight / weight.max()  # so that squares of weights neither underflow nor overflow
         n_rows = weight.sum() ** 2 / (weight**2).sum()
         share = weight / weight.sum()
         monotone = self.loss == "false_negative_rate"

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 # Draws from a set may lack a combination of two labels by chance. Therefore a relation of the two
-# labels is reported only if it excludes a combination that independent labels would have in at
-# least this number of draws on average.
+# labels is reported only if it is unlikely to arise by chance: if the labels were independent, the
+# combination that the relation excludes would occur in at least this number of draws on average.
 _EXPECTED_DRAWS = 20
 # Largest number of open labels without a relation that are named in the text.
 _MAX_NAMED = 20

@@ -28,9 +28,9 @@ from skcrbm.inference.rbm.mixture import LabelMixture, rows_of_small_mixtures
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Constants of `_seen_factor`. If fit saw few label sets, a model typically gives them a total
-# probability of about 4/5 in a new row, which means odds of 4 : 1. The second constant is the
-# largest factor.
+# Constants of `_seen_factor`. Models typically give the label sets seen in fit a total probability
+# of about 4/5 in a new row, which means odds of 4 : 1 (_MASS_ODDS). _MAX_FACTOR is the largest
+# factor by which their probabilities are multiplied.
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
 # The candidates of `decode_expected_jaccard` are the _SEEN_CANDIDATES most probable label sets seen
 # in fit and, for each s in _SIZES, the vector of the k + s most probable labels. Here k is the
@@ -40,8 +40,8 @@ _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
 # sets has at most this number of entries. For a larger array, their comparison would take most of
 # the time of the rule.
 _MOST_SEEN = 2**21
-# Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
-# Larger logarithms occur only as rounding errors of log-weights beyond 1e15.
+# Logarithms are clipped to this number before they are exponentiated, so that the exponential does
+# not overflow. Larger logarithms occur only as rounding errors of log-weights beyond 1e15.
 _LARGE = 700.0
 
 
@@ -268,9 +268,12 @@ class _Joint(_Model):
     def jaccard(self, candidates):
         """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L).
 
-        For a candidate A, ``E[|y and A| t^|y - A|]`` is computed from a model in which the fields
-        of all labels outside of A are shifted by log t. The result is the expected number of labels
-        of A that are on in the shifted model, times the ratio of the two partition functions.
+        Let |y and A| be the number of labels of candidate A that are on in y, and |y - A| the
+        number of labels outside of A that are on. The Jaccard index divides by the size of the
+        union; quadrature (`inverse_nodes`) replaces the division by a sum over nodes t. For each t,
+        ``E[|y and A| t^|y - A|]`` is computed from a model in which the fields of all labels
+        outside of A are shifted by log t. The result is the expected number of labels of A that are
+        on in the shifted model, times the ratio of the two partition functions.
         """
         n, n_candidates, n_labels = candidates.shape
         chosen = candidates.reshape(-1, n_labels)
@@ -310,8 +313,9 @@ class _Mixture(_Joint):
     def jaccard(self, candidates):
         """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L).
 
-        Given the hidden units, ``|y and A|`` and ``t^|y - A|`` are independent. So the expectation
-        of their product is a sum over hidden states of products of two expectations.
+        Given the hidden units, the two factors of ``|y and A| t^|y - A|`` (see `_Joint.jaccard`)
+        are independent. So the expectation of the product is a sum, over the hidden states, of
+        products of two expectations.
         """
         size = candidates.sum(axis=2)
         overlap = self._labels.overlap(candidates)

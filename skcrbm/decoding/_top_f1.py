@@ -7,11 +7,11 @@ are computed only for the C most probable labels of a row. Two bounds then prove
 and no larger vector can be better. Let p_i be the marginals, m their sum, and P_k the sum of the k
 largest marginals.
 
-- ``D_ik <= 2 p_i B``. Let e(h) be ``E[1 / (k + |y|) | h]`` for a state h of the hidden units. B is
-  the mean of e(h) over the states with the largest e(h), where as many states are taken as have the
-  total probability p_i. Labels are independent given h, so ``E[y_i / (k + |y|) | h]`` is at most
-  ``P(y_i = 1 | h) e(h)``. The expectation of this product over h is largest if label i is on in
-  exactly the states with the largest e(h).
+- ``D_ik <= 2 p_i B``. Let e(h) be ``E[1 / (k + |y|) | h]`` for a state h of the hidden units. Sort
+  the states by e(h), the largest first, and take states until their total probability is p_i. B is
+  the mean of e(h) over these states. Labels are independent given h, so ``E[y_i / (k + |y|) | h]``
+  is at most ``P(y_i = 1 | h) e(h)``. The expectation of this product over h is largest if label i
+  is on in exactly the states with the largest e(h).
 - ``V_k <= 2 m / (k + m) - 2 (m - P_k) / (k + 1 + M)``, where M is the largest expectation of
   ``|y|`` given h. The gains of all labels add up to ``E[2 |y| / (k + |y|)]``. This sum is at most
   ``2 m / (k + m)``, because the fraction is concave (Jensen). The gains of the labels outside of

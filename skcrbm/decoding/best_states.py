@@ -175,9 +175,10 @@ def _most_gained(energy):
     """Return upper bounds (N, V) of the gain in score over the empty vector with a given label on.
 
     The bound is infinite if the energy is not an `IsingEnergy`. Let g_k be the field of label k if
-    all labels are off, and s_ik a coupling. Labels i and A on gain ``2 g_i + sum_{k in A} (2 g_k +
-    4 s_ik + 2 sum_{l in A, l != k} s_kl)``. The bound takes all positive couplings s_kl, and those
-    labels k whose term is then positive.
+    all labels are off, and s_ik a coupling. If label i and the labels of a set A are switched on,
+    the score rises by ``2 g_i + sum_{k in A} (2 g_k + 4 s_ik + 2 sum_{l in A, l != k} s_kl)``. The
+    bound replaces the inner sum by the sum of the positive couplings s_kl over all labels l other
+    than i and k. It then takes as A the labels k whose term of the outer sum is positive.
     """
     if not isinstance(energy, IsingEnergy):
         return np.full((energy.n_models, energy.n_visible), np.inf)

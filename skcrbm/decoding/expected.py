@@ -49,10 +49,11 @@ def decode_marginals(
     """Return the label vectors with the largest expected metric for independent labels.
 
     The labels are assumed to be independent given x. The best vector for both metrics then consists
-    of the k most probable labels, for some k; see [1]_ for "f1". The expectations for all k are
-    computed by a quadrature of 1 / n, which is exact for up to 12 labels (for "jaccard" up to 24).
-    For more labels its error is at most 1e-4. The time per row is proportional to L log L, for L
-    labels: about 1 ms for 2000 labels.
+    of the k most probable labels, for some k; see [1]_ for "f1". Both metrics divide by a number of
+    labels that depends on the unknown true labels. The expectation of such a fraction is computed
+    by numerical quadrature, which is exact for up to 12 labels (for "jaccard" up to 24). For more
+    labels its error is at most 1e-4. The time per row is proportional to L log L, for L labels:
+    about 1 ms for 2000 labels.
 
     Parameters
     ----------

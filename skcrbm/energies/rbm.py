@@ -384,8 +384,9 @@ class OneHotRBMEnergy(RBMEnergy):
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the log-odds of each unit, and the influence, which is infinite for visible units.
 
-        The other visible units always determine a visible unit, even if its bias is large. Hidden
-        units have the same log-odds and influence as in `RBMEnergy`.
+        Exactly one visible unit is on. So the other visible units determine the value of a visible
+        unit, however large its bias is, and no finite number bounds their influence. Hidden units
+        have the same log-odds and influence as in `RBMEnergy`.
         """
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible] = np.inf

@@ -341,7 +341,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         sequences = SequenceBatch(rows, start, path, weight, np.arange(len(weight)))
         if (weight == 0).any():
             sequences = sequences.take(np.flatnonzero(weight))
-        # The check comes before the sequences are renumbered, so that its error has numbers of X.
+        # Check before the sequences are renumbered, so that the error message names a sequence by
+        # its index in X.
         self._check_possible(sequences)
         if len(sequences) < len(weight):
             sequences = replace(sequences, index=np.arange(len(sequences)), _pieces={})

@@ -41,10 +41,11 @@ def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
 
 @jit
 def _add_up(lengths, start, lost, grown, n):
-    """Return the sum of x[j] and the sum of x[j] * grown[j] over the steps j = 0, ..., n - 1.
+    """Add up the n steps that a row missed: return the sums of x[j] and of x[j] * grown[j].
 
-    Here ``x[j] = lengths[start + j] * lost[j]``. If start + j is beyond the end of `lengths`, the
-    last entry of `lengths` is used.
+    Here ``x[j] = lengths[start + j] * lost[j]`` is the length of the missed step j = 0, ..., n - 1,
+    in units of m / sqrt(s) before the missed steps. See `bring_up_rows` for `lengths`, `lost` and
+    `grown`. If start + j is beyond the end of `lengths`, the last entry of `lengths` is used.
     """
     total = 0.0
     delayed = 0.0
@@ -75,9 +76,10 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     rate : float, learning rate
     lengths : (L,) float64, lengths of the steps 1 to L for a learning rate of 1; all steps after
         step L have the length of step L
-    lost : (J,) float64, the powers (beta1 / sqrt(beta2))^j for j = 1 to J; higher powers are
-        negligible
-    grown : (J,) float64, beta2^(-j / 2)
+    lost : (J,) float64, the powers (beta1 / sqrt(beta2))^j for j = 1 to J: m / sqrt(s) shrinks to
+        this share in j steps without a gradient; higher powers are negligible
+    grown : (J,) float64, the powers beta2^(-j / 2) for j = 1 to J: sqrt(s) is divided by these
+        factors in j steps without a gradient
     betas : (beta1, beta2), the factors of both moments in a step
     epsilon : float, the constant in the denominator of Adam
     """

@@ -28,8 +28,11 @@ class OddsCouplings(NamedTuple):
     weights: np.ndarray  # (V, H) couplings
     odds: np.ndarray  # (V, H) exp(weights)
     norm: np.ndarray  # (V,) float64, upper bound of the sum of |weights| in each row
-    piece: np.ndarray  # (V,) uintp, number of columns whose |weights| sum to at most `limit`
-    step: np.ndarray  # (V,) float64, upper bound of the |weights| of each row; below limit / 2
+    # (V,) uintp, number of successive columns such that their |weights| in the row add up to at
+    # most `limit`
+    piece: np.ndarray
+    # (V,) float64, upper bound of the |weights| of each row; must be below limit / 2
+    step: np.ndarray
     limit: float  # largest |log| of a product that the dtype holds safely
     floor: float  # probabilities below this number are negligible: they change no message
 
@@ -37,8 +40,9 @@ class OddsCouplings(NamedTuple):
 class RBMOptions(NamedTuple):
     """Options of message passing on RBMs: initial messages, stopping rule and damping."""
 
-    cold: bool  # begin with an iteration in which the belief of a visible unit is its bias alone
-    # start from `RBMRows.start` or, if it is empty, from messages computed from the beliefs
+    # True to begin with an iteration in which the belief of a visible unit is its bias alone
+    cold: bool
+    # True to start from `RBMRows.start` or, if it is empty, from messages computed from the beliefs
     warm: bool
     max_iter: int
     tol: float  # largest change of a probability at convergence
@@ -112,7 +116,8 @@ class GraphOptions(NamedTuple):
     slack: float  # largest change of log-odds (or largest ratio of new to old odds) at convergence
     # share of the old log-message in the new log-message; 0 or 1/2 if messages are odds
     damping: float
-    # whether to store a state: the best of the states that the beliefs prefer in an iteration
+    # True to store the state with the highest score among the states that the beliefs preferred in
+    # some iteration
     want_state: bool
 
 
@@ -217,9 +222,9 @@ class CategoricalWork(NamedTuple):
 
     table: np.ndarray  # (T,) intermediate table
     other: np.ndarray  # (T,) second intermediate table
-    entries: np.ndarray  # (T,) entries times messages
+    entries: np.ndarray  # (T,) entries of a table, multiplied by messages
     new: np.ndarray  # (K,) entries of a message
-    behind: np.ndarray  # (K,) product or sum of later messages
+    behind: np.ndarray  # (K,) product or sum of the messages from the variable's later factors
     old: np.ndarray  # (K,) old message
     # (largest number of variables of a table,) uintp: state of each variable at a table entry
     digits: np.ndarray

@@ -13,10 +13,10 @@ after a, so that no infinity is subtracted. Log Z is
 
     sum_i log Z_i + sum_a rho_a (log Z_a - sum_(i in a) log Z_ai)
 
-Here Z_i is the sum of exp(theta_i) over the states of i. Z_a is the sum over the entries of table
-a, times the messages to the table. Z_ai is the sum of the product of the two messages between a and
-i. If all rho are 1, this is Bethe's log Z. Multiplying all entries of a message by the same number
-does not change log Z.
+Here Z_i is the sum of exp(theta_i) over the states of i. Z_a is the sum of the entries of table a,
+each multiplied by the messages to the table. Z_ai is the sum, over the states of i, of the product
+of the two messages between a and i. If all rho are 1, this is Bethe's log Z. Multiplying all
+entries of a message by the same number does not change log Z.
 
 Max-product chooses the states of the variables in turn. A variable whose state has been chosen
 sends messages that allow only this state. So ties are broken consistently, and on a tree the chosen
@@ -125,7 +125,7 @@ def receive_maxima(graph, e, k, weight, out, to):
 
 @jit(allocates=False)
 def damp_logs(damping, k, top, old, message, at):
-    """Damp a message (k,) of logarithms: replace it by a mean with the old message.
+    """Damp a message (k,) of logarithms: replace it by a weighted mean of the old and new message.
 
     The new message begins at ``message[at]``. It is first shifted by `top`, so that its maximum is
     0. In the mean, the old message `old` (k,) has the weight `damping`. States that are impossible
@@ -396,7 +396,7 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
 
 @jit(allocates=False)
 def attains(graph, e, variables, sent, state, margin, work):
-    """Return True if a state is the best state of a factor, given the messages to the factor.
+    """Return True if `state` is the best state of the factor of edge e, given the messages to it.
 
     The value of a state is its log-weight in the table plus its messages to the factor. The value
     of `state` may be below the largest value by up to `margin`.
@@ -430,7 +430,7 @@ def attains(graph, e, variables, sent, state, margin, work):
 
 @jit
 def agreement(graph, variables, models, state, margin, agrees, work):
-    """For each model m, set agrees[m] to False unless state[m] is a best state of all factors.
+    """For each model m, set agrees[m] to False unless state[m] is a best state of each factor.
 
     `state` (N, n) has a state of n variables for each of N models. `attains` tests a single factor.
     """

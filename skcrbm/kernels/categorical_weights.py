@@ -201,7 +201,7 @@ def send_behind(first, n_edges, k, message_start, message, sent, behind):
 
 @jit(allocates=False)
 def damp(damping, k, top, old, message, at):
-    """Damp a message (k,): replace it by a weighted geometric mean with the old message.
+    """Damp a message (k,): replace it by a weighted geometric mean of the old and new message.
 
     The new message begins at ``message[at]``. It is first divided by its largest entry `top`. In
     the mean, the old message `old` (k,) has the weight `damping`. Return the largest entry of the

@@ -342,7 +342,7 @@ def _grows_when_optimised(function, kinds):
 class _InnerLibrary(JITCodeLibrary):
     """Code that is included in kernels; it is not optimised or compiled on its own."""
 
-    keep_calls = False  # whether callers call the function instead of copying its body
+    keep_calls = False  # True if callers call the function instead of copying its body
 
     def add_ir_module(self, ir_module):
         if self.keep_calls:
@@ -374,7 +374,7 @@ class _InnerLibrary(JITCodeLibrary):
         return self
 
     def set_env(self, env_name, env):
-        """Do nothing, because kernels that include this code do not use its globals' address."""
+        """Do nothing: kernels that include this code do not use the address of its globals."""
 
 
 class InnerCompiler(KernelCompiler):

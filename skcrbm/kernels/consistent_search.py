@@ -20,9 +20,10 @@ _REPLAY = 20
 # While no state of positive weight is known, this number is used as the gap between the bound and
 # the best score.
 _FIRST_GAP = 100.0
-# A node branches on the variable with the largest product of weight per state and gain.
-# `SearchArrays` explains the weight. The gain is the decrease of the bound if the search branches
-# on the variable. This number is added to each gain, so that the weights decide if all gains are 0.
+# A node branches on the variable with the largest value of weight * gain / (number of possible
+# states). `SearchArrays.weight` holds the weights. The gain is the decrease of the bound if the
+# search branches on the variable. This number is added to each gain, so that the weights decide if
+# all gains are 0.
 _LEAST_GAIN = 1e-3
 
 
@@ -52,13 +53,14 @@ class SavedNodes(NamedTuple):
     belief: np.ndarray  # (D, n, K) `SearchArrays.belief` at the node
     entries: np.ndarray  # (D, n_entries) `SearchArrays.entries` at the node
     bound: np.ndarray  # (D,) upper bound at the node
-    n_before: np.ndarray  # (D,) int64, number of decisions before the left child
+    # (D,) int64, number of decisions on the path before the decision for the left child
+    n_before: np.ndarray
 
 
 class DepthLimits(NamedTuple):
     """Limits of a search: when it stops, and how far it propagates shifts of log-weights."""
 
-    tol: float  # rounding error of a score
+    tol: float  # largest rounding error of a score
     most: int  # largest number of entries that a node may shift
     share: float  # a change of a belief is propagated if it exceeds this share of the gap
     visits: int  # number of visited entries after which the search ends
@@ -217,7 +219,8 @@ def search_consistent(model, graph, search, saved, limits, bound, n_path, value)
     span = np.zeros(2, np.int64)
     state = np.empty(n, np.int64)
     depth, last = 0, -1
-    decided = False  # the search makes at least one decision, even if it has reached a limit
+    # True once the search has made a decision; it makes at least one decision, even beyond a limit
+    decided = False
     work[1] = 0
     for i in range(n_path):
         bound += _decide(

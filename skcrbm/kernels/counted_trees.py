@@ -29,7 +29,8 @@ class Walks(NamedTuple):
     low: np.ndarray  # (L,) int64, smallest allowed count at the end of the position's block
     top: np.ndarray  # (L,) int64, largest count in the position's block
     stops: np.ndarray  # (L,) bool, True if counts above `top` are allowed and replaced by `top`
-    begins: np.ndarray  # (L + 1,) bool, True if a block begins at the position; True at the end
+    # (L + 1,) bool, True at the positions at which a block begins; the last entry is True
+    begins: np.ndarray
 
 
 @jit(allocates=False, inline=True)
@@ -48,7 +49,7 @@ def _next(walks, i, count, on):
 
 @jit(allocates=False)
 def _log_weight(walks, i, count, on, score, table):
-    """Return the log-weight of the walks from position i and a count, if label i is on (or off)."""
+    """Return the log-weight of the walks from position i with a count and label i on (or off)."""
     j, after = _next(walks, i, count, on)
     if after < 0:
         return -math.inf

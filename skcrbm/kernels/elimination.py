@@ -15,12 +15,12 @@ from skcrbm.kernels.jit import jit
 
 @jit(allocates=False)
 def set_steps(buckets, i, variables, first, last, value, steps):
-    """Find the strides with which a loop over the entries of bucket i reads another table.
+    """Find the strides with which a loop over the entries of bucket i moves in another table.
 
     The other table has the axes ``variables[first:last]`` in C order. For each axis of bucket i,
     `steps` gets the stride in the other table, or 0 if the other table lacks the axis. Variables of
     the other table that are not in the bucket are fixed to their states in `value`. Return the
-    index of the first entry of the other table with these states.
+    index of the entry of the other table at which the variables of bucket i have the state 0.
     """
     start, end = buckets.scope_start[i], buckets.scope_start[i + 1]
     for j in range(end - start):

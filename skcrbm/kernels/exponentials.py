@@ -84,7 +84,10 @@ def _exp_32(x):
 
 @jit(fastmath={"contract"})
 def _exp_tail_32(x):
-    """Return exp(x) for a float32 x from `_TAIL_32` to 0, with an absolute error of one eps."""
+    """Return exp(x) for a float32 x <= 0; the absolute error is about the machine epsilon.
+
+    If x is below `_TAIL_32`, exp(`_TAIL_32`) is returned.
+    """
     x = max(x, _TAIL_32)
     shifted = x * np.float32(1.4426950408889634) + _ROUND_32
     return _exp_series_32(x - (shifted - _ROUND_32) * _LN2_32, shifted)
@@ -118,7 +121,10 @@ def _exp_64(x):
 
 @jit(fastmath={"contract"})
 def _exp_tail_64(x):
-    """Return exp(x) for a float64 x from `_TAIL_64` to 0, with an absolute error of one eps."""
+    """Return exp(x) for a float64 x <= 0; the absolute error is about the machine epsilon.
+
+    If x is below `_TAIL_64`, exp(`_TAIL_64`) is returned.
+    """
     x = max(x, _TAIL_64)
     shifted = x * 1.4426950408889634 + _ROUND_64
     return _exp_series_64(x - (shifted - _ROUND_64) * _LN2_64, shifted)
@@ -256,7 +262,7 @@ def log_messages(w, x, count):
 
     `w` and `x` are 1-D, float32 or float64. To avoid overflow and cancellation, the difference is
     computed as ``max(w + min(x, 0), min(-x, 0)) + log((1 + exp(-|w + x|)) / (1 + exp(-|x|)))``.
-    The error is below (1 + |w|) eps.
+    The error is below (1 + |w|) times the machine epsilon.
     """
     if x.itemsize == 4:
         _log_messages_32(w, x, count)
@@ -288,9 +294,10 @@ def _sign_messages_64(w, x, count):
 
 @jit(by_precision=(_sign_messages_32, _sign_messages_64))
 def sign_messages(w, x, count):
-    """Replace x[:count] by log((e^(w + x) + 1) / (e^x + e^w)), the message between -1/+1 units.
+    """Replace x[:count] by messages between -1/+1 units, log((e^(w + x) + 1) / (e^x + e^w)).
 
-    The arrays w and x are 1-D, float32 or float64.
+    The module docstring of `ising_messages` explains the formula. The arrays w and x are 1-D,
+    float32 or float64.
     """
     if x.itemsize == 4:
         _sign_messages_32(w, x, count)

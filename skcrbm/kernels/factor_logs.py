@@ -273,8 +273,8 @@ def add_messages(graph, field, held, message, theta):
 def sweep_logs(kind, graph, damping, limit, field, held, message, theta, after, work):
     """Send all messages once, from the old beliefs theta, and store the new beliefs in `after`.
 
-    Return the smallest result of `send_factor`. If it is below -limit / 2, factors and evidence
-    contradict each other.
+    Return the smallest result of `send_factor` over all factors. If it is below -limit / 2, factors
+    and evidence contradict each other.
     """
     edge_start = graph.edge_start
     cavity, sent = work[0], work[1]
@@ -450,10 +450,11 @@ def pass_logs(kind, graph, models, start, options, answers):
 def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
     """Compute log Z and the probabilities of all entries, from the messages and beliefs.
 
-    Let f_i be the field of variable i, b_i its belief, H_i the entropy of b_i, and q_i the
-    distribution that variable i sends to factor a. Then log Z is ``sum_i (f_i b_i + H_i) + sum_a
-    rho_a (log Z_a + sum_i KL(b_i || q_i))``. If messages have converged, this is Bethe's log Z, or
-    the tree-reweighted log Z.
+    Let f_i be the field of variable i, b_i its belief P(on), and H_i the entropy of the belief. Let
+    q_i be the distribution that variable i sends to factor a, and log Z_a the result of
+    `send_factor` for this factor. Then log Z is ``sum_i (f_i b_i + H_i) + sum_a rho_a (log Z_a +
+    sum_i KL(b_i || q_i))``. If messages have converged, this is Bethe's log Z, or the
+    tree-reweighted log Z.
 
     Parameters
     ----------
@@ -505,10 +506,11 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
 
 @jit
 def _log_joint(logs, first, k, cavity, joint):
-    """Set joint[:2^k] to the log-weights of the table entries plus the log-messages to the entries.
+    """Set joint[:2^k] to the log-weight of each table entry plus the messages from the variables.
 
-    Return the largest of these numbers. There are 2^k entries for k variables. If all entries have
-    weight 0, all entries get the log-weight 0.
+    The table of k variables has 2^k entries. For each entry, the log-message of each variable is
+    added for the value that the variable has at this entry. Return the largest sum. If all entries
+    have weight 0, all entries get the log-weight 0.
     """
     high = -math.inf
     for s in range(1 << k):

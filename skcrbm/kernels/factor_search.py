@@ -61,7 +61,8 @@ def count_forest(variables, edge_start, order, n_variables, count):
 def _lift(graph, f, slot, limit, on, off, log_off):
     """Return how much the expected score of factor f grows if a variable changes from 0 to 1.
 
-    The variable is number `slot` of the variables of the factor. An impossible state has the score
+    The variable has the position `slot` among the variables of the factor. `on` and `off` (n,) are
+    the probabilities of the values 1 and 0 of all variables. An impossible state has the score
     ``-limit``. `log_off` (F,) holds the results of `_all_off`.
     """
     variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph

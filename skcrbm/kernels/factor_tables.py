@@ -71,8 +71,8 @@ class Work(NamedTuple):
 def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
     """Write the weights of 0 and 1 that variable v sends to its factor to value[2 j:2 j + 2].
 
-    Edge e joins the variable, which is number j of the factor's variables, and the factor. The
-    lanes are written from index `shift` on.
+    Variable v has the position j among the variables of the factor, and e is the edge between
+    variable and factor. The lanes are written from index `shift` on.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for l in range(n_lanes):

@@ -15,9 +15,9 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.lanes import draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Number of chains in a block. With this number, the states of the variables and the codes of the
-# factors (see `FactorLists`) fit the L1 cache if the graph has hundreds of factors, and the L2
-# cache if the graph has thousands of factors.
+# Number of chains in a block. With this number of chains, the states of the variables and the codes
+# of the factors (see `FactorLists`) fit the L1 cache if the graph has hundreds of factors, and the
+# L2 cache if the graph has thousands of factors.
 _LANES = 64
 
 
@@ -85,7 +85,7 @@ def _fields(field, model, i, total, n_lanes):
 
 @jit
 def _hold(held, model, i, total, n_lanes):
-    """Set the log-odds `total` of variable i to inf or -inf where the variable is clamped."""
+    """Set the log-odds `total` of variable i to inf or -inf in lanes in which it is clamped."""
     for l in range(n_lanes):
         value = held[model[l], i]
         if value != 0:

@@ -147,7 +147,10 @@ def _replace(sums, tree, k, value):
 
 @jit(allocates=False)
 def _weights(half, signs, held, sums):
-    """Write the proposal weights to `sums`: exponentials of -signs * half, or 0 if clamped."""
+    """Write the proposal weights to `sums`: exp(-signs * half), or 0 for clamped variables.
+
+    `half` (L,) holds half of the log-odds of each variable, and `signs` (L,) the present values.
+    """
     n = np.uintp(len(signs))
     for i in range(n):
         sums[i] = -signs[i] * half[i]
@@ -165,7 +168,7 @@ def _signs_of(state, signs):
 
 @jit(allocates=False)
 def _answer(half, signs, held, state, log_odds):
-    """Write the states and the log-odds; the log-odds of clamped variables are infinite."""
+    """Write the states and log-odds (twice `half`); log-odds of clamped variables are infinite."""
     for i in range(np.uintp(len(signs))):
         state[i] = signs[i] > 0
         log_odds[i] = 2.0 * half[i]
@@ -415,7 +418,7 @@ def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state,
 
 @jit
 def _logit(on, log_odds, limit):
-    """Return half of the change of the score by a flip, after clipping the log-odds to ±limit."""
+    """Return half of the change of the score by a flip; log-odds are clipped to ±limit."""
     bounded = min(max(log_odds, -limit), limit)
     return -0.5 * bounded if on else 0.5 * bounded
 

@@ -74,7 +74,11 @@ def _log_product(odds, piece):
 
 @jit(fastmath={"contract"})
 def _send_odds(gain, incoming, t, u, out):
-    """Write the messages that a label sends to `out` (L,), as odds."""
+    """Compute the messages from a label to all labels, as odds, and write them to `out` (L,).
+
+    The label is on with probability `t` and off with probability `u`. `incoming` (L,) holds the
+    last messages to the label. `gain` (L,) holds E = e^w for each edge of the label.
+    """
     for k in range(np.uintp(out.shape[0])):
         back = u * incoming[k]
         out[k] = (gain[k] * t + back) / (t + gain[k] * back)
@@ -82,7 +86,11 @@ def _send_odds(gain, incoming, t, u, out):
 
 @jit
 def _send_logs(w, incoming, theta, out):
-    """Write the messages that a label sends to `out` (L,), as log-odds."""
+    """Compute the messages from a label to all labels, as log-odds, and write them to `out` (L,).
+
+    The belief of the label has the log-odds `theta`. `incoming` (L,) holds the last messages to the
+    label, and `w` (L,) the number w = 2 s / rho for each of its edges.
+    """
     for k in range(np.uintp(out.shape[0])):
         out[k] = theta - incoming[k]
     sign_messages(w, out, out.shape[0])
@@ -92,9 +100,9 @@ def _send_logs(w, incoming, theta, out):
 def _larger_pair(decay, q, u, r, v):
     """Return the probability that two units are both on, given their log odds-ratio w >= 0.
 
-    The first unit is on with probability q and off with probability u, the second unit with r and
-    v. `decay` is e^-w. P(both on) is a root of a quadratic equation, which is divided by e^w here
-    so that all terms are positive.
+    The first unit is on with probability q and off with probability u, the second unit is on with
+    probability r and off with probability v. `decay` is e^-w. P(both on) is a root of a quadratic
+    equation, which is divided by e^w here so that all terms are positive.
     """
     rise = 1.0 - decay
     differ, skew = q * v + r * u, q * v - r * u

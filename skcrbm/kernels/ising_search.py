@@ -8,8 +8,8 @@ A row has L labels y in {-1, +1}, fields f (L,) and couplings S (L, L). The valu
 
 `icm` flips single labels until it reaches a local optimum. `branch_and_bound` continues from there
 to the global optimum. It decides the labels of a row in a fixed order. At a node of depth d, the
-first d labels are decided. The fields g_i of the node are f_i plus the sum of s_ik y_k over the
-decided labels k. The undecided labels change g_i by at most the row norm r_i, their sum of |s_ik|.
+first d labels are decided. The field g_i of the node is f_i plus the sum of s_ik y_k over decided
+labels k. Undecided labels k change g_i by at most the row norm r_i, the sum of their |s_ik|.
 
 The search decides clamped labels first, at their known values. It cannot remove clamped labels by
 adding their couplings to the fields, because the hinge loss also counts their margins.
@@ -24,7 +24,7 @@ from skcrbm.kernels.jit import jit
 HINGE, TIE, MAP = 0, 1, 2
 
 # Two bounds count as equal if they differ by less than _ROUNDING times the largest possible margin
-# (see `_field_scale`), and two values if they differ by less than TIE_SHARE times it.
+# (see `_field_scale`), and two values if they differ by less than TIE_SHARE times this margin.
 _ROUNDING, TIE_SHARE = 1e-12, 1e-11
 # Largest number of sweeps of `_reparametrise` (over pairs), and of `_ascend` (over labels).
 _SWEEPS, _MAX_SWEEPS = 50, 100
@@ -197,7 +197,7 @@ def _cost_bound(d, cost, c, costs, pairs):
 
 @jit
 def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
-    """Return a lower bound of the value of states with y_d = v; inf if the loss > `ceiling`."""
+    """Return a lower bound of the value if y_d = v; inf if the loss must exceed `ceiling`."""
     if kind == HINGE:
         return _hinge_bound(d, y, v, g, s, r, gamma)
     if kind == TIE and _hinge_bound(d, y, v, g, s, r, gamma) > ceiling:

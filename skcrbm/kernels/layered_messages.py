@@ -217,7 +217,8 @@ def send(belief, reverse, edges, mask, out, total):
     reverse : (E, (l - 1) n) messages in the other direction; a cavity is computed from the belief
         of the source minus this message
     edges : Edges
-    mask : (n_sources, n) or, for no mask, (0, n); 0 for observed sources, which send no message
+    mask : (n_sources, n), 1 for sources that send messages and 0 for observed sources, which send
+        no message; (0, n) if all sources send messages
     out : (E, (k - 1) n) output, the messages
     total : (n_targets, (k - 1) n) output, to which ``rho * message`` is added
     """
@@ -366,11 +367,12 @@ def send_vjp(
     ----------
     belief, reverse, edges, mask, out : see `send`
     d_total : gradient of `total`, of the same shape
-    direct : gradient of the messages `out` that does not pass through `total`; (0, 0) if absent
+    direct : gradient with respect to the messages `out` for fixed `total`, of the shape of `out`;
+        (0, 0) if this gradient is 0
     d_belief : output of the shape of `belief`, to which the gradient is added
     d_reverse : output of the shape of `reverse`, which is set
     d_table : (P, l - 1, k - 1) output
-        The gradient of W / rho, divided by the shifted table, is added.
+        The gradient with respect to W / rho, divided by the shifted table, is added to this array.
     """
     table, shift, source, target, pair, rho = edges
     n = mask.shape[1]

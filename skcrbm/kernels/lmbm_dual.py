@@ -202,11 +202,13 @@ def _total(counts):
 
 @jit
 def _end_pass(order, count, n_active, goal, bounds):
-    """Remove rows without active labels, and store the bounds of this pass for the next pass.
+    """Finish a pass: remove rows without active labels, and update `bounds` for the next pass.
 
-    Return the number of active rows, and the largest range of projected gradients of a label; each
-    range is extended to include 0. If the largest range is at most `goal`, rows and bounds do not
-    change.
+    `bounds` (4, L) is the array of `LabelDual`. The projected gradients of a label in this pass
+    have a range: the largest, or 0 if all are negative, minus the smallest, or 0 if all are
+    positive. Return the number of active rows, and the maximum of these ranges over all labels. If
+    the maximum is at most `goal`, training has converged, and the rows and the bounds of the
+    previous pass stay as they are.
     """
     violation = 0.0
     for i in range(bounds.shape[1]):
@@ -235,10 +237,10 @@ def _end_pass(order, count, n_active, goal, bounds):
 
 @jit
 def _rare_pull(n, i, sign, own, rare):
-    """Return eta times the pull of the other labels of row n on label i, whose sign is `sign`.
+    """Return eta times the sum of s_ik y_k over all other labels k, the pull on label i of row n.
 
-    `own[0]` is the sum of the signs y_k over the labels k of the row, and `own[1]` the sum of
-    y_k d_k.
+    The sign of label i is `sign`. `own[0]` is the sum of the signs y_k over all labels k, and
+    `own[1]` the sum of y_k d_k. `RarePairs` defines s_ik and d_k.
     """
     starts, members, excess, products, sums, _ = rare
     pull = 0.0
@@ -281,12 +283,13 @@ def _couple_rare(n, signs, labels, count, change, rare):
 
 @jit
 def dense_passes(n_passes, goal, state, order, count, X, rows, dual, rare):
-    """Make passes over the rows until, for all labels, projected gradients differ by <= `goal`.
+    """Make passes over the rows until the projected gradients differ by at most `goal`.
 
     Parameters
     ----------
     n_passes : int, largest number of passes
-    goal : float, largest minus smallest projected gradient at convergence
+    goal : float, the kernel stops if, for each label, the largest minus the smallest projected
+        gradient is at most this number
     state : (1,) uint64, state of the random number generator, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
     count : int, number of active rows

@@ -45,7 +45,7 @@ def state_score(graph, state):
 
 @jit
 def shift_tables(graph, belief, n_sweeps):
-    """Lower the upper bound of the score by `n_sweeps` sweeps of MPLP, and return the bound.
+    """Lower the upper bound of the score by sweeps of MPLP (see `pair_dual`), and return the bound.
 
     The bound is the sum of the maxima of all tables and beliefs. `belief` (n, K) and
     `graph.entries` are changed, but the score of each state of the model stays the same. A step

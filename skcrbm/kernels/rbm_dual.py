@@ -13,16 +13,16 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import softplus
 
-# The step size follows from a targeted decrease of the bound, see `_descend`. Progress means that
-# the bound falls by at least _PROGRESS times the targeted decrease. After _PATIENCE iterations
-# without progress, the targeted decrease is multiplied by _LESS.
+# `_descend` chooses each step such that the bound should fall by a certain amount, the targeted
+# decrease. Progress means that the bound falls by at least _PROGRESS times the targeted decrease.
+# After _PATIENCE iterations without progress, the targeted decrease is multiplied by _LESS.
 _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
 # Every _ROUND_EVERY iterations the average state of the parts is rounded to find a better state.
 # The newest iteration has the weight _NEWEST in the average.
 _ROUND_EVERY, _NEWEST = 10, 0.1
-# Each node of the search except the root makes at most _NODE_STEPS steps. If there is a search
-# after the root, the steps at the root stop when the targeted decrease of the bound is below _ROUGH
-# times the gap between the bound and the best score.
+# Each node of the search except the root makes at most _NODE_STEPS steps. If other nodes follow the
+# root, the root need not reach the lowest bound: its steps stop when the targeted decrease is below
+# _ROUGH times the gap between the bound and the best score.
 _NODE_STEPS, _ROUGH = 10, 0.1
 _EPS = np.finfo(np.float64).eps
 
@@ -233,10 +233,12 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 
 @jit
 def _next_unit(weight, average):
-    """Return the unit on which the parts disagree most.
+    """Return the visible unit that branch and bound fixes next.
 
-    `average` (V,) is the mean state of the parts. The parts disagree most on a unit with the mean
-    1/2. The disagreement on a unit is multiplied by the sum of the |couplings| of the unit.
+    The bound has a part for each hidden unit, and each part prefers a visible state of its own.
+    `average` (V,) is the mean of these states. The parts disagree on unit i by ``average[i] * (1 -
+    average[i])``, which is largest if half of the parts prefer each value. The chosen unit has the
+    largest product of the disagreement and the sum of its |couplings|.
     """
     best, chosen = -1.0, np.int64(0)
     for i in range(len(average)):

@@ -67,14 +67,17 @@ BLOCK = 4
 
 
 class OddsTables(NamedTuple):
-    """Tables of couplings for S = 2^n_low low states and P = GROUP * n_groups places.
+    """Tables of couplings for S = 2^l states of l low units and P = GROUP * n_groups places.
 
-    Each of the m summed units has a place in a group; some places are empty.
+    Each of the m summed units has a place in a group; some places are empty. The number l is at
+    most `MAX_LOW_UNITS`.
     """
 
     place: np.ndarray  # (m,) int64, place of each summed unit
-    gain: np.ndarray  # (P * S,) float64, n_low <= MAX_LOW_UNITS; 1 at empty places
-    norm: np.ndarray  # (n_groups,) float64, sum of |couplings| of a group, up to MAX_NORM
+    # (P * S,) float64, the table `gain` of the module docstring, place by place; 1 at empty places
+    gain: np.ndarray
+    # (n_groups,) float64, sum of |couplings| of each group, at most MAX_NORM in every group
+    norm: np.ndarray
 
 
 class ExactAnswers(NamedTuple):
@@ -92,9 +95,11 @@ class ExactAnswers(NamedTuple):
 class Work(NamedTuple):
     """Scratch arrays of `enumerate_rows` for a block of BLOCK rows."""
 
-    # (5, BLOCK * P), initially 1, except for units[0], which is 0: empty places are off
+    # (5, BLOCK * P): t, u, scratch space for shifted t, and sums for P(on) and P(off) of each
+    # place. At first units[0] is 0 and all other entries are 1, so that empty places count as units
+    # that are off.
     units: np.ndarray
-    high: np.ndarray  # (2, P), initially 1: results of `_high_factors`
+    high: np.ndarray  # (2, P), 1 at first: `gain` and `loss` of `_high_factors`
     per_row: np.ndarray  # (6, BLOCK): six scratch numbers for each row
     scaled: np.ndarray  # (BLOCK,) bool, True if a row's products have separate exponents
     sides: np.ndarray  # (2, BLOCK, k + m): sums for P(on) and for P(off)
@@ -235,7 +240,7 @@ def _total(values, start, n):
 
 @jit(fastmath={"contract"})
 def _fold(values, start, half):
-    """Sum out one unit: add the second half of 2 * half values to the first half."""
+    """Sum out a unit: add the second half of 2 * half values to the first half, in place."""
     for s in range(start, start + half):
         values[np.uintp(s)] += values[np.uintp(s + half)]
 
@@ -306,9 +311,10 @@ def _sum_off(product, p, rows, g, t, u, n_states):
 
 @jit
 def _high_factors(tile, n_low, coupling, place, gain, loss):
-    """Write exp(s) to `gain` (P,) and exp(-s) to `loss` (P,).
+    """Write the effect of the high units on each summed unit to `gain` (P,) and `loss` (P,).
 
-    s is the sum of the couplings of a summed unit to the high units that are on in a tile.
+    The effect is exp(s) in `gain` and exp(-s) in `loss`, where s is the sum of the couplings of the
+    summed unit to the high units that are on in a tile.
     """
     if coupling.shape[0] == n_low:
         return
@@ -323,7 +329,7 @@ def _high_factors(tile, n_low, coupling, place, gain, loss):
 
 @jit
 def _normalise(values, start, n, scale):
-    """Multiply n values by `scale`, and set values up to _NOTHING to 0.
+    """Multiply n values by `scale`, and set values of at most _NOTHING to 0.
 
     Tiny values are set to 0 because computing with denormal floats is slow.
     """
@@ -363,7 +369,7 @@ def _tile_weights(tile, n_low, enumerated, free, tables, work):
     used = 0.0
     for g in range(norm.shape[0]):
         used += norm[g]
-        # Products with separate exponents are below 2^MAX_LOW_UNITS at first.
+        # If exponents are stored separately, the products are below 2^MAX_LOW_UNITS at first.
         full = used > _MAX_PRODUCT - MAX_LOW_UNITS
         if full:
             used = norm[g]

@@ -9,9 +9,10 @@ and differ in the message function
     max-product    f(w, x) = relu(w + x) - relu(x)
     mixed-product  sum-product towards visible units, w [theta_i > 0] towards hidden units
 
-Here sp is softplus, w is the coupling, and x the log-odds of the sender without the message in the
-other direction. Tree-reweighted message passing is sum-product with w = W / rho and with messages
-that are multiplied by rho (Wainwright, Jaakkola and Willsky 2005).
+Here sp is softplus, [theta_i > 0] is 1 if theta_i > 0 and 0 otherwise, w is the coupling, and x the
+log-odds of the sender without the message in the other direction. Tree-reweighted message passing
+is sum-product with w = W / rho and with messages that are multiplied by rho (Wainwright, Jaakkola
+and Willsky 2005).
 
 Clamped units are left out. Clamped visible units have no row in the matrices of couplings and
 messages, so the rows of the free visible units lie one after the other. The messages of clamped
@@ -44,8 +45,8 @@ from skcrbm.kernels.scalar import (
 )
 
 # A block is a group of rows of messages that are processed together. It has _BLOCK rows or, if the
-# rows are short, more rows with up to _BLOCK_NUMBERS entries. The number of rows is even, because
-# sums take two rows at a time.
+# rows are short, more rows with up to _BLOCK_NUMBERS entries in total. The number of rows is even,
+# because sums take two rows at a time.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
@@ -72,7 +73,7 @@ def _max_message(w, x):
 def _row_sums(incoming, k0, k1):
     """Return the sums of the rows k0 and k1 of `incoming` (B, H).
 
-    The loop is fast because it loads numbers and stores none (see the architecture page).
+    The loop is fast because it loads numbers without storing any (see the architecture page).
     """
     sum0 = incoming.dtype.type(0)
     sum1 = incoming.dtype.type(0)

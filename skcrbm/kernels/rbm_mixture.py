@@ -21,7 +21,8 @@ from skcrbm.kernels.jit import jit
 _CUT = 1.0 / 32.0
 # A product below this number is replaced by its logarithm, before it can underflow.
 _LEAST = 1e-200
-# Largest total |log| of a product of weights.
+# A product of weights is replaced by its logarithm before the sum of the |logarithms| of its
+# factors exceeds this number, so that the product stays in the range of float64.
 MAX_LOG = 300.0
 
 

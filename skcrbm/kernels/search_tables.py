@@ -19,16 +19,17 @@ class SearchTables(NamedTuple):
     states, the remaining entries of its row are 0.
     """
 
-    n_states: np.ndarray  # (n,) int64
-    unary: np.ndarray  # (n, K) float64
+    n_states: np.ndarray  # (n,) int64, number of states of each variable
+    unary: np.ndarray  # (n, K) float64, finite log-weights of the states of each variable
     scope_start: np.ndarray  # (F + 1,) int64, first edge of each table
     scope: np.ndarray  # (E,) int64, variable of each edge
-    stride: np.ndarray  # (E,) int64
-    edge_factor: np.ndarray  # (E,) int64
-    variable_start: np.ndarray  # (n + 1,) int64
+    stride: np.ndarray  # (E,) int64, stride of the edge's variable in the table
+    edge_factor: np.ndarray  # (E,) int64, table of each edge
+    # (n + 1,) int64, first entry of each variable in `variable_edge`
+    variable_start: np.ndarray
     variable_edge: np.ndarray  # (E,) int64, edges sorted by variable
     first: np.ndarray  # (F,) int64, position of each table in `entries`
-    entries: np.ndarray  # float64
+    entries: np.ndarray  # float64, entries (log-weights) of all tables, in C order
 
 
 @jit(inline=True)

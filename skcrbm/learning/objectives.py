@@ -86,7 +86,11 @@ class Objective(ABC):
         return None
 
     def start(self, n_rows: int) -> Any:
-        """Return the state before the first batch of `n_rows` rows; None if there is no state."""
+        """Return the state that `step` gets for the first batch, or None if there is no state.
+
+        An example of a state is an array of Markov chains with a chain for each training row.
+        `n_rows` is the number of training rows.
+        """
         return None
 
     def rows_read(self, model, batch: Batch):

@@ -62,7 +62,7 @@ class Phase(ABC):
     keeps_chains = False
 
     def start(self, n_rows):
-        """Return the state before the first batch of `n_rows` rows; None if there is no state."""
+        """Return the state for the first batch of a fit to `n_rows` rows, or None for no state."""
         return None
 
     @abstractmethod

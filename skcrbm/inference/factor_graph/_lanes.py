@@ -233,7 +233,9 @@ class IsingLanes(Lanes):
 
 
 def _forms(graph, norms, energy, damping, share):
-    """Yield each dtype that odds may have, with a mask (N,) of the models that fit the dtype.
+    """Yield the dtypes in which messages may be stored as odds, each with a mask (N,) of models.
+
+    The mask is True for the models whose messages fit the range of the dtype, see `fits_odds`.
 
     Yield nothing if the kernels that store messages as odds do not support the damping.
     """

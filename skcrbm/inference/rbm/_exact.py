@@ -244,7 +244,7 @@ def _sums_of_one(layers):
 
     Return log Z, the log-odds (k + m,) with 0 for clamped units, and the probabilities (m, k) that
     a summed unit and an enumerated unit are both on. Training steps on a single row use kernels
-    instead, because kernels are faster in many calls.
+    instead, because a kernel is faster if it is called many times.
     """
     k, m = layers.coupling.shape
     free, free_other = layers.free[0, :k], layers.free[0, k:]
@@ -267,8 +267,9 @@ def _sums_of_one(layers):
 def _log_weights(layers, row, states):
     """Return log-weights (K,) of K states (K, k), and the inputs (K, m) to the other layer.
 
-    `row` is the index of the model. The fields include the effect of clamped units, so that only
-    states in which clamped units are off are needed. All other states get the log-weight -inf.
+    `row` is the index of the model. The fields of free units already include the effect of the
+    clamped units. So a clamped unit must count as off: states in which it is on get the log-weight
+    -inf.
     """
     k = states.shape[1]
     free, free_other = layers.free[row, :k], layers.free[row, k:]

@@ -4,7 +4,8 @@ A vector of classes has a class for each output. If there are fewer vectors of c
 of the hidden units, the vectors are enumerated. Otherwise the hidden states are enumerated.
 
 Given the hidden units the outputs are independent, so a hidden state h has the weight
-``exp(c' h) prod_outputs sum_classes exp(b_k + W_k h)``. With moderate weights kernels compute these
+``exp(c' h) prod_outputs sum_classes exp(b_k + W_k h)``. Here c are the biases of the hidden units,
+b_k is the bias of class k, and W_k are its weights. With moderate weights kernels compute these
 sums from exp(b) and exp(W h). If the weights are large, or if a probability of a row underflows,
 the sums are computed from logarithms.
 """
@@ -30,7 +31,8 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 # most this number, the sums over classes are computed from weights, which then stay in the range of
 # floats.
 _MAX_RANGE = 300.0
-# Smaller probabilities are computed from logarithms, because floats near 1e-308 lose digits.
+# Probabilities below this number are computed from logarithms, because floats near 1e-308 lose
+# digits.
 _TINY = 1e-290
 
 
@@ -354,11 +356,12 @@ class _Vectors(_Model):
 
 
 def _groups_of_outputs(reach, n_classes):
-    """Return the first output (G + 1,) of each of G groups of outputs, and the number of outputs.
+    """Divide the outputs into G groups; return the first output of each group as an array (G + 1,).
 
-    The weight of an output given the hidden units lies between ``exp(-reach)`` and its number of
-    classes, and the product of the weights of a group stays in the range of floats. A logarithm of
-    a product takes less time than the logarithms of its factors.
+    The last entry is the number of outputs. The weight of output i given the hidden units lies
+    between ``exp(-reach[i])`` and its number of classes. A group is a range of outputs whose
+    product of weights stays in the range of floats. The logarithm of the product takes less time
+    than the logarithms of the weights.
     """
     first, low, high = [], 0.0, 0.0
     for i, (loss, count) in enumerate(zip(reach, np.log(n_classes).tolist())):
@@ -378,7 +381,7 @@ def _log_sum(values, axis):
 
 
 def _best_against_rest(values):
-    """Return values (n, K), minus the largest of the other values in the same row."""
+    """Subtract from each entry of `values` (n, K) the largest other entry of the same row."""
     padded = np.pad(values, ((0, 0), (1, 0)), constant_values=-np.inf)
     two = np.partition(padded, -2, axis=1)
     best = np.arange(values.shape[1]) == values.argmax(axis=1)[:, None]

@@ -204,7 +204,7 @@ def _norms(weights):
 
 
 def _row_pieces(weights, norms, limit):
-    """Split each row of a matrix into pieces of equal length; return this length (V,) per row.
+    """Return, for each row of a matrix, the length (V,) of the equal pieces into which it is split.
 
     A piece is a range of successive entries of a row of `weights` (V, H). The sum of |weights| over
     a piece is at most `limit`, so that a product of messages over the piece stays in the range of

@@ -1,7 +1,8 @@
 """Compute expectations of the number of positive labels, under RBMs with few hidden units.
 
 Given the hidden units the labels are independent, so p(y | x) is a mixture of products: one product
-for each state of the hidden units. The callers use the expectations in quadratures. If there are
+for each state of the hidden units. The callers need the expectation of a fraction 1 / n, where n is
+a number of labels, and compute it by numerical quadrature, see `decoding.expected`. If there are
 many labels, unlikely states of the hidden units are left out. Their total probability is at most
 `_LEFT_OUT`, which is less than the error of the quadratures. If there are few labels, the
 quadratures are exact, and no state is left out.
@@ -34,7 +35,7 @@ _LEFT_OUT, _FEW_LABELS = 1e-6, 24
 
 
 def rows_of_small_mixtures(energy) -> np.ndarray:
-    """Return a mask (N,): True for the rows that `LabelMixture` can describe, and fast."""
+    """Return a mask (N,): True for the rows for which `LabelMixture` is correct and fast."""
     return rows_with_few_products(energy) & (energy.n_hidden <= energy.n_visible)
 
 
@@ -59,8 +60,9 @@ class _Components(NamedTuple):
 
     t: np.ndarray  # (N, L): sigmoid(field), or 0 for clamped labels
     u: np.ndarray  # (N, L): sigmoid(-field), or 1 for clamped labels
-    gain: np.ndarray  # (S, L): factor of the odds of a label in a hidden state
-    log_weight: np.ndarray  # (N, S): without the terms log(1 + exp(field)) of free labels
+    gain: np.ndarray  # (S, L): factor by which a hidden state multiplies the odds of a label
+    # (N, S): log-weights of the hidden states, without the terms log(1 + exp(field)) of free labels
+    log_weight: np.ndarray
 
 
 def _components(energy, fields, hidden_fields, free):
@@ -88,8 +90,8 @@ def drawn_log_proba(energy: Any, n_draws: int, seed: int, n_jobs: int | None, la
 
     The draws of a row do not depend on its position in the batch, because all rows use the same
     random numbers. Each hidden state gets a number of draws in proportion to its probability,
-    rounded up or down at random, so that only the labels add to the variance of a mean over draws.
-    The mean is an unbiased estimate.
+    rounded up or down at random. A mean over the draws is then an unbiased estimate, and the choice
+    of the hidden states adds almost nothing to its variance.
     """
     key = random_key(seed)
     shift = uniforms(key, [0], 0, 1)[0, 0]
@@ -166,13 +168,14 @@ class LabelMixture:
         return np.maximum.reduceat(self._means, self._start[:-1])
 
     def inverse_of_fewest(self, share: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Return means (N, K) of the largest values of E[f_k(|y|) | h] over hidden states h.
+        """Return the mean (N, K) of f_k(|y|) over the hidden states with the largest expectations.
 
-        |y| is the number of positive labels, and ``f_k(m) = sum_q factors_kq x_q^m`` for `factors`
-        (K, Q). There are N rows and K functions f_k. For each row and each function, the hidden
-        states h are sorted by E[f_k(|y|) | h] in descending order. The mean is over the first
-        states whose probabilities add up to the `share` (N,) of the row; only a part of the
-        probability of the last state is used, so that the sum is exact.
+        Here |y| is the number of positive labels, and ``f_k(m) = sum_q factors[k, q] x_q^m`` for
+        `factors` (K, Q) and the nodes x_q. In row n, the hidden states h are sorted by the
+        expectation E[f_k(|y|) | h], the largest first, and the first states with a total
+        probability of ``share[n]`` are kept. Only a part of the probability of the last kept state
+        counts, so that the total is exact. The result is the mean of the expectations over the kept
+        states, weighted by their probabilities.
         """
         value = np.exp(self._log_rest[:, 1:]) @ factors.T
         result = np.empty((len(share), len(factors)))
