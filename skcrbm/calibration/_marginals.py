@@ -63,8 +63,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         few rows. "isotonic" fits any increasing function and needs labels with hundreds of
         positives; on n rows, its probabilities are at least 1 / (n + 2). In both methods a row of
         weight w counts as w rows. If the mean weight is below 1, for example because the weights
-        add up to 1, the weights are first scaled to a mean of 1. Otherwise the rows would count as fewer
-        rows than there are, and the calibrated probabilities would be too close to 1/2.
+        add up to 1, the weights are first scaled to a mean of 1. Otherwise the rows would count as
+        fewer rows than there are, and the calibrated probabilities would be too close to 1/2.
     cv : int, splitter or iterable, default=None
         Cross-validation folds. An int is a number of stratified folds; None stands for 5.
     n_jobs : int, default=None
