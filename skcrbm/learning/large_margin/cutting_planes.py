@@ -36,8 +36,9 @@ _IDLE = 50
 # labels does not raise the lower bound at the current vector, the iteration searches again by the
 # problem's own method, whose planes also give the objective. Every `_DRAFTS`-th iteration uses the
 # problem's own method from the start, unless the lower bound of the objective has grown by more
-# than the factor `_RISE` since `_DRAFTS` iterations. At such early vectors branch and bound takes
-# long, and the objective is far from the minimum.
+# than the factor `_RISE` in the `_DRAFTS` iterations before. At such early vectors branch and bound
+# takes long, and the objective is far from the minimum. Iteration `_DRAFTS` always uses the
+# problem's own method, so that a short training has a second vector with a known objective.
 _DRAFTS = 10
 _RISE = 1.05
 # Training ends if the violation is at most _ROUNDING times the objective, because such a small
@@ -293,7 +294,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
             slope: Any = None
             proper = n_iter in (0, max_iter - 1)
             if n_iter % _DRAFTS == 0:
-                proper |= lower <= _RISE * lower_before
+                proper |= lower <= _RISE * lower_before or lower_before == 0
                 lower_before = lower
             if draft is not None and not proper:
                 slope, offset, _ = problem.plane(vector, draft)
