@@ -158,10 +158,10 @@ def find_label_issues(
     model compares the whole row with x.
 
     If the estimator is `Constrained` and a row of y violates its rules, the wrong entry is probably
-    one of the entries whose change repairs the row. Each of these entries gets the score 1/2 plus a
-    share of another 1/2. Its share is proportional to the odds, given x, that the entry is wrong,
-    and the shares of all these entries add up to 1/2. The other entries of the row are judged by x
-    alone. Missing entries may hide the violation of a rule.
+    one of the entries whose change repairs the row. Each of these entries gets a score above 1/2:
+    the mean of 1 and s. Here s is the odds, given x, that the entry is wrong, divided by the sum of
+    these odds over all of these entries. The other entries of the row are judged by x alone.
+    Missing entries may hide the violation of a rule.
 
     Examples
     --------

@@ -44,8 +44,8 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         labels, the weights (n,). The mask (n,) is True for rows whose labels are all observed.
 
         A row whose labels have different weights stands for several copies of the row, each with
-        some of its labels. Only the copies with all labels are used to calibrate, and the sum of
-        their weights is the smallest weight of a label in the row.
+        some of its labels. Only the copies with all labels are used to calibrate, and their weights
+        add up to the smallest of the label weights of the row.
         """
         targets = make_label_targets(y, type(self).__name__, self)
         check_same_length(X, y)

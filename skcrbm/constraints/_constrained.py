@@ -553,8 +553,9 @@ def _fields(proba, parent):
     `proba` and the result are (n, L); `parent` (L,) is the parent of each label, or -1. The
     distribution without rules is the product of P(label) for labels without a parent, and of
     P(label | parent is 1) for labels with a parent. If the parent is 0, the label is 0 with
-    probability 1. So the field of the parent must include the log-probability that the label is 0
-    although the parent is 1.
+    probability 1. The field of a label is its log-odds given that its parent is 1, plus
+    ``log P(child is 0 | label is 1)`` for each child: if the label is 0, this factor is missing,
+    because its children are 0 for certain.
     """
     p = np.clip(proba, _CLIP, 1 - _CLIP)
     child = np.flatnonzero(parent >= 0)

@@ -235,7 +235,8 @@ class _Sorted:
 
     An entry is a label in a row. Depending on the metric, a group holds the entries of one row, of
     one label, or of all rows and labels. For each m = 0, ..., M, the class adds up the weights of
-    the first m entries of a group, which a threshold below their probabilities predicts as 1.
+    the first m entries of a group. These are the entries that are predicted as 1 if the threshold
+    is just below the m-th probability.
     """
 
     proba: np.ndarray  # (G, M), sorted; -1 for entries that are not observed, which come last

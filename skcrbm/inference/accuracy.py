@@ -37,9 +37,9 @@ def checked_rows(weights_shape: tuple[int, int], n_rows: int) -> np.ndarray:
 
 
 def marginal_error(energy: RBMEnergy, method: InferenceMethod) -> float:
-    """Return the largest mean error of a marginal P(v_i = 1) over all outputs i.
+    """Return the mean error of the marginals P(v_i = 1) for the output i with the largest error.
 
-    The mean error of an output is the mean of |approximate - exact marginal| over the models.
+    The mean error of output i is the mean of |approximate - exact marginal| over the models.
     """
     result: Any = infer(energy, method)
     error = np.abs(result.marginals[:, : energy.n_visible] - exact_visible_marginals(energy))

@@ -30,10 +30,9 @@ def marginals(
 
     A state is a pair of neighbouring classes, so that the marginals of states have the shape
     (T, K * K) for T positions and K classes. The probabilities of triples (K, K, K) are summed over
-    all positions.
-    All probabilities are multiplied by the `weight` (n,) of each chain. If the weights of a chain
-    underflow, or if no path of the chain is possible, its log Z is NaN, and it adds nothing to the
-    sums.
+    all positions. All probabilities are multiplied by the `weight` (n,) of each chain. If the
+    weights of a chain underflow, or if no path of the chain is possible, its log Z is NaN, and it
+    adds nothing to the sums.
     """
     k = len(energies.triples)
     shape = len(energies.scores), k, k

@@ -254,7 +254,8 @@ class MessageNetwork(GraphNetwork):
                 tables += weight[:, :, None] * new[:, None, :]
                 sent = weight * np.einsum("eab,eb->ea", self.weights, new)
             logs = self.to_sender @ sent
-            subtracted = np.empty(message.shape)  # gradient of the messages left out in `_sent`
+            # gradient through the messages that `_sent` subtracts
+            subtracted = np.empty(message.shape)
             subtracted[self.reverse] = sent
             for part, to_clique, table in zip(self.cliques, to_cliques, cliques):
                 by_sent, by_table = part.messages_gradient(to_clique, part.per_node(new_all))

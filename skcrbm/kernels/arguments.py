@@ -45,8 +45,8 @@ class RBMOptions(NamedTuple):
     # True to start from `RBMRows.start` or, if it is empty, from messages computed from the beliefs
     warm: bool
     max_iter: int
-    tol: float  # largest change of a probability at convergence
-    slack: float  # float64, largest change of a log-odds at convergence
+    tol: float  # largest change of a probability that counts as no change
+    slack: float  # float64, largest change of a log-odds that counts as no change
     # share of the old message in the new message from visible to hidden units; dtype of the model
     damping: float
     want_log_partition: bool
@@ -74,8 +74,8 @@ class IsingOptions(NamedTuple):
     """Options of iterations on Ising models: the stopping rule and the requested answers."""
 
     max_iter: int
-    tol: float  # largest change of a probability at convergence
-    slack: float  # float64, largest change of a log-odds at convergence
+    tol: float  # largest change of a probability that counts as no change
+    slack: float  # float64, largest change of a log-odds that counts as no change
     want_log_partition: bool
     want_statistics: bool
 
@@ -112,8 +112,9 @@ class GraphOptions(NamedTuple):
     """Options of message passing on factor graphs."""
 
     max_iter: int
-    tol: float  # largest change of a probability at convergence
-    slack: float  # largest change of log-odds (or largest ratio of new to old odds) at convergence
+    tol: float  # largest change of a probability that counts as no change
+    # largest change of log-odds, or largest ratio of new to old odds, that counts as no change
+    slack: float
     # share of the old log-message in the new log-message; 0 or 1/2 if messages are odds
     damping: float
     # True to store the state with the highest score among the states that the beliefs preferred in
@@ -173,8 +174,8 @@ class CategoricalOptions(NamedTuple):
     """Options of message passing on categorical graphs."""
 
     max_iter: int
-    tol: float  # largest change of a probability at convergence
-    slack: float  # largest change of a log-odds at convergence
+    tol: float  # largest change of a probability that counts as no change
+    slack: float  # largest change of a log-odds that counts as no change
     damping: float  # share of the old log-messages that is kept
     kind: int  # SUM or MAX
 

@@ -330,8 +330,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
             plus, minus = atoms.path[worst, begin:end], atoms.path[best, begin:end]
             n = _add_difference(begin, end, sequences, weights, plus, minus, change, touched)
             square = 0.0
-            # An index may be in `touched` twice. `change` is then 0 the second time, so that the
-            # index adds to `square` only once.
+            # An index may be in `touched` twice. When it comes a second time, `change` is already
+            # 0, so the index adds to the sum `square` only once.
             for i in range(n):
                 kept[i] = change[touched[i]]
                 change[touched[i]] = 0.0

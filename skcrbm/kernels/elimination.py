@@ -4,6 +4,9 @@ A bucket is the table of an eliminated variable and of the neighbours that the v
 is eliminated. The eliminated variable is the first axis. NumPy needs about ten microseconds for
 each operation on a table, even if the table is small. This is too slow for graphs with very many
 variables, for which these compiled functions are used. All numbers are logarithms.
+
+There are n variables with up to K states each. All buckets together have E entries, and the tables
+of all factors T entries.
 """
 
 import math

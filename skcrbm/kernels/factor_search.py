@@ -149,7 +149,7 @@ def graph_mean_field(graph, edges, shift, models, max_iter, tol, answers):
         The penalty (N,) for an impossible state, the fields (N, n), and the values (N, n) of
         clamped variables, int8, -1 if free.
     max_iter : int, largest number of iterations
-    tol : float, largest change of a probability at convergence
+    tol : float, largest change of a probability that counts as no change
     answers : MeanFieldAnswers
     """
     edge_factor, variable_start, variable_edges = edges

@@ -200,7 +200,10 @@ def _fold(kind, half, value, j, step, out, n_lanes):
 
 @jit
 def _store(halved, message, e, k, sent, n_factors, n_lanes):
-    """Store the messages `sent` of several factors at the edges e, e + k, e + 2k, ..."""
+    """Store the messages `sent` of several factors at the edges e, e + k, e + 2k, ...
+
+    If `halved` is True, the geometric mean of the old and the new message is stored.
+    """
     zero = np.uintp(0)
     for q in range(n_factors):
         shift = q * n_lanes

@@ -79,7 +79,7 @@ def _total(weight):
 
 @jit
 def _sums_by_bit(weight, folded, on, off):
-    """For each low unit, sum `weight` (S,) over the states with the unit on, and with it off.
+    """For each low unit, sum `weight` (S,) over the states with the unit on (or off).
 
     The outputs are `on` and `off` (l,); `folded` (S,) is scratch space.
     """
@@ -270,7 +270,7 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
 def best_ising(enumerated, low_field, coupling, low_score, high_score, state, log_odds):
     """Find the best state and the max-marginals of each of N rows.
 
-    If several states are best, the first of them in binary order is taken.
+    If several states have the highest score, the first of these states in binary order is taken.
 
     Parameters
     ----------

@@ -243,7 +243,11 @@ def _step_with_new_sums(start, neighbours, ratio, tree, v, i, signs, sums, new, 
 
 @jit(allocates=False)
 def _steps_by_lists(start, neighbours, ratio, tree, seed, n_chains, signs, sums, new, total, most):
-    """Make one step per variable in each of the first `n_chains` chains of a block."""
+    """Make one step per variable in each of the first `n_chains` chains of a block.
+
+    `total` holds the present sum of the weights of each chain. `most` holds the largest such sum
+    since the sums of the tree were last computed from the weights; see `_LOST`.
+    """
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):
             if total[l] == 0:

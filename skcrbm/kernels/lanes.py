@@ -75,7 +75,7 @@ def lane_changes(on, off, last, change, n_lanes):
 
 @jit
 def keep_better_states(here, on, off, order, n_lanes, answers):
-    """Store the states that the beliefs prefer, for lanes whose score `here` is the best so far."""
+    """Store the preferred states of the beliefs in lanes whose score `here` is the best so far."""
     score, state = answers.score, answers.state
     for l in range(n_lanes):
         m = order[l]

@@ -91,7 +91,7 @@ def pair_dual(
     field : (N, n), 0 if clamped
     free : (N, n) bool; edges with a clamped variable are left out
     max_iter : int, largest number of sweeps
-    tol : float, largest decrease of the dual at convergence
+    tol : float, the sweeps end when a sweep lowers the dual by at most this number
     state : (N, n) int8 output
         Best of the states that the beliefs prefer at the start and after each sweep.
     dual : (N,) output, upper bound of the score of the free variables, up to rounding

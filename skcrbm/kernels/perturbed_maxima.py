@@ -29,8 +29,9 @@ from skcrbm.kernels.lanes import copy_lanes
 def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down, up, after):
     """Update the messages between row variable i and the column variables first to n - 1.
 
-    Messages in both directions are replaced. The messages to the columns are also added to the
-    beliefs `after`.
+    Messages in both directions are replaced: `up` (R, C) goes to the rows, `down` (R, C) to the
+    columns. The messages `down` are also added to the beliefs `after`. Column j has the index shift
+    + j in `theta` and `after`. `half` is (1 - damping) / 2.
     """
     for j in range(first, n):
         s = coupling[i, j]

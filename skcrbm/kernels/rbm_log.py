@@ -260,7 +260,7 @@ def _sweep(
 
 @jit
 def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, field, state):
-    """Write the state that each visible unit prefers to `state` (V,), and return its score.
+    """Write the preferred value of each visible unit to `state` (V,), and return its score.
 
     A clamped visible unit gets the state 0. For MAX, the score is the score of the best joint state
     with these visible states. For MIXED, the score is -F(v). If `state` does not change, its score

@@ -61,7 +61,7 @@ class OddsWork(NamedTuple):
     ratio: np.ndarray  # (V,) product of the messages into a visible unit
     last_ratio: np.ndarray  # `ratio` before the last iteration
     # (H,) products of messages into hidden units, in three parts. Before `column` (dtype of the
-    # model) could overflow, `product` (float64) is multiplied by it. Before `product` could
+    # model) could overflow, it is multiplied into `product` (float64). Before `product` could
     # overflow, its log is added to `total`.
     column: np.ndarray
     product: np.ndarray
@@ -299,7 +299,7 @@ def _odds_of(bias, limit):
 
 @jit
 def _visited_state(visible_bias, ti, ui, rows, state):
-    """Write the states that visible units prefer to `state` (V,); return the sum of the biases."""
+    """Set `state` (V,) to the preferred values; return the sum of the biases of the units on."""
     score = 0.0
     fill(state, 0)
     for k in range(rows.shape[0]):

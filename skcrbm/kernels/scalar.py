@@ -16,7 +16,8 @@ NEGLIGIBLE = 60.0
 MARGINAL_ERROR = 1e-8
 # Machine epsilon of both precisions.
 EPS_32, EPS_64 = (float(np.finfo(dtype).eps) for dtype in (np.float32, np.float64))
-# Largest relative difference of two computations of a log-odds, in units of the machine epsilon.
+# Largest relative difference, in units of the machine epsilon, between two computations of the same
+# log-odds.
 ROUNDING = 4.0
 
 

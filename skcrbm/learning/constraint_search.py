@@ -40,10 +40,10 @@ class ConstraintSearch:
     which this happened. Nodes with few classes and large weights come first. After some conflicts,
     the search starts again but keeps the weights, so that it begins where constraints are tight.
 
-    If each node that lost classes since the first choice has a single class left, these classes
-    exclude nothing of the other nodes. The search then keeps the classes for good. Therefore it
-    searches independent parts of a graph one after the other, and never takes a choice between two
-    classes back later.
+    If each node that lost classes since the first choice has a single class left, the choices
+    exclude no class of any other node. The search then keeps these classes for good. Therefore it
+    searches independent parts of a graph one after the other, and never takes back the choices of a
+    part that it has finished.
     """
 
     def __init__(self, left: Sequence[int], near: Sequence[Sequence[Arc]]):
@@ -160,7 +160,7 @@ class ConstraintSearch:
             part.clear()
 
     def _next_open(self):
-        """Return the open node with the fewest classes for its weight."""
+        """Return the open node with the smallest ratio of its number of classes to its weight."""
         while True:
             _, v, classes = heappop(self._heap)
             if v in self._open and self._left[v] == classes:

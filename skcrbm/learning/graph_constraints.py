@@ -25,10 +25,9 @@ from skcrbm.utils.warnings import warn_user
 def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.ndarray | None:
     """Return an array (K, K), True for the pairs in `forbidden`; None if `forbidden` is empty.
 
-    If `directed` is False, both orders of a pair are forbidden. If several types of
-    nodes have a class of the same name, a pair with this name refers to the class of each of these
-    types. A ValueError is raised if an
-    item is not a pair of classes.
+    If `directed` is False, both orders of a pair are forbidden. If several types of nodes have a
+    class of the same name, a pair with this name refers to the class of each of these types. A
+    ValueError is raised if an item is not a pair of classes.
     """
     if not forbidden:
         return None

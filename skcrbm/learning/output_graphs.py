@@ -31,7 +31,8 @@ from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.parallel import linear_fields, row_chunks
 
 MISSING = -1  # code of an output that is not observed
-# Largest number of log-weights in a part of a batch (4 MB). Batches with more are split.
+# Largest number of log-weights in a part of a batch (4 MB). A batch with more log-weights is split
+# into parts.
 _PART_ENTRIES = 2**19
 # Number added to the variance of each class, so that it is not 0 if the class occurs in all rows or
 # in no row.

@@ -23,7 +23,8 @@ class Order(NamedTuple):
     variables: list[int]
     largest: float  # number of entries of the largest table of the elimination
     kept: float  # number of entries of all tables of the elimination
-    # number of sums: for each variable, entries of the new table times states of the variable
+    # number of additions: the number of entries of the new table, times the number of states of the
+    # eliminated variable, summed over the variables
     work: float
 
 

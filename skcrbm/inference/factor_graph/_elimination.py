@@ -221,7 +221,7 @@ def _as_flat_plan(scopes, held, found, counts, entries, all_scopes):
 def _flat(lists):
     """Join lists of integers to a single array; return the array and the start of each list.
 
-    A last entry of the starts is the end of the array.
+    The array of starts has an additional last entry, the length of the joined array.
     """
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(part) for part in lists], out=start[1:])
