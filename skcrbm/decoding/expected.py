@@ -35,8 +35,9 @@ SIZES_AT_ONCE = 64
 # causes in the sum of a thousand gains.
 _MARGIN = 1e-9
 # Values of label vectors are compared with bounds after a multiplication by _LESS, which is further
-# below 1 than the relative error of the quadrature. _SMALLEST keeps divisions by a value finite.
-_LESS, _SMALLEST = 0.999, 1e-9
+# below 1 than the relative error of the quadrature. _SMALLEST keeps divisions by a value finite; it
+# is far below the values of possible labels, because a larger number would cut off their sizes.
+_LESS, _SMALLEST = 0.999, 1e-290
 
 
 def decode_marginals(

@@ -420,3 +420,13 @@ def test_sizes_that_are_left_out_are_not_the_best(metric, monkeypatch):
     monkeypatch.setattr(expectations, "SIZES_AT_ONCE", 300)
     np.testing.assert_array_equal(found[1], decode_marginals(proba, metric))
     np.testing.assert_array_equal(found[0], found[1][4:6])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_very_improbable_labels_do_not_depend_on_the_batch(metric):
+    """Probabilities near 1e-11 leave the same sizes in, alone and beside rows of many labels."""
+    proba = np.repeat([[1e-11], [1e-10], [1e-8], [0.9]], 150, axis=1)
+    options = {"metric": metric, "zero_division": 0.0}
+    together = decode_marginals(proba, **options)
+    alone = np.vstack([decode_marginals(row[None], **options) for row in proba])
+    np.testing.assert_array_equal(together, alone)
