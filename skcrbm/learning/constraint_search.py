@@ -69,17 +69,19 @@ class ConstraintSearch:
         """
         if not all(self._left) or not self._propagate(range(len(self._left))):
             return None
-        first, n_conflicts, limit = 0, 0, float(_FIRST_CONFLICTS)
+        n_conflicts, limit = 0, float(_FIRST_CONFLICTS)
+        order: Sequence[int] = range(len(self._base))
+        first = 0  # the nodes order[:first] have a single class for good
         while True:
             if self._choices and self._open:
                 node = self._next_open()
             else:
                 self._keep()
-                while first < len(self._base) and _is_single(self._base[first]):
+                while first < len(order) and _is_single(self._base[order[first]]):
                     first += 1
-                if first == len(self._base):
+                if first == len(order):
                     return [classes.bit_length() - 1 for classes in self._base]
-                node = first if self._rng is None else self._heaviest()
+                node = order[first]
             chosen = self._class_of(self._left[node])
             self._choices.append((node, chosen, len(self._trail)))
             self._set(node, chosen)
@@ -95,6 +97,7 @@ class ConstraintSearch:
                 self._rng = self._rng or np.random.RandomState(0)
                 self._undo(self._choices[0][2])
                 self._choices.clear()
+                order, first = self._by_weight(), 0
 
     def _propagate(self, nodes: Iterable[int]) -> bool:
         """Remove excluded classes, beginning at the neighbours of `nodes`.
@@ -166,9 +169,9 @@ class ConstraintSearch:
             if v in self._open and self._left[v] == classes:
                 return v
 
-    def _heaviest(self):
-        free = (v for v, classes in enumerate(self._base) if not _is_single(classes))
-        return max(free, key=self._weight.__getitem__)
+    def _by_weight(self):
+        """Return all nodes, those with the largest weights first."""
+        return sorted(range(len(self._weight)), key=self._weight.__getitem__, reverse=True)
 
     def _class_of(self, classes):
         """Return the set of a single class: the first class, or a random class after a restart."""

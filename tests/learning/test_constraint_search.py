@@ -1,5 +1,6 @@
 """The search for labels under constraints: enumeration, planted contradictions, limits."""
 
+import time
 from itertools import combinations, product
 
 import numpy as np
@@ -97,3 +98,20 @@ def test_the_search_ends_at_its_limit(monkeypatch):
     arguments = problem(edges, np.ones((11, 10), bool), [~np.eye(10, dtype=bool)] * len(edges))
     with pytest.raises(OutOfStepsError):
         ConstraintSearch(*arguments).labels()
+
+
+def test_free_nodes_take_linear_time_after_a_new_start(monkeypatch):
+    """After the first version of the search started again, 5,000 free nodes took 25 seconds."""
+    monkeypatch.setattr(constraint_search, "_FIRST_CONFLICTS", 2)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 200)
+    pairs = rng.integers(0, 200, (2000, 2))
+    edges = pairs[truth[pairs[:, 0]] != truth[pairs[:, 1]]][:450].tolist()
+    different = ~np.eye(3, dtype=bool)
+    left, tables = np.ones((10_200, 3), bool), [different] * len(edges)
+    search = ConstraintSearch(*problem(edges, left, tables))
+    begin = time.perf_counter()
+    labels = search.labels()
+    assert time.perf_counter() - begin < 10
+    assert search._rng is not None  # it started again
+    assert agrees(np.array(labels), edges, left, tables)
