@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import _fit_context
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from skcrbm.calibration._conformal import ConformalBase, check_groups, conformal_quantile
@@ -21,7 +21,7 @@ from skcrbm.utils.labels import all_label_vectors
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import check_count, count_rows
+from skcrbm.utils.validation import check_count, count_rows, take_rows
 
 # Scores that differ by less than this number count as equal, so that rounding errors of sums of
 # probabilities do not decide whether a vector is in a set.
@@ -417,7 +417,7 @@ class ConformalLabelSets(ConformalBase):
         entries = max(self.n_draws, self.n_best) * distribution.n_labels
         # Take so few rows at a time that `_summaries` does not split them.
         for rows in row_chunks(len(threshold), max(1, BLOCK_ENTRIES // entries)):
-            some, limit = _safe_indexing(X, np.arange(rows.start, rows.stop)), threshold[rows]
+            some, limit = take_rows(X, np.arange(rows.start, rows.stop)), threshold[rows]
             if distribution.can_rank and self.n_best:
                 listed = self._listed_sets(distribution, some, limit, self.n_best)
             else:
@@ -442,7 +442,7 @@ class ConformalLabelSets(ConformalBase):
         for rows, part, _ in self._summaries(distribution, X):
             for some in row_chunks(len(part.best), n_rows):
                 places = np.arange(rows.start, rows.stop)[some]
-                labels, log_p = distribution.most_probable(_safe_indexing(X, places), limit)
+                labels, log_p = distribution.most_probable(take_rows(X, places), limit)
                 scores = _Summary(part.best[some], part.drawn[some]).scores(log_p, self.rule)
                 member = (scores <= threshold[places, None] + _SLACK) & (log_p > -np.inf)
                 sets += [vectors[chosen] for vectors, chosen in zip(labels, member)]
@@ -483,7 +483,7 @@ def _summaries(distribution, X, n_draws, n_best, seed, labels=None):
     ranked = distribution.can_rank and n_best
     entries = distribution.n_labels * max(n_draws, n_best) if ranked else n_draws
     for rows in row_chunks(count_rows(X), max(1, BLOCK_ENTRIES // entries)):
-        part = _safe_indexing(X, np.arange(rows.start, rows.stop))
+        part = take_rows(X, np.arange(rows.start, rows.stop))
         given = None if labels is None else labels[rows]
         drawn, own = distribution.drawn_log_proba(part, n_draws, seed, given)
         best = np.full((len(drawn), 0), -np.inf)

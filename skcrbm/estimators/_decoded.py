@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._metadata_requests import (
@@ -353,6 +354,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             # The random numbers of a row may depend on its index in the call of `sample`, so each
             # row is drawn alone. Steps of a pipeline transform all rows at once.
             model, inputs = final_model(self.estimator_, X)
+            inputs = inputs.tocsr() if issparse(inputs) else inputs  # once for all rows
             options = {"n_samples": n_samples, "random_state": self._seed}
             draws = []
             for rows in np.array_split(np.arange(count_rows(X)), max(count_rows(X), 1)):

@@ -420,7 +420,7 @@ class MSSVMCRBM(RBMClassifier):
         If `resume` is True, the initial model is the fitted model. `partial` is True in
         `partial_fit`.
         """
-        n_rows, n_visible = rows.visible.shape
+        n_visible = rows.visible.shape[1]
         method, marginals = self._methods(n_visible)
         method, marginals = method.seeded(rng), marginals.seeded(rng)
         objective = MARGIN_OBJECTIVES.get(self.hidden)(method, self.n_jobs)

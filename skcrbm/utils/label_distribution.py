@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import logsumexp
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 
 from skcrbm.utils.classifiers import (
     call_given,
@@ -18,7 +19,7 @@ from skcrbm.utils.classifiers import (
 from skcrbm.utils.labels import all_label_vectors
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import count_rows
+from skcrbm.utils.validation import count_rows, take_rows
 
 
 class LabelDistribution:
@@ -70,7 +71,7 @@ class LabelDistribution:
         proba = None if self.is_joint else self.marginals(X)
         for rows in row_chunks(count_rows(X), max(1, BLOCK_ENTRIES // len(vectors))):
             if proba is None:
-                part = _safe_indexing(X, np.arange(rows.start, rows.stop))
+                part = take_rows(X, np.arange(rows.start, rows.stop))
                 given = {"label_sets": vectors}
                 held = None if known is None else known[rows]
                 log_p = np.asarray(call_given(self.model, "score_label_sets", part, held, **given))
@@ -89,7 +90,7 @@ class LabelDistribution:
         underflow = possible & (proba < least)  # float64 cannot hold these probabilities
         for j in np.flatnonzero(underflow.any(axis=0)):
             rows = np.flatnonzero(underflow[:, j])
-            log_p[rows, j] = self.log_proba(_safe_indexing(X, rows), labels[rows, j])
+            log_p[rows, j] = self.log_proba(take_rows(X, rows), labels[rows, j])
         return labels, log_p
 
     def draw(self, X: Any, n_draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +139,7 @@ class LabelDistribution:
         rows = np.flatnonzero(left)
         if len(rows):
             given = None if labels is None else labels[rows]
-            parts = self._draw_by_row(_safe_indexing(X, rows), n_draws, seed, given)
+            parts = self._draw_by_row(take_rows(X, rows), n_draws, seed, given)
             for row, (_, log_p) in zip(rows, parts):
                 drawn[row] = log_p[:n_draws]
                 own[row] = log_p[-1]
@@ -157,8 +158,9 @@ class LabelDistribution:
         model, inputs = final_model(self.model, X)  # transform all rows at once, in a pipeline
         if not (hasattr(model, "sample") and hasattr(model, "score_label_sets")):
             model, inputs = self.model, X
+        inputs = inputs.tocsr() if issparse(inputs) else inputs  # once for all rows
         for row in range(count_rows(X)):
-            x = _safe_indexing(inputs, [row])
+            x = take_rows(inputs, [row])
             draws = np.asarray(model.sample(x, n_samples=n_draws, random_state=seed))[0]
             draws = draws.astype(np.int8)
             vectors = draws if labels is None else np.vstack([draws, labels[row].astype(np.int8)])

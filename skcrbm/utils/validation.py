@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import _safe_indexing, check_array, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 
@@ -185,6 +185,11 @@ def count_rows(X: Any) -> int:
         return _num_samples(X)
     except TypeError as error:
         raise TypeError(f"{_FORM}: {error}") from error
+
+
+def take_rows(X: Any, rows: Any) -> Any:
+    """Return the rows of X at the indices `rows`; X may be a data frame or of any sparse format."""
+    return _safe_indexing(X.tocsr() if sparse.issparse(X) else X, rows)
 
 
 def check_same_length(X: Any, y: Any, *others: Any) -> None:

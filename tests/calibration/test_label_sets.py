@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from reference.label_rules import Given
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -290,6 +291,16 @@ def test_other_joint_models_and_pipelines(data):
     again = pickle.loads(pickle.dumps(sets))
     np.testing.assert_array_equal(again.set_sizes(X[:20]), sets.set_sizes(X[:20]))
     assert sets.predict(X[:3]).shape == (3, N_LABELS)
+
+
+def test_any_sparse_format(data, joint):
+    """The rows of X are taken in parts, also if the format of X has no rows to take."""
+    X, Y = data
+    model = ConformalLabelSets(FrozenEstimator(joint)).fit(X, Y)
+    for convert in (sparse.coo_matrix, sparse.dia_matrix):
+        part = convert(X[:9])
+        np.testing.assert_array_equal(model.contains(part, Y[:9]), model.contains(X[:9], Y[:9]))
+        np.testing.assert_array_equal(model.set_sizes(part), model.set_sizes(X[:9]))
 
 
 def test_names(data, joint):

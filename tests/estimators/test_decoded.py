@@ -147,6 +147,17 @@ def test_samples_of_a_row_do_not_depend_on_the_batch(data):
         model.predict(X[:0])
 
 
+def test_samples_of_any_sparse_format(data):
+    """Rows of X are drawn one by one, also if the format of X has no rows to take."""
+    X, Y = data
+    inner = CRBMClassifier(n_hidden=0, alpha=0.05, max_iter=5, random_state=0)
+    rule = ExpectedMetric("jaccard", n_samples=3)
+    model = DecodedClassifier(inner, decode=rule, random_state=0).fit(X, Y)
+    expected = model.predict(sparse.csr_matrix(X[:9]))
+    for convert in (sparse.coo_matrix, sparse.dia_matrix):
+        np.testing.assert_array_equal(model.predict(convert(X[:9])), expected)
+
+
 @pytest.mark.parametrize(
     "decode",
     ["marginal", "label_set", "expected_f1", "expected_jaccard", Threshold(cv=2)],

@@ -36,9 +36,10 @@ _IDLE = 50
 # labels does not raise the lower bound at the current vector, the iteration searches again by the
 # problem's own method, whose planes also give the objective. Every `_DRAFTS`-th iteration uses the
 # problem's own method from the start, unless the lower bound of the objective has grown by more
-# than the factor `_RISE` in the `_DRAFTS` iterations before. At such early vectors branch and bound
-# takes long, and the objective is far from the minimum. Iteration `_DRAFTS` always uses the
-# problem's own method, so that a short training has a second vector with a known objective.
+# than the factor `_RISE` since `_DRAFTS` iterations. At such early vectors branch and bound takes
+# long, and the objective is far from the minimum. Even then it is used after `_DRAFTS`,
+# 2 `_DRAFTS`, 4 `_DRAFTS`, ... iterations, because a fit that is stopped returns the best vector at
+# which the problem's own method has searched: its vector should not be the start.
 _DRAFTS = 10
 _RISE = 1.05
 # Training ends if the violation is at most _ROUNDING times the objective, because such a small
@@ -294,7 +295,8 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
             slope: Any = None
             proper = n_iter in (0, max_iter - 1)
             if n_iter % _DRAFTS == 0:
-                proper |= lower <= _RISE * lower_before or lower_before == 0
+                turn = n_iter // _DRAFTS
+                proper |= lower <= _RISE * lower_before or turn & (turn - 1) == 0
                 lower_before = lower
             if draft is not None and not proper:
                 slope, offset, _ = problem.plane(vector, draft)
