@@ -20,7 +20,7 @@ from skcrbm.utils.warnings import warn_user
 
 # An estimate of log Z from S samples is unreliable if the effective sample size is below
 # min(_FEW_EFFECTIVE, _FEW_OF_ALL * S).
-_FEW_EFFECTIVE, _FEW_OF_ALL = 20, 0.2
+_FEW_EFFECTIVE, _FEW_OF_ALL = 30, 0.3
 
 
 def solve(method, energy, query):

@@ -203,7 +203,7 @@ class BPChain(_RandomMethod):
     `n_samples` samples. The result also has `standard_error` and `effective_sample_size`, a number
     between 1 and the number of samples. The standard error is computed by the delta method, and is
     enlarged if single samples have large weights. A warning is given if the effective sample size
-    is below 20 and below a fifth of the number of samples, because the estimate is then probably
+    is below 30 and below 0.3 times the number of samples, because the estimate is then probably
     too low, and its error is unreliable.
 
     If tables contain weights of 0, or if the graph has OR and AND factors, beliefs may give
@@ -464,8 +464,8 @@ class AnnealedImportanceSampling(_RandomMethod):
 
     The result has `standard_error` and `effective_sample_size`, a number between 1 and the number
     of chains. The standard error is computed by the delta method, and is enlarged if single chains
-    have large weights. A warning is given if the effective sample size is below 20 and below a
-    fifth of the number of chains, because the estimate is then probably too low, and its error is
+    have large weights. A warning is given if the effective sample size is below 30 and below 0.3
+    times the number of chains, because the estimate is then probably too low, and its error is
     unreliable. More steps help more than more chains.
 
     Parameters
