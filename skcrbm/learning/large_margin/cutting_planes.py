@@ -37,11 +37,12 @@ _IDLE = 50
 # problem's own method, whose planes also give the objective. Every `_DRAFTS`-th iteration uses the
 # problem's own method from the start, unless the lower bound of the objective has grown by more
 # than the factor `_RISE` since `_DRAFTS` iterations. At such early vectors branch and bound takes
-# long, and the objective is far from the minimum. Even then it is used after `_DRAFTS`,
-# 2 `_DRAFTS`, 4 `_DRAFTS`, ... iterations, because a fit that is stopped returns the best vector at
-# which the problem's own method has searched: its vector should not be the start.
+# long, and the objective is far from the minimum. But a fit that is stopped returns the best vector
+# at which the problem's own method has searched, and this should not be the start. So the method is
+# used at the latest after `_STALE` times as many iterations as there were before its last search.
 _DRAFTS = 10
 _RISE = 1.05
+_STALE = 4
 # Training ends if the violation is at most _ROUNDING times the objective, because such a small
 # violation comes from rounding.
 _ROUNDING = 1e-9
@@ -281,6 +282,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     best: Any = None
     n_iter, n_open, reason = 0, 0, "max_iter"
     draft, lower_before = problem.draft, 0.0
+    searched = 0  # number of iterations before the last search by the problem's own method
 
     def current_fit(reason="callback"):
         objective = best[1] + best[2]
@@ -295,8 +297,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
             slope: Any = None
             proper = n_iter in (0, max_iter - 1)
             if n_iter % _DRAFTS == 0:
-                turn = n_iter // _DRAFTS
-                proper |= lower <= _RISE * lower_before or turn & (turn - 1) == 0
+                proper |= lower <= _RISE * lower_before or n_iter >= _STALE * searched
                 lower_before = lower
             if draft is not None and not proper:
                 slope, offset, _ = problem.plane(vector, draft)
@@ -305,6 +306,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
             proper = slope is None
             if proper:
                 slope, offset, n_open = problem.plane(vector, problem.method)
+                searched = n_iter
             found = offset - slope @ vector
             if not (np.isfinite(offset) and np.isfinite(slope @ slope)):
                 raise ValueError(
