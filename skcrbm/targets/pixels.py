@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.targets.sequences import MISSING, find_classes, is_missing
+from skcrbm.targets.sequences import MISSING, find_classes, is_missing, kind_of
 from skcrbm.utils.images import ImageArrays
 from skcrbm.utils.validation import check_sample_weight, filled_with_nan, hold_dates
 
@@ -197,25 +197,25 @@ def pixel_codes(
     If a label is not in `classes`, its code is `UNKNOWN` if `allow_unknown` is True; otherwise a
     ValueError is raised. Labels of another type than the classes always raise a ValueError.
     """
+    kinds = set(map(kind_of, classes.tolist()))
     codes = []
     for i, part in enumerate(labels):
         missing = _missing(part)
         path = np.full(len(part), MISSING)
         observed = part[~missing]
-        if observed.dtype.kind == "O":
-            observed = np.array(observed.tolist())
         if len(observed):
-            try:
+            # Only arrays of objects may contain several kinds of labels.
+            some = observed.tolist() if observed.dtype.kind == "O" else observed[:1].tolist()
+            unsuited = [label for label in some if kind_of(label) not in kinds]
+            if not unsuited:
+                observed = np.array(some) if observed.dtype.kind == "O" else observed
                 place = np.searchsorted(classes, observed).clip(max=len(classes) - 1)
-            except TypeError:
-                place = np.zeros(len(observed), np.int64)
-            wrong = np.broadcast_to(classes[place] != observed, place.shape)
-            names = [values.dtype.kind in "OUS" for values in (classes, observed)]
-            if wrong.any() and not (allow_unknown and names[0] == names[1]):
-                label = repr(observed[int(np.argmax(wrong))].tolist())
+                wrong = classes[place] != observed
+                unsuited = [] if allow_unknown else observed[wrong][:1].tolist()
+            if unsuited:
                 raise ValueError(
-                    f"image {i} of {name} has the label {label}, which is not among the classes "
-                    f"{classes.tolist()}"
+                    f"image {i} of {name} has the label {unsuited[0]!r}, which is not among the "
+                    f"classes {classes.tolist()}"
                 )
             path[~missing] = np.where(wrong, UNKNOWN, place)
         codes.append(path)

@@ -323,3 +323,7 @@ def test_labels_that_training_did_not_have_count_as_wrong():
         assert model.score(X, other) == pytest.approx(right.mean())
     with pytest.raises(ValueError, match="image 0 of y has the label 1, which is not among"):
         model.score(X, np.ones(y.shape, int))
+    other = y.astype(object)
+    other[2, 1, 1] = 5
+    with pytest.raises(ValueError, match="image 2 of y has the label 5, which is not among"):
+        model.score(X, other)

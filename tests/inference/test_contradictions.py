@@ -69,6 +69,22 @@ def test_contradicting_evidence(method):
     assert not found.converged[1]
 
 
+@pytest.mark.parametrize("returns", ["samples", "log_partition"])
+def test_perturb_and_map_warns_once_and_counts_the_models_of_the_user(returns):
+    """The method solves many copies of a model; earlier it warned about 64 of 64 models."""
+    energy = FactorGraphEnergy([OrFactors([[0, 1]], [2])], np.zeros((2, 3)))
+    clamp = [[0, 0, np.nan], [0, 0, 1]]
+    with pytest.warns(UserWarning, match="clamp contradicts") as caught:
+        found = infer(energy, "perturb_and_map", returns=returns, clamp=clamp, n_samples=100)
+    assert len(caught) == 1
+    assert "clamp contradicts the factors of 1 of 2 models" in str(caught[0].message)
+    assert found.converged.tolist() == [True, False]
+    if returns == "samples":
+        assert (found.samples == [[[0, 0, 0]], [[0, 0, 1]]]).all()
+    else:
+        assert found.log_partition[1] == -np.inf
+
+
 def _categories_that_are_equal():
     """A chain of three variables, in which neighbours have the same of three states."""
     return FactorGraphEnergy.from_tables([[0, 1], [1, 2]], [np.where(np.eye(3), 0, -np.inf)] * 2)
