@@ -78,7 +78,7 @@ def label_positions(labels: Any, names: Sequence[str], path: Path) -> list[int]:
     _check_known("labels", wanted, names, path)
     repeated = sorted({name for name in wanted if wanted.count(name) > 1})
     if repeated:
-        raise ValueError(f"the argument labels names a column twice: {repeated}")
+        raise ValueError(f"`labels` has the name of a column twice: {repeated}")
     place = {name: column for column, name in enumerate(names)}
     return [place[name] for name in wanted]
 

@@ -98,7 +98,7 @@ class Targets(Versioned, ABC):
 
     @property
     def exclusive(self) -> bool | np.ndarray:
-        """True for visible units of which exactly one is on: a bool, or (V,) for each unit."""
+        """A bool, or bools (V,): True for units of groups in which exactly one unit is on."""
         return self.one_hot
 
     @property

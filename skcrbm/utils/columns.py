@@ -223,7 +223,7 @@ def dense_chunks(X: np.ndarray, n_more: int = 0) -> list[slice]:
 def warn_of_scales(
     X: Any, weight: np.ndarray, name: str, partial: bool = False, remedy: str | None = None
 ) -> None:
-    """Warn if the columns of X have very different scales, or all very large or small scales.
+    """Warn if the scales of the columns of X differ a lot, or are very large, or are all tiny.
 
     Estimators that do not scale the columns themselves call this function. Columns with NaN are
     ignored. `name` is the name of the estimator, `partial` is True if X holds only a part of the

@@ -143,7 +143,7 @@ def test_labels_that_are_not_binary(file):
         ({"labels": 7}, "labels=7 does not fit the 6 columns"),
         ({"labels": 0}, "labels=0 does not fit"),
         ({"labels": ["loud"]}, r"labels holds names that are not columns .*'loud'"),
-        ({"labels": ["calm", "calm"]}, "labels names a column twice"),
+        ({"labels": ["calm", "calm"]}, "`labels` has the name of a column twice"),
         ({"labels": []}, "labels must name at least one"),
         ({"labels": 1.5}, "labels must be a list"),
         ({"drop": ["loud"]}, "drop holds names"),
