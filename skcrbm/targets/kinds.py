@@ -98,7 +98,7 @@ class Targets(Versioned, ABC):
 
     @property
     def exclusive(self) -> bool | np.ndarray:
-        """A bool, or bools (V,): True for units of groups in which exactly one unit is on."""
+        """Bool, or bool array (V,): True for units of groups in which exactly one unit is on."""
         return self.one_hot
 
     @property

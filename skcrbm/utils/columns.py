@@ -223,11 +223,12 @@ def dense_chunks(X: np.ndarray, n_more: int = 0) -> list[slice]:
 def warn_of_scales(
     X: Any, weight: np.ndarray, name: str, partial: bool = False, remedy: str | None = None
 ) -> None:
-    """Warn if the scales of the columns of X differ a lot, or are very large, or are all tiny.
+    """Warn if the columns of X have very different scales, or if the largest is far from 1.
 
-    Estimators that do not scale the columns themselves call this function. Columns with NaN are
-    ignored. `name` is the name of the estimator, `partial` is True if X holds only a part of the
-    rows, and `remedy` replaces the advice to use a scaler.
+    The scale of a column is its standard deviation. Columns with NaN are ignored. Estimators that
+    do not scale the columns themselves call this function. `name` is the name of the estimator,
+    `partial` is True if X holds only a part of the rows, and `remedy` replaces the advice to use a
+    scaler.
     """
     scales = _sparse_scales if sparse.issparse(X) else _dense_scales
     # Read a sample of the rows only, because X may be a memory map that is larger than the memory.
