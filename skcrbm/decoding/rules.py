@@ -136,8 +136,8 @@ class LabelSet(DecodingRule):
 
     Only label sets that agree with the known labels are possible. If no set agrees, the known
     labels replace the corresponding entries of each label set, and all of these changed sets are
-    candidates. If the classifier has no joint distribution, labels are treated as independent given
-    x.
+    candidates. If the classifier has no joint distribution, labels are treated as independent
+    given x.
 
     Examples
     --------
