@@ -74,11 +74,11 @@ def label_positions(labels: Any, names: Sequence[str], path: Path) -> list[int]:
         return list(columns[:labels] if labels > 0 else columns[labels:])
     wanted = _name_list("labels", labels)
     if not wanted:
-        raise ValueError("labels must name at least one column")
+        raise ValueError("`labels` must contain the name of at least one column")
     _check_known("labels", wanted, names, path)
     repeated = sorted({name for name in wanted if wanted.count(name) > 1})
     if repeated:
-        raise ValueError(f"the argument labels names a column twice: {repeated}")
+        raise ValueError(f"`labels` has the name of a column twice: {repeated}")
     place = {name: column for column, name in enumerate(names)}
     return [place[name] for name in wanted]
 
@@ -100,7 +100,7 @@ def _check_known(argument, wanted, names, path):
     unknown = [name for name in wanted if name not in names]
     if unknown:
         raise ValueError(
-            f"{argument} holds names that are not columns of {path}: {unknown[:5]}; the file has "
+            f"`{argument}` has names that are not columns of {path}: {unknown[:5]}; the file has "
             f"{list(names)[:10]}{' and others' if len(names) > 10 else ''}"
         )
 

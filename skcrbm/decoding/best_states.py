@@ -41,8 +41,9 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
     """Iterate over blocks of rows, with the candidate label sets of each block and their scores.
 
     Only label sets that agree with the known outputs of a row are possible. If no set agrees, the
-    candidates are all label sets, with the known outputs written over their entries. `hidden`
-    determines whether scores sum out the hidden units ("marginal") or maximise over them ("max").
+    known outputs replace the corresponding entries of each label set, and all of these changed sets
+    are candidates. `hidden` determines whether scores sum out the hidden units ("marginal") or
+    maximise over them ("max").
 
     Yield the indices of the rows (a slice or a list), the distinct label sets (K, V) of 0/1, and
     the scores (n_rows, K). A score is an unnormalised log-probability, or -inf for a set that

@@ -134,9 +134,10 @@ class Marginal(DecodingRule):
 class LabelSet(DecodingRule):
     """Choose the most probable of the label sets seen in fit, which suits the subset accuracy.
 
-    Only label sets that agree with the known labels are possible. If no set agrees, the candidates
-    are all label sets, with the known labels written over their entries. If the classifier has no
-    joint distribution, labels are treated as independent given x.
+    Only label sets that agree with the known labels are possible. If no set agrees, the known
+    labels replace the corresponding entries of each label set, and all of these changed sets are
+    candidates. If the classifier has no joint distribution, labels are treated as independent
+    given x.
 
     Examples
     --------

@@ -58,7 +58,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     #: Queries that this class supports.
     queries: ClassVar[frozenset[str]] = QUERIES
-    #: True if the visible variables are the classes of one output, of which exactly one is on.
+    #: True if the visible variables are the classes of one output, so that exactly one is on.
     categorical: ClassVar[bool] = False
     evidence: np.ndarray | None = None
 

@@ -71,7 +71,7 @@ class InputCode(NamedTuple):
     def for_rows(self, X) -> InputCode:
         """Return the encoding for the X of a prediction.
 
-        X may contain NaN in other columns than the training rows. A ValueError is raised for a NaN
+        X may contain NaN even in columns that had no NaN in fit. A ValueError is raised for a NaN
         in a column for which `can_miss` is False.
         """
         missing = _missing_columns(X)

@@ -79,7 +79,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     _prediction_parameters: tuple[str, ...] = ("decode", "n_jobs")
     #: True if `fit` takes weights of single labels, `sample_weight` of shape (N, L).
     _takes_label_weights = True
-    # : Factor that converts the `decision_function` of a binary 1-D y to log-odds.
+    #: Factor that converts the `decision_function` of a binary 1-D y to log-odds.
     _log_odds_scale = 1.0
 
     @abstractmethod
@@ -523,8 +523,8 @@ def training_rows(
     This function also sets the attributes of the model that describe y: `_targets`, `classes_`,
     `allow_empty_` and `unseen_share_`. If `reset` is False, training continues: the columns of X
     and the kind of y must be the same as in earlier calls, and the attributes describe the rows of
-    all calls. If `partial` is True, there is no warning about labels with a single value, because
-    later calls of `partial_fit` may contain the missing value.
+    all calls. If `partial` is True, there is no warning about labels that are always 0 or always 1,
+    because the other value may occur in later calls of `partial_fit`.
     """
     if not reset:
         model._targets.check_classes(classes)

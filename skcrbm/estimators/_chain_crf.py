@@ -414,11 +414,11 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         for item in self.forbidden or ():
             if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 2:
                 raise ValueError(
-                    f"forbidden should hold pairs (from, to) of classes or None, got {item!r}"
+                    f"`forbidden` should hold pairs (from, to) of classes or None, got {item!r}"
                 )
             i, j = codes_of(list(item), self.classes_, "forbidden")
             if i == MISSING and j == MISSING:
-                raise ValueError("forbidden holds (None, None), but a pair needs a class")
+                raise ValueError("`forbidden` holds (None, None), but a pair needs a class")
             if i == MISSING:
                 first[j] = -np.inf
             elif j == MISSING:

@@ -156,7 +156,11 @@ class _RateSearch:
 
 
 def _true_labels(model, X, visible):
-    """Return P(true label is 1) and the log-likelihood of n held-out rows, as (n, V + 1)."""
+    """Return an array (n, V + 1) for n held-out rows.
+
+    The first V columns hold P(true label is 1) of each label, and the last column holds the
+    log-likelihood of each row.
+    """
     noise = LabelNoise(model.flip_rates_)
     posterior = model._posterior(X)
     energy = noise.observe(posterior.energy, visible)

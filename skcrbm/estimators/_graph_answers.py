@@ -122,9 +122,10 @@ class GraphAnswers(SavedModel, BaseEstimator):
         return path
 
     def _raise_no_labels(self, piece, assignment):
-        """Raise a ValueError about the graph of a part for which max-product found no labels.
+        """Raise a ValueError that names the first graph for which max-product found no labels.
 
-        `assignment` (1, T) holds the states of all graphs, for which the weight of a graph is 0.
+        `piece` is a batch of graphs, and `assignment` (1, T) holds the states that max-product
+        found for the nodes of all graphs. At least one of the graphs has states of weight 0.
         """
         for c in range(len(piece)):
             graph = piece.take(np.array([c]))
@@ -429,7 +430,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
         return self.classes_[posed.states(assignment) // self._model.n_latent]
 
     def _by_graphs(self, batch, answer):
-        """Return the list of ``answer(graph)`` for all graphs, each of which is a batch itself."""
+        """Return the list of ``answer(part)`` for all graphs; a part is a batch of one graph."""
 
         def of_graph(c):
             return _named(answer, batch.take(np.array([c])))

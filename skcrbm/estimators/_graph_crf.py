@@ -448,7 +448,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         model = self._model if resume else self._first_model(graphs, rng, partial)
         pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
         if pairs is not None and rule.name == "backprop":
-            raise ValueError("forbidden needs a learning rule other than 'backprop'")
+            raise ValueError("`forbidden` needs a learning rule other than 'backprop'")
         if pairs is not None and rule.name in ("cd", "pcd") and (graphs.path == MISSING).any():
             raise ValueError(
                 f"learning={option_name(self.learning)!r} with forbidden pairs needs complete "

@@ -72,7 +72,7 @@ _PLAIN_ALPHA = 0.003
 # mini-batch. The number is smaller than in `CRBMClassifier`, because training on all images makes
 # only `max_iter` steps, by default 20.
 _FULL_BATCH_ROWS = 50
-# Advice in the warning that X has columns of very different or large scales.
+# Advice in the warning about the scales of the columns of X.
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
 _UNCONVERGED = (
     "gradients and probabilities may be off",

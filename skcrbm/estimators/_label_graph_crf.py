@@ -62,9 +62,9 @@ _N_FOLDS = 5
 _SEARCH_ROWS = 3000
 # L2 penalty of the tables if alpha_pairs="auto", relative to the sum of the losses of all rows.
 _WEAK = 0.3
-# If there are too few rows for a search, alpha is this number times the variance of all columns.
+# If there are too few rows for a search, alpha is this number times the total variance of X.
 _FEW_ROWS_ALPHA = 3e-3
-# graph="auto" has an edge for all pairs of outputs if exact inference visits at most this number of
+# graph="auto" has an edge for each pair of outputs if exact inference visits at most this number of
 # joint states, summed over all rows. Otherwise the graph is a tree. For 0/1 labels (first number) a
 # state takes about a nanosecond, and for classes (second number) ten nanoseconds.
 _BINARY_STATES, _CATEGORICAL_STATES = 2.0**27, 2.0**23
@@ -469,12 +469,12 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
                     raise ValueError(f"{wanted}; {item!r} is not an index or name of an output")
                 if not 0 <= index < n_outputs:
                     raise ValueError(
-                        f"graph joins the outputs {pair!r}, but y has the outputs 0 to "
+                        f"`graph` joins the outputs {pair!r}, but y has the outputs 0 to "
                         f"{n_outputs - 1}"
                     )
                 found.append(index)
             if found[0] == found[1]:
-                raise ValueError(f"graph joins output {pair[0]!r} with itself")
+                raise ValueError(f"`graph` joins output {pair[0]!r} with itself")
             edges.add((min(found), max(found)))
         return np.array(sorted(edges), np.int64).reshape(-1, 2)
 

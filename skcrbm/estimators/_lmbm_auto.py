@@ -337,10 +337,11 @@ class PenaltySearch:
         return np.log(hamming) - np.log(jaccard)
 
     def _gain(self, errors, better):
-        """Return by how much `better` has a better score than `errors`, minus the standard error.
+        """Return the improvement of the score from `errors` to `better`, minus a standard error.
 
-        The score is ``log(Hamming loss) - log(Jaccard index)``, so smaller scores are better. The
-        standard error is the standard error of the difference of the two scores.
+        Both arguments (n, 2) hold the Hamming loss and the Jaccard index of the test rows. The
+        score is ``log(Hamming loss) - log(Jaccard index)``, so smaller scores are better. The
+        standard error belongs to the difference of the two scores.
         """
         hamming, jaccard = self._means(errors)
         # To first order, the difference of the scores is a mean over rows, so that its standard

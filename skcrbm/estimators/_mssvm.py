@@ -79,7 +79,7 @@ _BY_NAME = {"damping": 0.5, "max_iter": 50}
 # of the columns.
 _RELATIVE_ALPHA = 2e-3
 # If alpha="auto" and the solver is "asgd", the penalty is this number times the best penalty of
-# logistic regressions. With the number 1, a model of images of digits overfits after a few epochs.
+# logistic regressions. Without this factor, models of images of digits overfit after a few epochs.
 _HIDDEN_FACTOR = 3.0
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",
@@ -220,8 +220,9 @@ class MSSVMCRBM(RBMClassifier):
 
     Notes
     -----
-    `decision_function` of a 2-D y returns, for each output, the score if this output is 1 minus the
-    score if it is 0, while the other outputs have their predicted values. The difference is
+    `decision_function` of a 2-D y compares two label vectors for each output. In the first vector
+    the output is 1, in the second vector it is 0, and the other outputs have their predicted
+    values. The result is the score of the first vector minus the score of the second vector. It is
     positive for predicted labels, unless a change of a single label would improve the prediction,
     which can happen if inference is approximate.
 
@@ -542,7 +543,7 @@ class MSSVMCRBM(RBMClassifier):
         return {"hidden": self.hidden_, "state_methods": {query: self._prediction_method}}
 
     def _label_scores(self, posterior):
-        """Return, for each output, the score if the output is 1 minus the score if it is 0.
+        """Return, for each output, by how much the value 1 has a higher score than the value 0.
 
         The other outputs have their predicted values. The result is inf or -inf for known labels.
         """

@@ -216,9 +216,9 @@ class RBMClassifier(
     def _drawn_log_proba(self, X, n_draws, seed, labels=None):
         """Return the log-probabilities of draws from p(y | x); see `drawn_log_proba`.
 
-        The third result is a mask (N,) of the rows that `drawn_log_proba` takes; the other results
-        have no entries for the other rows. All results are None if it takes no row, because the
-        model has too many hidden units, or if y had columns of classes.
+        The third result is a mask (N,), True for the rows that `drawn_log_proba` supports; the
+        other results have entries for these rows only. None is returned if it supports no row, for
+        example because the model has too many hidden units, or if y had columns of classes.
         """
         with one_blas_thread():
             posterior = self._posterior(X, None)
@@ -433,7 +433,7 @@ def marginal_method(
     n_hidden: int,
     needs: Iterable[str] = ("marginals",),
 ) -> InferenceMethod:
-    """Return the inference method for an `RBMEnergy` that the argument `inference` stands for.
+    """Convert the argument `inference` to an inference method for an `RBMEnergy`.
 
     An `InferenceMethod` is returned unchanged. "auto" stands for "exact" if one of the two layers
     is small, else for "sum_product". `needs` are the answers that the method must give, such as

@@ -331,8 +331,8 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
 def _margin_path(model, rest, objective, rng):
     """Return the function `train` of `choose_alpha` for max-margin learning.
 
-    ``train(total)`` trains a model with a penalty factor. It returns the trained model, or None if
-    the penalty is too weak.
+    ``train(total)`` trains a model with the penalty factor `total`. It returns the trained model,
+    or None if the penalty is too weak.
     """
     blocks = dual_blocks(model, rest, objective, 1.0)
 
@@ -448,7 +448,7 @@ def _loss_and_gap(loss, gap):
 
 
 def _warn_of_gap(fitted, max_iter, unit, solver):
-    """Warn if training ended early, or if label searches did not prove optimal labels."""
+    """Warn if training ended early, or if searches did not prove that their labels are optimal."""
     share = fitted.gap / fitted.objective if fitted.objective > 0 else 0.0
     state = f"a relative duality gap of {share:.1e} (tol={solver.tol:g})"
     advice = f"Raise alpha, tol of {type(solver).__name__}, or max_iter."

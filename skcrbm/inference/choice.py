@@ -189,7 +189,7 @@ class _MethodObject(HasMethods):
         self.names = names
 
     def is_satisfied_by(self, val):
-        """Return whether `val` is a method instance (a class is not accepted)."""
+        """Return True if `val` is an instance of a method class; the class itself gives False."""
         return isinstance(val, InferenceMethod)
 
     def __str__(self):

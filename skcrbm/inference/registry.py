@@ -263,8 +263,8 @@ def _check_location(location):
 def check_method_class(found: Any, base: type, name: str) -> None:
     """Raise an error unless `found` is a valid class for the method registered as `name`.
 
-    `base` is the class `InferenceMethod`, of which `found` must be a subclass. The error, a
-    TypeError or a ValueError, contains the registered location.
+    `base` is the class `InferenceMethod`; `found` must be a subclass of it. The error, a TypeError
+    or a ValueError, contains the registered location.
     """
     text = f"inference={name!r} is registered as {METHODS.locations[name]!r}, "
     if not (isinstance(found, type) and issubclass(found, base)):

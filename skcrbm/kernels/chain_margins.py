@@ -305,7 +305,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
                     length, scores, matrix, first, last, observed, work, back, found
                 )
                 value -= base
-            # Move probability from `worst`, the atom with the smallest violation, to `best`.
+            # Move probability between two label sequences (atoms): from `worst`, which violates the
+            # margin least, to `best`, which violates the margin most.
             expected, low, worst, high, other, free, same = _compare_atoms(
                 c, begin, end, base, best, found, scores, matrix, first, last, atoms
             )

@@ -145,8 +145,8 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
     At the root of the search tree (d = -1), no variable has got a value yet: add the effect of the
     known variables.
 
-    coupling : (P,), couplings of the P couples at the parent node
-    pull : (V,), output, to which the changes of the pulls are added
+    coupling : (P,), coupling of each of the P couples (pairs of variables) at the parent node
+    pull : (V,), output, to which the changes of the pulls on the variables are added
     coupling_too : (P,), output, to which the changes of the couplings are added
     """
     missing, last, before = places.missing, places.last, places.before

@@ -43,7 +43,8 @@ _MAX_START = 150.0
 class IsingEdges(NamedTuple):
     """Couplings of an Ising model with L labels, and the form of the messages."""
 
-    # True for messages as log-odds; False for messages as odds, which need equal rho and no damping
+    # True if messages are stored as log-odds. False if they are stored as odds, which is possible
+    # only if all entries of `rho` are equal and there is no damping.
     in_logs: bool
     edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else exp(2 s / rho)
     coupling: np.ndarray  # (L, L) couplings s

@@ -445,9 +445,9 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
 def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h, answers):
     """Compute the log partition function and the statistics of a model.
 
-    With num and den from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num, and an edge
-    adds log(den / R) to Bethe's log Z. So only the messages R are needed. For a clamped hidden unit
-    den = R, and it adds 0.
+    Let E = odds[i, j] be exp(weight) of an edge, R = message[i, j], and t and u the final beliefs
+    that unit j is on or off. Then P(h_j = 1 | v_i = 1) = E t / (E t + R u), and the edge adds
+    log((t + R u) / R) to Bethe's log Z. This term is 0 if hidden unit j is clamped.
     """
     odds, piece = model.odds, model.piece
     message, t, u, ti = work.message, work.t, work.u, work.ti

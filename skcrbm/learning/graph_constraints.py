@@ -35,12 +35,12 @@ def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.n
     table = np.zeros((len(names), len(names)), bool)
     for item in forbidden:
         if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 2:
-            raise ValueError(f"forbidden should hold pairs of classes, got {item!r}")
+            raise ValueError(f"`forbidden` should hold pairs of classes, got {item!r}")
         ends = [np.array([name == end for name in names], bool) for end in item]
         for end, found in zip(item, ends):
             if not found.any():
                 raise ValueError(
-                    f"forbidden holds the label {end!r}, which is not a class of the model: "
+                    f"`forbidden` holds the label {end!r}, which is not a class of the model: "
                     f"{', '.join(map(repr, names[:10]))}{' ...' if len(names) > 10 else ''}"
                 )
         table |= np.outer(*ends)

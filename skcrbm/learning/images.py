@@ -106,7 +106,7 @@ class ImageBatch:
 
 
 def image_params(structure: ImageStructure, rng: np.random.RandomState):
-    """Return initial parameters: random weights of hidden variables, else 0."""
+    """Return initial parameters: random weights for hidden variables, and 0 for the rest."""
     params = structure.zeros()
     if structure.n_hidden:
         params.coef[structure.n_visible :] = rng.normal(

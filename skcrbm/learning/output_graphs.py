@@ -333,8 +333,10 @@ def _log_chances(graph, scores):
 class OutputPenalty(NamedTuple):
     """Make L2 penalties that weakly pull the intercepts towards the class frequencies."""
 
-    pull: np.ndarray  # (U,) factors of the intercepts
-    centre: np.ndarray  # (U,) intercepts with the smoothed frequencies of the classes
+    pull: np.ndarray  # (U,) factor of the squared penalty of each intercept
+    # (U,) values towards which the intercepts are pulled. A model that has these intercepts, and no
+    # other parameters, predicts the smoothed frequencies of the classes.
+    centre: np.ndarray
 
     def __call__(self, alpha: float, pairs: float, scale: float = 1.0) -> L2:
         """Return the L2 penalty.

@@ -107,9 +107,9 @@ def multilabel_report(
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Predicted labels, 0 or 1.
     y_score : array-like of shape (n_samples, n_labels) or list of arrays, default=None
-        Predicted P(y = 1), or any finite scores. If a value is outside [0, 1], the scores of
-        probabilities are omitted. A list of arrays (n_samples, 2), as returned by scikit-learn's
-        multi-output estimators, is accepted, too.
+        Predicted P(y = 1), or other finite numbers that rank the labels. If a number is outside
+        [0, 1], the report has no metric of probabilities, such as the log loss. A list of arrays
+        (n_samples, 2), as returned by scikit-learn's multi-output estimators, is accepted, too.
     sample_weight : array-like (n_samples,) or (n_samples, n_labels), default=None
         Weights of the rows, or of single labels, see :func:`masked_score`.
     target_names : sequence of str of shape (n_labels,), default=None

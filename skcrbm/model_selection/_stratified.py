@@ -109,8 +109,8 @@ class _IndicatorSplit:
 class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
     """K folds of multi-label data, with the positives of each label spread evenly [1]_.
 
-    The rows of the rarest label are assigned first; each row goes to the fold that lacks most rows
-    of this label. The sizes of two folds differ by at most one row.
+    The rows of the rarest label are assigned first; each row goes to the fold that still needs the
+    most rows with this label. The sizes of two folds differ by at most one row.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ class Targets(Versioned, ABC):
 
     @property
     def exclusive(self) -> bool | np.ndarray:
-        """True for visible units of which exactly one is on: a bool, or (V,) for each unit."""
+        """Bool, or bool array (V,): True for units of groups in which exactly one unit is on."""
         return self.one_hot
 
     @property
@@ -275,7 +275,7 @@ class MultilabelTargets(Targets):
         """Raise a ValueError if `classes` names labels that are not labels of the model."""
         n_labels, _ = names_with_new(self, classes)
         if n_labels > self.n_visible:
-            raise ValueError("classes has new labels; only CRBMClassifier and MSSVMCRBM add labels")
+            raise ValueError("`classes` has new labels; only CRBMClassifier and MSSVMCRBM add them")
 
     def require_multilabel(self, method):
         """Do nothing, because y is 2-D."""

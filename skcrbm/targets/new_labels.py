@@ -55,13 +55,13 @@ def first_names(classes: Any, names: np.ndarray | None, n_columns: int) -> tuple
     if labels is None:
         if np.ndim(classes) == 2 and len(classes) != n_columns:
             raise ValueError(
-                f"classes lists the values of {len(classes)} labels, but y has {n_columns} "
+                f"`classes` has the values of {len(classes)} labels, but y has {n_columns} "
                 "columns; these numbers must be equal"
             )
         return n_columns, names
     if names is None and len(labels) != n_columns:
         raise ValueError(
-            f"classes lists {len(labels)} labels, but y has {n_columns} columns; these numbers "
+            f"`classes` has {len(labels)} labels, but y has {n_columns} columns; these numbers "
             "must be equal"
         )
     if labels == list(range(len(labels))):

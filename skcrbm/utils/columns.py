@@ -28,9 +28,9 @@ _MOSTLY_ZERO = 0.1
 # A CSR matrix in which few entries differ from 0 is converted to an array only if the array has at
 # most this number of entries (128 MB).
 _MOST_DENSE = 2**24
-# A column that is filled in most rows must be centred if its mean exceeds this number times its
-# standard deviation. Centred columns are divided by 2 sd. Without a shift, the scale of such a
-# column is its root mean square, so it is at most 1.6 times larger up to this limit.
+# A sparse column with few zeros must be centred if its mean is larger than this number times its
+# standard deviation (sd). Columns with a smaller mean are not centred. They are divided by their
+# root mean square, which is at most 1.6 times the divisor of a centred column, 2 sd.
 _FAR_FROM_0 = 3.0
 # First words of the warning about columns on different scales. Filters that ignore the warning find
 # it by these words.
@@ -164,7 +164,7 @@ def in_faster_storage(X: Any) -> Any:
     The choice does not depend on whether X is sparse or dense, so that a fit to a dense array and a
     fit to the same values in a CSR matrix give the same model. If a column has more values than
     zeros and lies far from 0, such as a year, the result is an ndarray, because such a column must
-    be centred. A word that most texts contain does not lie far from 0. There is an exception: a
+    be centred. The counts of a word in texts do not lie far from 0. There is an exception: a
     CSR matrix with few filled entries stays sparse if the array would have more than `_MOST_DENSE`
     entries.
     """
@@ -188,11 +188,11 @@ def in_faster_storage(X: Any) -> Any:
 
 
 def _needs_centring(X, numbers):
-    """Return True if a column of X with one of the `numbers` varies but lies far from 0."""
+    """Return True if a column of X, with an index in `numbers`, varies but lies far from 0."""
     n_rows, n_columns = X.shape
     if not len(numbers) or (sparse.issparse(X) and n_rows * n_columns > _MOST_DENSE):
         return False
-    # The same dense array for both forms of X gives the same rounding, and so the same choice.
+    # Convert a sparse X to the same array as a dense X, so that rounding cannot change the choice.
     part = X[:, numbers]
     part = np.asarray(part.toarray() if sparse.issparse(part) else part, np.float64, order="C")
     size = np.abs(part).max(axis=0)  # a division by it keeps the squares from overflowing
@@ -203,7 +203,7 @@ def _needs_centring(X, numbers):
 
 
 def in_double(X: Any, columns: Columns | None = None) -> Any:
-    """Return X in float64, scaled by `columns` unless that is None.
+    """Return X in float64, scaled by `columns` unless `columns` is None.
 
     A large dense X is returned as `LazyRows`, which converts rows only when they are read.
     """
@@ -223,11 +223,12 @@ def dense_chunks(X: np.ndarray, n_more: int = 0) -> list[slice]:
 def warn_of_scales(
     X: Any, weight: np.ndarray, name: str, partial: bool = False, remedy: str | None = None
 ) -> None:
-    """Warn if the columns of X have very different scales, or all very large or small scales.
+    """Warn if the columns of X have very different scales, or if the largest is far from 1.
 
-    Estimators that do not scale the columns themselves call this function. Columns with NaN are
-    ignored. `name` is the name of the estimator, `partial` is True if X holds only a part of the
-    rows, and `remedy` replaces the advice to use a scaler.
+    The scale of a column is its standard deviation. Columns with NaN are ignored. Estimators that
+    do not scale the columns themselves call this function. `name` is the name of the estimator,
+    `partial` is True if X holds only a part of the rows, and `remedy` replaces the advice to use a
+    scaler.
     """
     scales = _sparse_scales if sparse.issparse(X) else _dense_scales
     # Read a sample of the rows only, because X may be a memory map that is larger than the memory.

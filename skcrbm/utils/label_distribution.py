@@ -149,7 +149,7 @@ class LabelDistribution:
         """Yield draws (n_draws, L) of each row of X, and the log-probabilities of these draws.
 
         If `labels` (N, L) is given, the log-probabilities have another entry at the end: the
-        log-probability of the label vector of the row. The model must be joint.
+        log-probability of the label vector of the row. The model must have a joint distribution.
 
         The random numbers of the method `sample` depend on the position of a row in X. So each row
         is drawn alone, with the same seed, and gets the same draws in every X. Equal vectors of a

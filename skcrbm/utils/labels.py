@@ -323,8 +323,8 @@ def flat_images(
 ) -> np.ndarray:
     """Return images (N, height, width) as rows of pixels (N, height * width).
 
-    A ValueError is raised if the images have no pixels, or do not have the expected number of
-    pixels `n_pixels` and the expected `shape` (height, width); None allows any value.
+    A ValueError is raised if the images have no pixels, if their number of pixels is not
+    `n_pixels`, or if their size is not `shape`, (height, width). None allows any number or size.
     """
     found = images.shape[1:]
     pixels = math.prod(found)
@@ -470,9 +470,9 @@ def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
     """Return a data frame y with its columns in the order of `names`.
 
     `names` is an array of names, or a data frame whose columns are in the wanted order. y is
-    returned unchanged if it is not a data frame or `names` has no names. If the two sets of names
-    differ, a ValueError is raised if all names are strings. If some names are not strings, such as
-    the column numbers of a frame made of an array, y is returned unchanged.
+    returned unchanged if it is not a data frame or `names` has no names. If the columns of y have
+    other names, there are two cases: if all names are strings, a ValueError is raised; otherwise,
+    as for the column numbers of a frame made of an array, y is returned unchanged.
     """
     if not is_frame(y) or not (is_frame(names) or all_strings(names)):
         return y

@@ -229,7 +229,7 @@ class KnownName(HasMethods):
 
 
 class _OptionsObject(HasMethods):
-    """Constraint for an instance of one of the classes `kinds`; the class itself is invalid."""
+    """Constraint that accepts instances of the classes `kinds`, but not the classes themselves."""
 
     def __init__(self, kinds, example):
         super().__init__(["check_options"])

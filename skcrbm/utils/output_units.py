@@ -26,7 +26,8 @@ class OutputUnits:
         self.start = np.concatenate([[0], np.cumsum(self.sizes)])
         # (L + 1,): number of classes of all outputs before output i
         self.first = np.concatenate([[0], np.cumsum(self.n_classes)])
-        # (V,): True for units of outputs with more than two classes, of which only one can be on
+        # (V,): True for the units of an output with more than two classes. Exactly one unit of such
+        # an output is on.
         self.exclusive = (self.sizes > 1)[self.output]
         #: Index (V,) of the class of each unit, among the classes of all outputs side by side.
         self.place = np.arange(len(self.output)) - self.start[self.output]
@@ -47,7 +48,7 @@ class OutputUnits:
 
     @property
     def n_states(self) -> int:
-        """Number of classes of all outputs."""
+        """Total number of classes, summed over the outputs."""
         return int(self.first[-1])
 
     @property

@@ -271,7 +271,7 @@ def test_forbidden_transitions():
         ChainCRF(forbidden=forbidden).fit(
             [np.zeros((3, 4))] * 3, [["a", "b", "c"], ["c", "a", "a"], ["a", "b", "c"]], [0, 1, 1]
         )
-    with pytest.raises(ValueError, match="forbidden should hold pairs"):
+    with pytest.raises(ValueError, match="`forbidden` should hold pairs"):
         ChainCRF(forbidden=["ab"]).fit(X, y)
     with pytest.raises(ValueError, match="forbidden holds the label 'z'"):
         ChainCRF(forbidden=[("a", "z")]).fit(X, y)

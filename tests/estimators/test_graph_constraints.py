@@ -229,11 +229,11 @@ def test_errors():
     X, y = [graph] * 4, [["a", "b"], ["b", "a"], ["a", "a"], ["b", "b"]]
     with pytest.raises(ValueError, match=r"graph 3 of X has no labels that agree with `forbidden`"):
         GraphCRF(forbidden=[("b", "b")]).fit(X, y, sample_weight=[0, 1, 1, 1])
-    with pytest.raises(ValueError, match="forbidden holds the label 'z', which is not a class"):
+    with pytest.raises(ValueError, match="`forbidden` holds the label 'z', which is not a class"):
         GraphCRF(forbidden=[("z", "b")]).fit(X, y)
-    with pytest.raises(ValueError, match="forbidden should hold pairs of classes, got 'ab'"):
+    with pytest.raises(ValueError, match="`forbidden` should hold pairs of classes, got 'ab'"):
         GraphCRF(forbidden=["ab"]).fit(X, y)
-    with pytest.raises(ValueError, match="forbidden needs a learning rule other than 'backprop'"):
+    with pytest.raises(ValueError, match="`forbidden` needs a learning rule other than 'backprop'"):
         GraphCRF(forbidden=[("b", "b")], learning="backprop").fit(X[:3], y[:3])
     with pytest.raises(ValueError, match="with forbidden pairs needs complete labels"):
         GraphCRF(forbidden=[("b", "b")], learning="cd").fit(X[:3], [["a", None], *y[1:3]])

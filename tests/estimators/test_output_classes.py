@@ -269,7 +269,7 @@ def test_errors_of_partial_fit_name_the_argument():
     for wrong in (["a", "b"], [{"a", "b"}, {"x", "y"}]):
         with pytest.raises(ValueError, match=r"^classes must be a list of 2 arrays"):
             LayeredGMClassifier().partial_fit(X, y, classes=wrong)
-    with pytest.raises(ValueError, match="classes lists the values of 3 labels, but y has 2"):
+    with pytest.raises(ValueError, match="`classes` has the values of 3 labels, but y has 2"):
         CRBMClassifier().partial_fit(X, np.eye(4)[:, :2], classes=[[0, 1]] * 3)
     # Lists cannot be compared with 0 and 1 in a set.
     with pytest.raises(ValueError, match="column 0 of y holds the label 'a', which is not a class"):

@@ -343,7 +343,7 @@ class OddsKernel:
 
 
 class _LogKernel:
-    """Calls the kernel for messages as log-odds, which processes one model after the other."""
+    """Passes messages in the form of log-odds, with a kernel that processes the models in turn."""
 
     def __init__(self, run):
         self.run_ = run

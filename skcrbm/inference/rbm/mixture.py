@@ -40,11 +40,12 @@ def rows_of_small_mixtures(energy) -> np.ndarray:
 
 
 def rows_with_few_products(energy) -> np.ndarray:
-    """Return a mask (N,): True if p(y | x) of the row is a mixture of few products.
+    """Return a mask (N,): True if p(y | x) of the row is a mixture of few distributions.
 
-    There is a product for each state of the hidden units. Rows with large fields are excluded,
-    because sums over their labels lose digits. Each row is checked alone, so that the method that
-    answers a row does not depend on the other rows.
+    Each state of the hidden units gives a distribution of the mixture, the product of the label
+    probabilities. The mask is False for rows with large fields, because sums over the labels of
+    such a row lose digits. Each row is checked alone, so that the method that is used for a row
+    does not depend on the other rows.
     """
     if type(energy) is not RBMEnergy or energy.n_hidden > AUTO_EXACT_UNITS:
         return np.zeros(energy.n_models, bool)

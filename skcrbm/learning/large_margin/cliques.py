@@ -130,7 +130,7 @@ class CliqueProblem:
     signs: np.ndarray
     limit: np.ndarray  # (N, V); set to 0 for missing values and for variables without a margin
     margin: float
-    penalty: np.ndarray  # (T,) factors of the L1 penalty
+    penalty: np.ndarray  # (T,) factor of the L1 penalty of each weight
     inputs: Any = None  # x as a CSR matrix (N, D); None if the margins have no linear part
     # Names of the parameters that may cause an overflow, for the error message.
     large: str = "C, margin or alpha_l1"
