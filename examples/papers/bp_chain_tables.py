@@ -330,7 +330,8 @@ def mean_text(cell, column):
 def draw(done, name):
     """Draw Figures 3 and 4 of the paper: own samplers above, exact distributions below.
 
-    Bars are standard deviations over the instances. Panels without a finished cell are left out.
+    Lines join the means over the instances, and each dot is an instance. Panels without a finished
+    cell are left out.
     """
     kinds = [kind for kind in ("mrf", "sat") if any(r["kind"] == kind for r in done.values())]
     panels = [(kind, "train", "log-likelihood minus the truth's") for kind in kinds]
@@ -343,9 +344,10 @@ def draw(done, name):
     )
     for row_of_axes, prefix, reading in zip(axes, ("own_", ""), ("own sampler", "exact samples")):
         for axis, (kind, column, label) in zip(row_of_axes, panels):
-            for learner, color in COLORS.items():
+            for k, (learner, color) in enumerate(COLORS.items()):
                 rows = [r for r in done.values() if r["kind"] == kind and r["learner"] == learner]
-                draw_curve(axis, rows, prefix + column, color, learner)
+                shift, style = 0.12 * (k - len(COLORS) / 2), {"color": color, "label": learner}
+                draw_curve(axis, rows, prefix + column, shift, style)
             if column == "train":
                 axis.set_yscale("symlog", linthresh=0.1)
             axis.set(xlabel="variables", ylabel=label, title=f"{kind}, {reading}")
@@ -358,18 +360,23 @@ def draw(done, name):
     print(f"picture: {path}")
 
 
-def draw_curve(axis, rows, column, color, label):
-    """Draw the means of a column over the instances of each size, with standard deviations."""
-    sizes, means, spread = [], [], []
+def draw_curve(axis, rows, column, shift, style):
+    """Draw a dot for each instance, and a line through the means of each size.
+
+    Standard deviations would be misleading: the axis of losses is logarithmic, and a few instances
+    with large losses determine the mean. Dots are moved by `shift` variables to the right, so that
+    the dots of the learners lie side by side.
+    """
+    sizes, means = [], []
     for n in sorted({int(row["n"]) for row in rows}):
         cell = [row for row in rows if int(row["n"]) == n and row.get(column)]
         offset = [float(r["truth"]) if column.endswith("train") else 0.0 for r in cell]
         values = np.array([float(row[column]) for row in cell]) - offset
         if len(values):
-            sizes.append(n)
+            sizes.append(n + shift)
             means.append(values.mean())
-            spread.append(values.std(ddof=1) if len(values) > 1 else 0.0)
-    axis.errorbar(sizes, means, spread, fmt="o-", ms=4, lw=1, capsize=2, color=color, label=label)
+            axis.plot(np.full(len(values), n + shift), values, ".", ms=4, color=style["color"])
+    axis.plot(sizes, means, "-", lw=1, **style)
 
 
 def main():

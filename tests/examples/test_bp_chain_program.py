@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from examples._harness import Rows, run_missing
 from examples.papers import _bp_chain_scores as scores
@@ -205,3 +206,22 @@ def test_rows_that_a_sampler_excludes_are_counted():
         np.array([[0, 1], [0, 1], [1, 1], [0, 0]]), np.array([[0, 1], [1, 0]])
     )
     assert (precision, recall) == (0.5, 0.5)
+
+
+# --- the picture ------------------------------------------------------------------------------
+
+
+def test_a_curve_shows_every_instance_and_the_mean():
+    rows = [
+        {"n": n, "truth": -1.0, "own_train": value}
+        for n, value in ((10, -1.5), (10, -3.5), (13, -2.0), (16, ""))
+    ]
+    axis = Figure().subplots()
+    program.draw_curve(axis, rows, "own_train", 0.25, {"color": "C0", "label": "mle"})
+    *dots, curve = axis.lines
+    np.testing.assert_allclose(
+        np.concatenate([line.get_xydata() for line in dots]),
+        [[10.25, -0.5], [10.25, -2.5], [13.25, -1.0]],
+    )
+    np.testing.assert_allclose(curve.get_xydata(), [[10.25, -1.5], [13.25, -1.0]])
+    assert curve.get_label() == "mle"
