@@ -10,10 +10,10 @@ variables. Level 0 of the tree holds the weights. `NODE` neighbouring entries of
 node, and the sum of a node is an entry of the next level. The highest level has at most `NODE`
 entries. All levels are in one array, padded with zeros to whole nodes.
 
-A block is a group of chains that are processed together. The chains of a block make their steps in
-turn, so that the processor overlaps the steps of several chains. `ising_gradients` is for models
-with couplings or fields of several hundred, for which the weights of the other kernels would exceed
-the range of floats.
+A block is a group of chains that are processed together. The chains of a block make their steps
+together, so that the processor overlaps the steps of several chains. `ising_gradients` is for
+models with couplings or fields of several hundred, for which the weights of the other kernels would
+exceed the range of floats.
 """
 
 from typing import NamedTuple
@@ -27,8 +27,8 @@ from skcrbm.kernels.scalar import GOLDEN, unit_interval
 # Number of entries of a node of the tree.
 NODE = 16
 _NODE = np.uintp(NODE)
-# Largest number of chains in a block.
-_CHAINS = 4
+# Largest number of chains in a block: with lists of neighbours, and with a matrix of couplings.
+_CHAINS, _CHAINS_BY_ROWS = 8, 4
 # The sums of the tree are updated by adding differences. The rounding errors of these updates are
 # proportional to the largest total weight since the sums were computed. If the total weight falls
 # below _LOST times this largest total weight, the errors may be too large, and the sums are
@@ -44,6 +44,14 @@ class Tree(NamedTuple):
 
     first: np.ndarray  # (n_levels,) int64, index of the first entry of each level
     size: np.ndarray  # (n_levels,) int64, number of entries of each level
+
+
+class Moves(NamedTuple):
+    """Flips that the chains of a block propose."""
+
+    chosen: np.ndarray  # (n_chains,) uintp, variable that each chain may flip
+    new: np.ndarray  # (n_chains, n_most) weights of its neighbours after the flip
+    other: np.ndarray  # (n_chains,) sum of all weights after the flip, inf if there is no flip
 
 
 @jit(inline=True, allocates=False)
@@ -242,31 +250,39 @@ def _step_with_new_sums(start, neighbours, ratio, tree, v, i, signs, sums, new, 
 
 
 @jit(allocates=False)
-def _steps_by_lists(start, neighbours, ratio, tree, seed, n_chains, signs, sums, new, total, most):
+def _steps_by_lists(
+    start, neighbours, ratio, tree, n_chains, seed, signs, sums, moves, total, most
+):
     """Make one step per variable in each of the first `n_chains` chains of a block.
 
-    `total` holds the present sum of the weights of each chain. `most` holds the largest such sum
-    since the sums of the tree were last computed from the weights; see `_LOST`.
+    All chains choose a variable, then all chains compute the new weights, and then all chains
+    decide. A wrong guess of the processor about a decision then discards little work of the other
+    chains. `total` holds the present sum of the weights of each chain. `most` holds the largest
+    such sum since the sums of the tree were last computed from the weights; see `_LOST`.
     """
+    chosen, new, other = moves.chosen, moves.new, moves.other
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):
-            if total[l] == 0:
-                continue  # all variables are clamped
-            own, weight = signs[l], sums[l]
-            i = _pick(weight, tree, _uniform(seed[l], np.uintp(2) * t + np.uintp(1)) * total[l])
-            if weight[i] == 0:
-                continue  # a clamped variable was drawn, because of rounding
+            u = _uniform(seed[l], np.uintp(2) * t + np.uintp(1))
+            chosen[l] = _pick(sums[l], tree, u * total[l])
+        for l in range(n_chains):
+            i, own, weight = chosen[l], signs[l], sums[l]
+            if weight[i] > 0:
+                other[l] = total[l] + _propose(start, neighbours, ratio, i, own, weight, new[l])
+            else:  # a clamped variable, because all variables are clamped or because of rounding
+                other[l] = np.inf
+        for l in range(n_chains):
+            i, own, weight = chosen[l], signs[l], sums[l]
             v = _uniform(seed[l], np.uintp(2) * t + np.uintp(2))
             # Acceptance ratio q(x | x') p(x') / (q(x' | x) p(x)): the ratio of the weight sums.
-            other = total[l] + _propose(start, neighbours, ratio, i, own, weight, new)
-            if other < _LOST * most[l]:
+            if other[l] < _LOST * most[l]:
                 total[l] = most[l] = _step_with_new_sums(
-                    start, neighbours, ratio, tree, v, i, own, weight, new, total[l]
+                    start, neighbours, ratio, tree, v, i, own, weight, new[l], total[l]
                 )
-            elif v * other < total[l]:
-                _flip(start, neighbours, tree, i, own, weight, new)
-                total[l] = other
-                most[l] = max(most[l], other)
+            elif v * other[l] < total[l]:
+                _flip(start, neighbours, tree, i, own, weight, new[l])
+                total[l] = other[l]
+                most[l] = max(most[l], other[l])
 
 
 @jit
@@ -298,7 +314,7 @@ def gradient_sweeps_by_lists(
     n_most = 0
     for i in range(n):
         n_most = max(n_most, start[i + 1] - start[i])
-    new = np.empty(n_most)
+    moves = Moves(np.empty(_CHAINS, np.uintp), np.empty((_CHAINS, n_most)), np.empty(_CHAINS))
     # factors by which a flip multiplies a weight, for unequal and for equal signs
     ratio = np.empty((len(coupling), 2))
     for e in range(len(coupling)):
@@ -317,7 +333,7 @@ def gradient_sweeps_by_lists(
                 total[l] = most[l] = _sum_up(sums[l], tree)
                 seed[l] = seeds[t, (first + l) % seeds.shape[1]]
             _steps_by_lists(
-                start, neighbours, ratio, tree, seed, n_lanes, signs, sums, new, total, most
+                start, neighbours, ratio, tree, n_lanes, seed, signs, sums, moves, total, most
             )
         for l in range(n_lanes):
             model = (first + l) // n_chains
@@ -392,13 +408,13 @@ def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state,
     tree, field, n_chains, held, seeds, state, log_odds : see `gradient_sweeps_by_lists`
     """
     n, n_places = state.shape[1], tree.first[len(tree.first) - 1] + 16
-    signs, sums = np.empty((_CHAINS, n)), np.zeros((2, _CHAINS, n_places))
-    total, side, half = np.empty(_CHAINS), np.zeros(_CHAINS, np.uintp), np.empty(n)
-    seed, none_held = np.empty(_CHAINS, np.uint64), np.zeros(0, np.int8)
+    signs, sums = np.empty((_CHAINS_BY_ROWS, n)), np.zeros((2, _CHAINS_BY_ROWS, n_places))
+    total, side, half = np.empty(_CHAINS_BY_ROWS), np.zeros(_CHAINS_BY_ROWS, np.uintp), np.empty(n)
+    seed, none_held = np.empty(_CHAINS_BY_ROWS, np.uint64), np.zeros(0, np.int8)
     ratio = 2.0 * coupling
     exp_in_place(ratio.reshape(-1), n * n)
-    for first in range(0, len(state), _CHAINS):
-        n_lanes = min(_CHAINS, len(state) - first)
+    for first in range(0, len(state), _CHAINS_BY_ROWS):
+        n_lanes = min(_CHAINS_BY_ROWS, len(state) - first)
         for l in range(n_lanes):
             _signs_of(state[first + l], signs[l])
         for t in range(len(seeds)):

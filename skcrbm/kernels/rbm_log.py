@@ -2,8 +2,8 @@
 
 The notation follows Ping & Ihler (2017): theta are the log-odds of beliefs, mu are messages
 as log-odds. The kernel stores one matrix with the messages from visible to hidden units. It
-computes the messages from hidden to visible units when it needs them. All methods share the sweep
-and differ in the message function
+computes the messages from hidden to visible units when it needs them. All methods differ only in
+the message function
 
     sum-product    f(w, x) = sp(w + x) - sp(x)
     max-product    f(w, x) = relu(w + x) - relu(x)
@@ -16,8 +16,9 @@ and Willsky 2005).
 
 Clamped units are left out. Clamped visible units have no row in the matrices of couplings and
 messages, so the rows of the free visible units lie one after the other. The messages of clamped
-hidden units are set to 0. The kernel processes the rows in blocks, which are groups of rows of the
-size `_BLOCK` or larger.
+hidden units are set to 0. `_sweep` processes the rows in blocks, which are groups of rows of the
+size `_BLOCK` or larger. The message function of max-product is so cheap that `_sweep_max` computes
+the messages to visible units twice instead of storing them.
 """
 
 from typing import NamedTuple
@@ -58,9 +59,8 @@ class LogCouplings(NamedTuple):
 
 
 @jit(fastmath={"contract"})
-def _max_message(w, x):
+def _max_message(w, x, zero):
     """Return relu(w + x) - relu(x)."""
-    zero = w - w
     y = w + x
     return (y if y > zero else zero) - (x if x > zero else zero)
 
@@ -106,61 +106,58 @@ def _receive_rows(rho, held, rows, visible_bias, incoming, theta_v):
 # pair of arrays for overlaps. If more than eight checks are needed, it gives up.
 
 
-@jit(fastmath={"contract"})
-def _max_messages(w, theta_h, message, incoming, count):
-    """Write the messages from hidden units to incoming[:count].
+@jit(fastmath={"contract", "reassoc"})
+def _max_sum(w, message, theta_h, k):
+    """Return the sum of the messages from hidden units to the visible unit of row k.
 
-    All arrays are flattened matrices with a row per visible unit. Each row of `theta_h` contains
-    the same log-odds of the hidden units.
+    The messages are not stored. `_replace_max` computes them again, which takes less time than
+    writing and reading them.
     """
-    for k in range(np.uintp(count)):
-        incoming[k] = _max_message(w[k], theta_h[k] - message[k])
+    zero = w.dtype.type(0)
+    total = w.dtype.type(0)
+    for j in range(np.uintp(w.shape[1])):
+        total += _max_message(w[k, j], theta_h[j] - message[k, j], zero)
+    return total
 
 
 @jit(fastmath={"contract"})
-def _replace_max(w, k, theta, damping, keep, incoming, message):
-    """Replace row k of `message` (B, H) by ``damping * old message + keep * new message``."""
+def _replace_max(w, k, theta_h, theta, damping, keep, message):
+    """Replace row k of `message` (B, H) by ``damping * old message + keep * new message``.
+
+    `theta` is the log-odds of the visible unit of the row.
+    """
+    zero = w.dtype.type(0)
     for j in range(np.uintp(message.shape[1])):
-        new = _max_message(w[k, j], theta - incoming[k, j])
+        incoming = _max_message(w[k, j], theta_h[j] - message[k, j], zero)
+        new = _max_message(w[k, j], theta - incoming, zero)
         message[k, j] = damping * message[k, j] + keep * new
 
 
 @jit
-def _add_rows(message, total):
-    """Add the rows of `message` (B, H) to `total` (H,), two rows at a time."""
-    n_rows = message.shape[0]
-    n = np.uintp(total.shape[0])
-    for k in range(0, n_rows // 2 * 2, 2):
-        k0, k1 = np.uintp(k), np.uintp(k + 1)
-        for j in range(n):
-            total[j] += message[k0, j] + message[k1, j]
-    if n_rows % 2:
-        last = np.uintp(n_rows - 1)
-        for j in range(n):
-            total[j] += message[last, j]
+def _add_rows(message, k0, k1, total):
+    """Add the rows k0 and k1 of `message` (B, H) to `total` (H,)."""
+    for j in range(np.uintp(total.shape[0])):
+        total[j] += message[k0, j] + message[k1, j]
 
 
 @jit
-def _receive_max(w, visible_bias, theta_v, theta_rows, held, message, rows, incoming):
-    """Write the messages from hidden units to the visible units `rows` to `incoming` (B, H).
+def _sweep_max(w, visible_bias, theta_v, theta_h, message, rows, damping, total):
+    """Update all messages to and from the visible units `rows` (B,) in max-product.
 
-    Also set `theta_v` of these visible units. Each row of `theta_rows` (B, H) contains the same
-    log-odds of the hidden units.
+    `theta_h` (H,) has the log-odds of the hidden units, and -inf for clamped hidden units, so that
+    they send messages of 0. The messages to the hidden units are added to `total` (H,).
     """
-    count, size = message.size, incoming.size
-    _max_messages(
-        w.reshape(count), theta_rows.reshape(size), message.reshape(count), incoming.reshape(size),
-        count,
-    )  # fmt: skip
-    _receive_rows(w.dtype.type(1), held, rows, visible_bias, incoming, theta_v)
-
-
-@jit
-def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
-    """Replace the messages that the visible units `rows` send, and add them to `total` (H,)."""
-    for k in range(np.uintp(rows.shape[0])):
-        _replace_max(w, k, theta_v[rows[k]], damping, keep, incoming, message)
-    _add_rows(message, total)
+    keep = w.dtype.type(1) - damping
+    for first in range(0, rows.shape[0], 2):
+        last = min(first + 2, rows.shape[0])
+        for k in range(np.uintp(first), np.uintp(last)):
+            i = rows[k]
+            theta_v[i] = visible_bias[i] + _max_sum(w, message, theta_h, k)
+            _replace_max(w, k, theta_h, theta_v[i], damping, keep, message)
+        if last == first + 2:
+            _add_rows(message, np.uintp(first), np.uintp(first + 1), total)
+        else:
+            add_row(message, np.uintp(first), total)
 
 
 @jit(fastmath={"contract"})
@@ -247,10 +244,6 @@ def _sweep(
     for first in range(0, rows.shape[0], size):
         stop = min(rows.shape[0], first + size)
         block, w_block, sent = rows[first:stop], w[first:stop], message[first:stop]
-        if kind == MAX:
-            _receive_max(w_block, visible_bias, theta_v, theta_rows, held, sent, block, incoming)
-            _send_max(w_block, block, theta_v, damping, keep, sent, incoming, total)
-            continue
         _receive_sum(w_block, rho, visible_bias, theta_v, theta_rows, held, sent, block, incoming)
         if kind == MIXED:
             _send_choices(w_block, theta_v, sent, block, damping, keep, incoming, total)
@@ -421,7 +414,7 @@ def pass_logs(kind, model, batch, options, answers):
     size = min(size, max(n_visible, 1))
     messages, gathered = np.empty((n_visible, n_hidden), dtype), np.empty((0, n_hidden), dtype)
     theta_rows, incoming = np.empty((size, n_hidden), dtype), np.empty((size, n_hidden), dtype)
-    total = np.empty(n_hidden, dtype)
+    total, cavity = np.empty(n_hidden, dtype), np.empty(n_hidden, dtype)
     t, u = np.empty(n_hidden, dtype), np.empty(n_hidden, dtype)
     ti, ui = np.empty(n_visible, dtype), np.empty(n_visible, dtype)
     last, visited = np.empty(n_visible + n_hidden, dtype), np.empty(n_visible, np.int8)
@@ -456,12 +449,18 @@ def pass_logs(kind, model, batch, options, answers):
             iteration += 1
             copy_into(log_odds[n], last)
             fill(total, 0)
-            for k in range(min(size, n_active)):
-                copy_into(theta_h, theta_rows[k])
-            _sweep(
-                kind, w, rho, visible_bias[n], theta_v, theta_rows, held, message, active, damping,
-                incoming, total,
-            )  # fmt: skip
+            if kind == MAX:
+                copy_into(theta_h, cavity)
+                for k in range(n_held):
+                    cavity[held[k]] = -np.inf
+                _sweep_max(w, visible_bias[n], theta_v, cavity, message, active, damping, total)
+            else:
+                for k in range(min(size, n_active)):
+                    copy_into(theta_h, theta_rows[k])
+                _sweep(
+                    kind, w, rho, visible_bias[n], theta_v, theta_rows, held, message, active,
+                    damping, incoming, total,
+                )  # fmt: skip
             change = beliefs(theta_v, free_v, ti, ui)
             for j in range(n_hidden):
                 theta_h[j] = hidden_bias[n, j] + rho * total[j]

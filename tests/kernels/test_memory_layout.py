@@ -103,14 +103,8 @@ def test_message_passing(dtype, shape):
         [odds, on, 1 - on, message],
     )
     assert_same_bits(
-        lambda w, b, v, h, m, incoming: rbm_log._receive_max(w, b, v, h, held, m, rows, incoming),
-        [weights, field, field, np.tile(theta, (4, 1)), message, block],
-    )
-    assert_same_bits(
-        lambda w, v, m, incoming, total: rbm_log._send_max(
-            w, rows, v, dtype(0.3), dtype(0.7), m, incoming, total
-        ),
-        [weights, field, message, block, ones],
+        lambda w, b, v, h, m, total: rbm_log._sweep_max(w, b, v, h, m, rows, dtype(0.3), total),
+        [weights, field, field, theta, message, ones],
     )
     assert_same_bits(
         lambda w, b, v, h, m, incoming: rbm_log._receive_sum(
