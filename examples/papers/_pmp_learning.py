@@ -106,10 +106,10 @@ def _sweeps_of(learner, sweeps):
     return sweeps[1:2] if learner == "lp" else sweeps
 
 
-def digits_ising(learner, seed, average):
+def digits_ising(learner, seed, average, n_steps=500):
     """Fit an Ising model of the 8 x 8 digits; return its row."""
     X = small_digits()
-    model, seconds = fit_ising(X, learner, 50, seed, n_steps=500, rate=0.01, average=average)
+    model, seconds = fit_ising(X, learner, 50, seed, n_steps=n_steps, rate=0.01, average=average)
     return row_of(model, learner, X, seed, seconds, _sweeps_of(learner, (10, 50, 100)), len(X))
 
 
@@ -163,26 +163,27 @@ def digits_rbm(learner, seed, average):
     return row_of(model, learner, X, seed, seconds, _sweeps_of(learner, (10, 50, 100)), len(X))
 
 
-def zeros(learner, n_sweeps, seed, side, rate, average):
+def zeros(learner, n_sweeps, seed, side, rate, average, n_steps=1000):
     """Run experiment 3: contours of the zeros.
 
     A coupling in -1/+1 units is a quarter of the coupling in 0/1 units, so the step of the paper
     is 0.00025.
     """
     X = contours(side)
-    model, seconds = fit_ising(X, learner, n_sweeps, seed, n_steps=1000, rate=rate, average=average)
+    steps = {"n_steps": n_steps, "rate": rate, "average": average}
+    model, seconds = fit_ising(X, learner, n_sweeps, seed, **steps)
     sweeps = (5, 10, 25, 50, 100)
     if learner in ("mplp", "lp"):  # a sample takes 10 to 100 ms, so draw only with 25 sweeps
         sweeps = sweeps[2:3]
     return row_of(model, learner, X, seed, seconds, sweeps, len(X))
 
 
-def twos(learner, n_sweeps, seed, average):
-    """Run appendix B.3: an RBM of 250 hidden units on 5000 twos, 1000 steps of Adam."""
+def twos(learner, n_sweeps, seed, average, n_steps=1000):
+    """Run appendix B.3: an RBM of 250 hidden units on 5000 twos, by default 1000 steps of Adam."""
     X = mnist_digits(2)[:5000]
     rule = learning_rule(learner, n_sweeps, 50)
     solver = Adam(learning_rate=0.01, batch_size=50, average=average)
-    model, seconds = fit_rbm(X, rule, seed, n_hidden=250, n_steps=1000, solver=solver)
+    model, seconds = fit_rbm(X, rule, seed, n_hidden=250, n_steps=n_steps, solver=solver)
     sweeps = (25, 100, 500) if learner.startswith("gibbs") else (25, 50, 100, 200)
     if learner == "mplp":
         sweeps = (25,)

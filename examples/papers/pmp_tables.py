@@ -39,6 +39,8 @@ from examples.papers._pmp_exact import SIDES, four_variables, lattice_log_z, ran
 from examples.papers._pmp_report import report
 
 RULES = {"plain": False, "average": True}
+# Steps of the rows that compare slow methods; the other rows have 500 or 1000 steps.
+SHORT_STEPS = 100
 
 
 def make_cells(size):
@@ -62,6 +64,7 @@ def make_cells(size):
                 yield f"{key} seed={seed}", partial(deconvolve, n_images, n_sweeps, damping, seed)
     if not quick:
         yield from learning_cells(full)
+        yield from short_cells()
 
 
 def digit_cells(seeds):
@@ -154,6 +157,19 @@ def printed_cells(kind, side, n_data_sweeps):
                     key = f"recovery {kind} {side} {learner}-{n} {name} seed={seed}"
                     options = (kind, side, learner, n, seed, n_data_sweeps, begin, centred)
                     yield key, partial(recovery.recovery_printed, *options)
+
+
+def short_cells():
+    """Yield cells of few steps, in which perturb-and-MAP by slow methods takes minutes."""
+    n = SHORT_STEPS
+    for learner in ("pmp", "mplp", "lp"):
+        key = f"digits ising {learner} steps={n} plain seed=0"
+        yield key, partial(learning.digits_ising, learner, 0, False, n)
+    for learner in ("pmp", "mplp"):
+        key = f"zeros 16 {learner}-25 steps={n} rate=0.001 plain seed=40"
+        yield key, partial(learning.zeros, learner, 25, 40, 16, 0.001, False, n)
+        key = f"twos {learner}-25 steps={n} plain seed=0"
+        yield key, partial(learning.twos, learner, 25, 0, False, n)
 
 
 def reference_cells(name, data, n_rows):

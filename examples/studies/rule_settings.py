@@ -86,6 +86,7 @@ SETTINGS = {
     **{f"larger W, rate {r}": Setting(scale=MARGIN_SCALE, rate=r) for r in (0.05, 0.5)},
     "margin, rate 0.15": Setting(margin=True, rate=0.15),
     **{f"60 epochs, rate {r}": Setting(n_epochs=60, rate=r) for r in (0.005, 1.5)},
+    **{f"200 epochs, rate {r}": Setting(n_epochs=200, rate=r) for r in (0.005, 0.05, 1.5)},
 }
 _BP = (CRBMClassifier, {"inference": SumProduct(tol=0.01)})
 _MARGIN = (MSSVMCRBM, {"inference": MixedProduct(tol=0.01)})

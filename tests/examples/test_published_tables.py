@@ -145,6 +145,14 @@ CLAIMS = [
         ],
     ),
     (
+        r"On Yeast LMBMr has A (\S+) with both, because",
+        [("yeast", "LMBMr", "A")],
+    ),
+    (
+        r"On Yeast LMBMr has A (\S+) with both, because",
+        [("yeast", "LMBMr, linear program", "A")],
+    ),
+    (
         r"per label, kernel SVMs have the better H \((\S+) for (\S+); (\S+) for (\S+)\)",
         [
             ("scene", "kernel SVM per label", "H"),
