@@ -49,8 +49,10 @@ class Tree(NamedTuple):
 class Moves(NamedTuple):
     """Flips that the chains of a block propose."""
 
+    row: np.ndarray  # (n_chains,) uintp, row of `sums` with the tree of each chain
     chosen: np.ndarray  # (n_chains,) uintp, variable that each chain may flip
-    new: np.ndarray  # (n_chains, n_most) weights of its neighbours after the flip
+    rest: np.ndarray  # (n_chains,) cumulative sum of weights that determines the variable
+    new: np.ndarray  # (n_chains, n_most) weights of the variable's neighbours after the flip
     other: np.ndarray  # (n_chains,) sum of all weights after the flip, inf if there is no flip
 
 
@@ -108,20 +110,28 @@ def _among_node(sums, base, threshold):
 
 
 @jit(inline=True, allocates=False)
-def _pick(sums, tree, threshold):
-    """Return the first variable at which the cumulative sum of weights reaches the threshold."""
-    node = np.uintp(0)
+def _pick(sums, tree, n_chains, moves):
+    """Choose a variable in each of the first `n_chains` chains of a block.
+
+    The chosen variable is the first variable at which the cumulative sum of weights reaches
+    ``moves.rest[l]``, which is overwritten. All chains go down a level of their trees before any
+    chain goes down the next level, so that the processor overlaps their work.
+    """
+    row, chosen, rest = moves.row, moves.chosen, moves.rest
     level = len(tree.first) - 1
-    if level > 0 and tree.size[level] <= 4:
-        node, threshold = _among_four(sums, np.uintp(tree.first[level]), threshold)
-        node = min(node, np.uintp(tree.size[level] - 1))
-        level -= 1
+    few = level > 0 and tree.size[level] <= 4
+    for l in range(np.uintp(n_chains)):
+        chosen[l] = 0
+        if few:
+            k, rest[l] = _among_four(sums[row[l]], np.uintp(tree.first[level]), rest[l])
+            chosen[l] = min(k, np.uintp(tree.size[level] - 1))
+    level -= few
     while level >= 0:
-        base = np.uintp(tree.first[level]) + _NODE * node
-        child, threshold = _among_node(sums, base, threshold)
-        node = _NODE * node + child
+        for l in range(np.uintp(n_chains)):
+            base = np.uintp(tree.first[level]) + _NODE * chosen[l]
+            child, rest[l] = _among_node(sums[row[l]], base, rest[l])
+            chosen[l] = _NODE * chosen[l] + child
         level -= 1
-    return node
 
 
 @jit(fastmath={"contract", "reassoc"}, allocates=False)
@@ -264,7 +274,8 @@ def _steps_by_lists(
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):
             u = _uniform(seed[l], np.uintp(2) * t + np.uintp(1))
-            chosen[l] = _pick(sums[l], tree, u * total[l])
+            moves.rest[l] = u * total[l]
+        _pick(sums, tree, n_chains, moves)
         for l in range(n_chains):
             i, own, weight = chosen[l], signs[l], sums[l]
             if weight[i] > 0:
@@ -314,7 +325,10 @@ def gradient_sweeps_by_lists(
     n_most = 0
     for i in range(n):
         n_most = max(n_most, start[i + 1] - start[i])
-    moves = Moves(np.empty(_CHAINS, np.uintp), np.empty((_CHAINS, n_most)), np.empty(_CHAINS))
+    moves = Moves(
+        np.empty(_CHAINS, np.uintp), np.empty(_CHAINS, np.uintp), np.empty(_CHAINS),
+        np.empty((_CHAINS, n_most)), np.empty(_CHAINS),
+    )  # fmt: skip
     # factors by which a flip multiplies a weight, for unequal and for equal signs
     ratio = np.empty((len(coupling), 2))
     for e in range(len(coupling)):
@@ -324,6 +338,7 @@ def gradient_sweeps_by_lists(
         n_lanes = min(_CHAINS, len(state) - first)
         for l in range(n_lanes):
             _signs_of(state[first + l], signs[l])
+            moves.row[l] = l
         for t in range(len(seeds)):
             for l in range(n_lanes):
                 model = (first + l) // n_chains
@@ -374,27 +389,29 @@ def _propose_row(ratio, i, own, signs, sums, new):
 
 
 @jit(allocates=False)
-def _steps_by_rows(ratio, tree, seed, n_chains, signs, sums, total, side):
+def _steps_by_rows(ratio, tree, n_chains, seed, signs, sums, moves, total):
     """Make one step per variable in each of the first `n_chains` chains of a block.
 
-    `sums` (2, chains, entries of a tree) contains two trees of each chain l: the tree of the
-    present state, at index ``side[l]``, and the tree of the proposed state. If a proposal is
-    accepted, ``side[l]`` changes to the other index.
+    `sums` contains two trees of each chain l, in the rows 2 l and 2 l + 1: the tree of the present
+    state, in the row ``moves.row[l]``, and the tree of the proposed state. If a proposal is
+    accepted, ``moves.row[l]`` changes to the other row.
     """
+    row = moves.row
     for t in range(np.uintp(signs.shape[1])):
         for l in range(n_chains):
-            if total[l] == 0:
-                continue  # all variables are clamped
-            here = side[l]
-            own, weight, new = signs[l], sums[here, l], sums[np.uintp(1) - here, l]
-            i = _pick(weight, tree, _uniform(seed[l], np.uintp(2) * t + np.uintp(1)) * total[l])
+            u = _uniform(seed[l], np.uintp(2) * t + np.uintp(1))
+            moves.rest[l] = u * total[l]
+        _pick(sums, tree, n_chains, moves)
+        for l in range(n_chains):
+            i, own = moves.chosen[l], signs[l]
+            weight, new = sums[row[l]], sums[row[l] ^ np.uintp(1)]
             if weight[i] == 0:
-                continue  # a clamped variable was drawn, because of rounding
+                continue  # a clamped variable, because of rounding or because all are clamped
             _propose_row(ratio, i, own[i], own, weight, new)
             other = _sum_up(new, tree)
             if _uniform(seed[l], np.uintp(2) * t + np.uintp(2)) * other < total[l]:
                 total[l] = other
-                side[l] = np.uintp(1) - here
+                row[l] = row[l] ^ np.uintp(1)
                 own[i] = -own[i]
 
 
@@ -408,9 +425,13 @@ def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state,
     tree, field, n_chains, held, seeds, state, log_odds : see `gradient_sweeps_by_lists`
     """
     n, n_places = state.shape[1], tree.first[len(tree.first) - 1] + 16
-    signs, sums = np.empty((_CHAINS_BY_ROWS, n)), np.zeros((2, _CHAINS_BY_ROWS, n_places))
-    total, side, half = np.empty(_CHAINS_BY_ROWS), np.zeros(_CHAINS_BY_ROWS, np.uintp), np.empty(n)
+    signs, sums = np.empty((_CHAINS_BY_ROWS, n)), np.zeros((2 * _CHAINS_BY_ROWS, n_places))
+    total, half = np.empty(_CHAINS_BY_ROWS), np.empty(n)
     seed, none_held = np.empty(_CHAINS_BY_ROWS, np.uint64), np.zeros(0, np.int8)
+    moves = Moves(
+        np.empty(_CHAINS_BY_ROWS, np.uintp), np.empty(_CHAINS_BY_ROWS, np.uintp),
+        np.empty(_CHAINS_BY_ROWS), np.empty((0, 0)), np.empty(0),
+    )  # fmt: skip
     ratio = 2.0 * coupling
     exp_in_place(ratio.reshape(-1), n * n)
     for first in range(0, len(state), _CHAINS_BY_ROWS):
@@ -422,10 +443,10 @@ def gradient_sweeps_by_rows(coupling, tree, field, n_chains, held, seeds, state,
                 model = (first + l) // n_chains
                 own_held = held[model] if len(held) else none_held
                 _half_by_rows(coupling, field[model], signs[l], half)
-                _weights(half, signs[l], own_held, sums[0, l])
-                total[l], side[l] = _sum_up(sums[0, l], tree), 0
+                _weights(half, signs[l], own_held, sums[2 * l])
+                total[l], moves.row[l] = _sum_up(sums[2 * l], tree), 2 * l
                 seed[l] = seeds[t, (first + l) % seeds.shape[1]]
-            _steps_by_rows(ratio, tree, seed, n_lanes, signs, sums, total, side)
+            _steps_by_rows(ratio, tree, n_lanes, seed, signs, sums, moves, total)
         for l in range(n_lanes):
             model = (first + l) // n_chains
             own_held = held[model] if len(held) else none_held
