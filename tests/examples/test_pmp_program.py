@@ -1,6 +1,7 @@
 """The program of perturb-and-max-product, on models of a few variables."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -242,3 +243,22 @@ def test_the_reduced_run_has_every_experiment_of_the_quick_run_and_each_cell_onc
     )
     assert len(set(reduced)) == len(reduced)
     assert {key.split(" ")[0] for key in quick} <= {key.split(" ")[0] for key in reduced}
+
+
+def test_short_cells_make_the_steps_of_their_keys(monkeypatch):
+    fits = []
+
+    def fit(X, *args, n_steps, **options):
+        fits.append(n_steps)
+        return SimpleNamespace(energy_=None), 0.0
+
+    monkeypatch.setattr(learning, "fit_ising", fit)
+    monkeypatch.setattr(learning, "fit_rbm", fit)
+    monkeypatch.setattr(learning, "row_of", lambda *args: {})
+    monkeypatch.setattr(learning, "contours", lambda side: rows_of(20, side))
+    monkeypatch.setattr(learning, "mnist_digits", lambda label: rows_of(20, 3))
+    cells = dict(pmp_tables.short_cells())
+    for key, work in cells.items():
+        work()
+        assert f" steps={fits[-1]} " in key
+    assert len(fits) == len(cells)
