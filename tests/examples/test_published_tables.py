@@ -186,7 +186,8 @@ def test_prose_about_the_seeds_of_small_digits():
     phrase = (
         r"of the last step is (\S+), (\S+) and (\S+), and of the averages (\S+), (\S+) and (\S+), "
         r"while the seeds of a single learner differ by (\S+) to (\S+)\. .*? the means are (\S+), "
-        r"(\S+) and (\S+), and each seed"
+        r"(\S+) and (\S+), and each seed .*? the same log MMD, (\S+), (\S+) and (\S+)\. .*? their "
+        r"means are (\S+), (\S+) and (\S+), again"
     )
     found = found_in("perturb_and_max_product.md", phrase)
     learners = ("pmp", "gibbs reset", "gibbs pcd")
@@ -195,11 +196,17 @@ def test_prose_about_the_seeds_of_small_digits():
         for rule in ("plain", "average")
     )
     rbm = [digits_scores("rbm", learner, "plain", "log_mmd_05") for learner in learners]
+    wide, narrow = (
+        [digits_scores("rbm", learner, "average", column) for learner in learners]
+        for column in ("log_mmd", "log_mmd_05")
+    )
     means = [f"{sum(seeds) / 3:.2f}" for seeds in (*last, *averages)]
     spread = [max(seeds) - min(seeds) for seeds in (*last, *averages)]
     apart = [f"{value:.1f}".lstrip("0") for value in (min(spread), max(spread))]
-    assert list(found.groups()) == [*means, *apart, *(f"{sum(seeds) / 3:.2f}" for seeds in rbm)]
+    of_rbm = [f"{sum(seeds) / 3:.2f}" for seeds in (*rbm, *wide, *narrow)]
+    assert list(found.groups()) == [*means, *apart, *of_rbm]
     assert max(rbm[0]) < min(rbm[1] + rbm[2])
+    assert max(narrow[0]) < min(narrow[1] + narrow[2])
 
 
 # --- chained belief propagation -------------------------------------------------------------
