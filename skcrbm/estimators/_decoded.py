@@ -45,8 +45,10 @@ from skcrbm.utils.fitting import (
     all_or_nothing,
     with_callbacks,
 )
+from skcrbm.utils.label_distribution import LabelDistribution
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.labels import in_order_of, in_rows_of, label_sets_of, may_be_empty
+from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
@@ -351,6 +353,10 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """Return the `ClassifierPosterior` of the rows, which holds probabilities or a sampler."""
 
         def sampler(n_samples):
+            distribution = LabelDistribution(self.estimator_, len(self.classes_))
+            few = distribution.n_labels <= AUTO_ALL_LABEL_SETS
+            if few and distribution.is_joint and count_rows(X):
+                return distribution.draw_from_tables(X, n_samples, self._seed, known)
             # The random numbers of a row may depend on its index in the call of `sample`, so each
             # row is drawn alone. Steps of a pipeline transform all rows at once.
             model, inputs = final_model(self.estimator_, X)

@@ -79,6 +79,23 @@ class LabelDistribution:
             else:
                 yield rows, _independent(proba[rows, None], vectors[None])
 
+    def draw_from_tables(
+        self, X: Any, n_draws: int, seed: int, known: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return draws (N, n_draws, L) of the label vectors in `tables`.
+
+        Rows are drawn in blocks, and each row has the same random numbers, so that its draws do not
+        depend on the other rows of X. `known` is as in `tables`.
+        """
+        vectors = all_label_vectors(self.n_labels)
+        level = check_random_state(seed).random_sample(n_draws)
+        draws = np.empty((count_rows(X), n_draws, self.n_labels), np.int8)
+        for rows, log_p in self.tables(X, known):
+            for row, mass in zip(range(rows.start, rows.stop), np.exp(log_p).cumsum(axis=1)):
+                place = np.searchsorted(mass[:-1], level * mass[-1], side="right")
+                draws[row] = vectors[place]
+        return draws
+
     def most_probable(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the k most probable of all label vectors (N, k, L), and their log-probabilities.
 

@@ -150,8 +150,8 @@ def test_missing_labels_pass_where_the_parts_take_them(data):
     Y[::3, 1] = np.nan
     stacked = make_stacked([quick_model()], quick_model(), cv=3, random_state=0).fit(X, Y)
     assert stacked.predict_proba(X).shape == Y.shape
-    with pytest.raises(ValueError, match="not observed"):
-        make_stacked(n_estimators=5).fit(X, Y)
+    with pytest.raises(ValueError, match="does not take missing labels"):
+        make_stacked(n_estimators=5, cv=3).fit(X, Y)
 
 
 def test_classes():
