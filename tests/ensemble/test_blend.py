@@ -147,7 +147,6 @@ def test_errors_and_names():
     ):
         with pytest.raises(ValueError, match="estimator must be a pipeline from make_stacked"):
             BlendedLabelSets(estimator).fit(X, Y)
-    stack = make_stacked([OutOfBagLogOdds(trees, label_powerset=True)], clone(FINAL))
     pd = pytest.importorskip("pandas")
     blend = BlendedLabelSets(
         make_stacked([OutOfBagLogOdds(trees, label_powerset=True, random_state=0)], clone(FINAL))
