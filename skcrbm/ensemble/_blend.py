@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from skcrbm.decoding import apply_thresholds, decode_label_sets
 from skcrbm.decoding.expected import jaccard
+from skcrbm.decoding.posterior import ZERO_DIVISION
 from skcrbm.ensemble._compact_forest import CompactForest
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds, weighted_labels
 from skcrbm.ensemble._stacked import make_stacked
@@ -69,7 +70,8 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         least 1/2. "label_set": the most probable of the label sets seen in fit. "expected_f1": the
         label vector with the largest expected F1. "expected_jaccard": the label set seen in fit
         with the largest expected Jaccard index. Expectations are over all label vectors if there
-        are at most 14 labels, otherwise over the label sets seen in fit.
+        are at most 14 labels, otherwise over the label sets seen in fit. As in `ExpectedMetric`,
+        an empty prediction for a row without labels has the score 0.
     cv : int, splitter or iterable, default=5
         Folds of the rows. To find the weight, the last step of the stack is fitted without each
         fold in turn.
@@ -282,7 +284,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         sets = self.label_sets_ if self.decode == "label_set" else every
         value = None
         if self.decode == "expected_jaccard":
-            value = jaccard(sets.astype(float), self.label_sets_.astype(float), 1.0)
+            value = jaccard(sets.astype(float), self.label_sets_.astype(float), ZERO_DIVISION)
         labels = np.empty((len(parts.trees), sets.shape[1]), np.int64)
         for rows in row_chunks(len(labels), max(1, BLOCK_ENTRIES // len(sets))):
             labels[rows] = self._decoded(_Parts(parts.inputs[rows], parts.trees[rows]), sets, value)
@@ -292,7 +294,8 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """Return, for each row, the labels with the best expected metric, as an array (n, L)."""
         proba = np.exp(self._log_proba_of_sets(parts, sets))
         if self.decode == "expected_f1":
-            return decode_label_sets(sets, proba, "f1_samples", allow_empty=self.allow_empty_)
+            options = {"zero_division": ZERO_DIVISION, "allow_empty": self.allow_empty_}
+            return decode_label_sets(sets, proba, "f1_samples", **options)
         expected = proba if value is None else proba @ value
         return self.label_sets_[expected.argmax(axis=1)]
 
