@@ -447,8 +447,9 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
                     f"{unseen.sum()} of {len(unseen)} rows were seen by every tree, so that "
                     "their probabilities are the label frequencies in y; increase n_estimators"
                 )
-                truth = targets.reshape(len(targets), -1) if table is None else table[targets]
-                truth = table if hasattr(self, "_rows") else truth
+                truth = targets.reshape(len(targets), -1) if table is None else table
+                if table is not None and not hasattr(self, "_rows"):
+                    truth = table[targets]
                 values[unseen] = np.average(truth, axis=0, weights=weight)
             return self._from_values(values)
         proba = self.estimator_.oob_decision_function_

@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier
 
-from skcrbm import CRBMClassifier
+from skcrbm import CRBMClassifier, DecodedClassifier
 from skcrbm.calibration import ConformalLabelSets
 from skcrbm.datasets import make_structured_labels
 from skcrbm.ensemble import BlendedLabelSets, OutOfBagLogOdds, make_stacked
@@ -130,6 +131,17 @@ def test_missing_labels_do_not_count_as_off():
     assert np.abs(model.predict_proba(X).mean(axis=0) - Y.mean(axis=0)).max() < 0.07
     sets = ConformalLabelSets(stack(), cv=2, confidence=0.8)
     assert sets.fit(X, Y, sample_weight=RNG.choice([1.0, 2.0], Y.shape)).contains(X, Y).mean() > 0.7
+
+
+def test_metadata_routing_passes_weights_to_the_parts_that_request_them():
+    wanted = stack().fit(X, Y, sample_weight=WEIGHT).predict_proba(X)
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = stack()
+        for _, part in routed[0].transformer_list:
+            part.set_fit_request(sample_weight=True)
+        routed[-1].set_fit_request(sample_weight=True)
+        found = DecodedClassifier(routed).fit(X, Y, sample_weight=WEIGHT).predict_proba(X)
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.deep
