@@ -131,7 +131,7 @@ def test_samples_of_a_joint_model(data):
 
 
 def test_samples_have_the_probabilities_of_the_model(data):
-    """Draws from tables, and draws row by row with more than 14 labels."""
+    """Draws from tables, and draws row by row with more than 12 labels."""
     X, Y = data
     inner = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=20, random_state=0)
     rule = ExpectedMetric(n_samples=4000)
