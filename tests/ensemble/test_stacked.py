@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier
 from skcrbm.ensemble import OutOfBagLogOdds, make_stacked
-from skcrbm.metrics import masked_score
 from skcrbm.ensemble._stacked import ComparedPipeline
+from skcrbm.metrics import masked_score
 
 
 @pytest.fixture(scope="module")
