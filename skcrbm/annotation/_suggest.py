@@ -220,9 +220,13 @@ def _checked_cost(cost, shape):
     """Check the costs, and return them as an array of the given `shape` (n rows, L labels)."""
     if cost is None:
         return np.ones(shape)
-    cost = np.asarray(cost, float)
+    wanted = f"cost must have shape ({shape[1]},) or {shape}"
+    try:
+        cost = np.asarray(cost, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{wanted} and hold numbers: {error}") from error
     if cost.shape not in (shape, shape[1:]):
-        raise ValueError(f"cost must have shape ({shape[1]},) or {shape}, got {cost.shape}")
+        raise ValueError(f"{wanted}, got {cost.shape}")
     if not (np.isfinite(cost) & (cost > 0)).all():
         raise ValueError("cost must hold positive, finite numbers")
     return np.broadcast_to(cost, shape)

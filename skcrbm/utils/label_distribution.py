@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -20,6 +20,25 @@ from skcrbm.utils.labels import all_label_vectors
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import count_rows, take_rows
+
+
+class TopLabelSets(NamedTuple):
+    """Result of `predict_topk`.
+
+    Attributes
+    ----------
+    labels : ndarray (n_samples, k, n_outputs) or (n_samples, k)
+        Label vectors, or classes if y was 1-D, in decreasing order of probability.
+    proba : ndarray (n_samples, k)
+        Probabilities p(y | x) of `labels`.
+
+    After a call of `set_label_output`, `labels` is a data frame of shape
+    (n_samples * k, n_outputs) or a series of classes, and `proba` is a series of length
+    n_samples * k. Both have k rows, with ranks 0 to k - 1, for each row of X.
+    """
+
+    labels: Any
+    proba: Any
 
 
 class LabelDistribution:

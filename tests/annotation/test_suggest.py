@@ -165,6 +165,9 @@ def test_errors(data, model):
         suggest_labels(many, X, strategy="expected_f1")
     with pytest.raises(ValueError, match=r"cost must have shape \(4,\) or \(300, 4\)"):
         suggest_labels(model, X, cost=[1, 2])
+    for cost in ({"a": 1}, ["a", "b", "c", "d"]):
+        with pytest.raises(ValueError, match=r"cost must have shape \(4,\) .* and hold numbers"):
+            suggest_labels(model, X, cost=cost)
     with pytest.raises(ValueError, match="cost must hold positive"):
         suggest_labels(model, X, cost=[1, 2, 0, 1])
     with pytest.raises(ValueError, match=r"y_known must have shape \(2, 4\)"):
