@@ -172,8 +172,8 @@ class Pipeline(pipeline.Pipeline):
             Input of the first step.
         y : array-like, default=None
             True labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels if the last step supports them.
         y_known : array-like of shape (n_samples, n_outputs), default=None
             Labels that are known beforehand, as in `predict`; they do not count in the score.
         **params : dict

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "inspection": {"utils"},
     "model_selection": {"utils"},
     "ensemble": {"decoding", "estimators", "model_selection", "pipeline", "targets", "utils"},
-    "annotation": {"model_selection", "targets", "utils"},
+    "annotation": {"decoding", "model_selection", "targets", "utils"},
     "calibration": {"model_selection", "targets", "utils"},
     "constraints": {"energies", "inference", "targets", "utils"},
     "estimators": {

@@ -22,7 +22,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
@@ -52,6 +52,35 @@ DRAW = {"log loss": 0.005, "log-lik.": 0.05}
 LEAST_GAIN = 0.01
 
 
+class VaryingLabels(ClassifierMixin, BaseEstimator):
+    """CatBoost for labels of which some are constant in the training rows, such as those of a fold.
+
+    CatBoost refuses constant labels. They get the probability 0 or 1, as in OneVsRestClassifier.
+
+    Parameters
+    ----------
+    classifier : estimator
+    """
+
+    def __init__(self, classifier):
+        self.classifier = classifier
+
+    def fit(self, X, Y):
+        """Fit the classifier on the labels that vary."""
+        Y = np.asarray(Y)
+        self.classes_ = np.arange(Y.shape[1])
+        self.constant_ = Y[0].astype(float)
+        self.varying_ = np.ptp(Y, axis=0) > 0
+        self.classifier_ = clone(self.classifier).fit(X, Y[:, self.varying_])
+        return self
+
+    def predict_proba(self, X):
+        """Return the probabilities of all labels."""
+        proba = np.tile(self.constant_, (len(X), 1))
+        proba[:, self.varying_] = self.classifier_.predict_proba(X)
+        return proba
+
+
 def boosters(seed, n_trees):
     """Return the boosters of the installed packages by name."""
     found = {}
@@ -66,9 +95,10 @@ def boosters(seed, n_trees):
         from catboost import CatBoostClassifier
 
         options = {"verbose": False, "thread_count": 1, "random_seed": seed}
-        found["CatBoost"] = CatBoostClassifier(
+        booster = CatBoostClassifier(
             iterations=n_trees, loss_function="MultiLogloss", allow_writing_files=False, **options
         )
+        found["CatBoost"] = VaryingLabels(booster)
     except ImportError:
         warnings.warn("CatBoost is not installed", stacklevel=2)
     return found

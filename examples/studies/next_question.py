@@ -1,5 +1,7 @@
 """Ask for labels one after the other: the most informative, the least certain, or random labels.
 
+The strategy "expected_f1" asks for the label whose answer raises the expected F1 score most.
+
 The last strategy, "entropy, independent", is the control: the same marginals given x, but an answer
 changes the probabilities of no other label.
 
@@ -24,12 +26,13 @@ from skcrbm import CRBMClassifier
 from skcrbm.annotation import suggest_labels
 from skcrbm.utils.classifiers import inner_method
 
-STRATEGIES = ("mutual_information", "entropy", "random", "entropy, independent")
+OURS = ("mutual_information", "entropy", "expected_f1")
+STRATEGIES = (*OURS, "random", "entropy, independent")
 
 
 def ask(model, X, known, strategy, proba, rng):
     """Return rows and labels of the next questions, a label for each row."""
-    if strategy in ("mutual_information", "entropy"):
+    if strategy in OURS:
         found = suggest_labels(model, X, known, strategy=strategy)
         return found.rows, found.labels
     gain = rng.random_sample(known.shape) if strategy == "random" else -np.abs(proba - 0.5)

@@ -1,4 +1,4 @@
-"""Choose the labels to ask for next, by mutual information with other labels or by entropy."""
+"""Choose the labels to ask for next, by mutual information, entropy or expected F1."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from scipy.special import xlogy
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.decoding import decode_label_sets
 from skcrbm.utils.classifiers import call_given, final_model, label_marginals, takes_known
 from skcrbm.utils.label_distribution import LabelDistribution, is_joint
-from skcrbm.utils.labels import in_rows_of, indicator_by_name, refuse_sparse_known
-from skcrbm.utils.limits import MAX_ALL_LABEL_SETS
+from skcrbm.utils.labels import (
+    all_label_vectors,
+    in_rows_of,
+    indicator_by_name,
+    refuse_sparse_known,
+)
+from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import check_same_length, count_rows
 
@@ -27,7 +33,7 @@ class LabelSuggestions(NamedTuple):
         Row and label of each suggestion. With ``scope="row"`` the suggestions are ordered by rows,
         and within a row by decreasing gain.
     gains : ndarray (n_suggestions,)
-        Gain of each suggestion in nats, divided by the cost.
+        Gain of each suggestion, divided by the cost: nats, or F1 for ``strategy="expected_f1"``.
     all_gains : ndarray (n_samples, n_outputs)
         Gains of all labels divided by their costs; NaN for known labels.
     names : ndarray (n_outputs,)
@@ -57,7 +63,7 @@ class LabelSuggestions(NamedTuple):
     {
         "estimator": [HasMethods(["predict_proba"])],
         "n": [Integer(1)],
-        "strategy": [StrOptions({"mutual_information", "entropy"})],
+        "strategy": [StrOptions({"mutual_information", "entropy", "expected_f1"})],
         "scope": [StrOptions({"row", "corpus"})],
         "max_per_row": [Integer(1), None],
         "min_gain": [Interval(Real, 0, None, closed="left")],
@@ -87,9 +93,9 @@ def suggest_labels(
     Parameters
     ----------
     estimator : classifier
-        Fitted multi-label classifier, or a pipeline that ends with it. "mutual_information" needs a
-        joint model with the method `score_label_sets`, such as `CRBMClassifier`, `LMBMClassifier`
-        or, for rules between labels, `skcrbm.constraints.Constrained`.
+        Fitted multi-label classifier, or a pipeline that ends with it. All strategies but "entropy"
+        need a joint model with the method `score_label_sets`, such as `CRBMClassifier`,
+        `LMBMClassifier` or, for rules between labels, `skcrbm.constraints.Constrained`.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Inputs of the rows.
     y_known : array-like of shape (n_samples, n_outputs), default=None
@@ -100,9 +106,11 @@ def suggest_labels(
     cost : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
         Positive cost of asking for each label; gains are divided by it. None stands for equal
         costs.
-    strategy : {"mutual_information", "entropy"}, default="mutual_information"
-        Gain of a question: the mutual information of the label and the other labels of the row, or
-        the entropy of the label itself, which can be computed for any classifier.
+    strategy : {"mutual_information", "entropy", "expected_f1"}, default="mutual_information"
+        Gain of a question. "mutual_information": the mutual information of the label and the other
+        labels of the row. "entropy": the entropy of the label itself, which can be computed for any
+        classifier. "expected_f1": the increase of the expected F1 score of the row by the answer,
+        if the labels with the largest expected F1 are predicted before and after it.
     scope : {"row", "corpus"}, default="row"
         "row" suggests the best labels of each row, "corpus" the best pairs of a row and a label
         among all rows.
@@ -111,8 +119,8 @@ def suggest_labels(
         questions of a batch concern the same row, because the answer to the first question could
         make the second superfluous.
     min_gain : float, default=0.0
-        Labels are suggested only if their gain, divided by the cost, is at least this number of
-        nats. If no suggestion is left, you can stop: the other labels are not worth their cost.
+        Labels are suggested only if their gain, divided by the cost, is at least this number. If no
+        suggestion is left, you can stop: the other labels are not worth their cost.
 
     Returns
     -------
@@ -122,8 +130,8 @@ def suggest_labels(
     Raises
     ------
     ValueError
-        If an argument is invalid, the classifier has no joint distribution, or there are more than
-        20 labels, which are too many to enumerate.
+        If an argument is invalid, the classifier has no joint distribution, or there are more
+        labels than can be enumerated: 20, or 14 for "expected_f1".
 
     See Also
     --------
@@ -143,6 +151,10 @@ def suggest_labels(
     if you will predict the other labels and want an answer to tell much about them. A joint model
     updates both gains with every known label. For other classifiers, whose `predict_proba` does not
     take `y_known`, the entropies do not depend on the known labels.
+
+    "expected_f1" looks a single question ahead, as the other strategies do. Its gain is never
+    negative, and 0 if no answer would change the predicted labels. It takes some 10 ms for each row
+    with 14 labels; the other strategies take about 1 ms.
 
     Examples
     --------
@@ -166,7 +178,10 @@ def suggest_labels(
     if strategy == "entropy":
         gains = _entropies(_marginals(estimator, X, known))
     else:
-        gains = _information(estimator, X, known)
+        _require_tables(estimator, n_labels, strategy)
+        gains = (_information if strategy == "mutual_information" else _f1_gains)(
+            estimator, X, known
+        )
     gains = np.where(np.isnan(known), np.maximum(gains, 0.0) / cost, np.nan)
     rows, labels = _chosen(gains, n, scope, max_per_row, min_gain)
     shown = np.arange(n_labels) if names is None else names
@@ -205,9 +220,13 @@ def _checked_cost(cost, shape):
     """Check the costs, and return them as an array of the given `shape` (n rows, L labels)."""
     if cost is None:
         return np.ones(shape)
-    cost = np.asarray(cost, float)
+    wanted = f"cost must have shape ({shape[1]},) or {shape}"
+    try:
+        cost = np.asarray(cost, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{wanted} and hold numbers: {error}") from error
     if cost.shape not in (shape, shape[1:]):
-        raise ValueError(f"cost must have shape ({shape[1]},) or {shape}, got {cost.shape}")
+        raise ValueError(f"{wanted}, got {cost.shape}")
     if not (np.isfinite(cost) & (cost > 0)).all():
         raise ValueError("cost must hold positive, finite numbers")
     return np.broadcast_to(cost, shape)
@@ -228,20 +247,58 @@ def _entropies(proba):
     return -xlogy(proba, proba) - xlogy(1 - proba, 1 - proba)
 
 
-def _information(estimator, X, known):
-    """Return the mutual information (n, L) of each label and all other labels, in nats."""
-    n_labels = known.shape[1]
-    if n_labels > MAX_ALL_LABEL_SETS:
+def _require_tables(estimator, n_labels, strategy):
+    """Raise a ValueError if the estimator has no joint distribution, or too many labels."""
+    most = AUTO_ALL_LABEL_SETS if strategy == "expected_f1" else MAX_ALL_LABEL_SETS
+    if n_labels > most:
         raise ValueError(
-            f'strategy="mutual_information" enumerates all vectors of up to {MAX_ALL_LABEL_SETS} '
-            f'labels, got {n_labels}; use strategy="entropy"'
+            f'strategy="{strategy}" enumerates all vectors of up to {most} labels, got {n_labels}; '
+            'use strategy="entropy"'
         )
     if not is_joint(estimator):
         raise ValueError(
-            'strategy="mutual_information" needs a joint model with score_label_sets, such as '
+            f'strategy="{strategy}" needs a joint model with score_label_sets, such as '
             f"CRBMClassifier or LMBMClassifier; {type(final_model(estimator)[0]).__name__} has no "
             'joint distribution. Use strategy="entropy"'
         )
+
+
+def _f1_gains(estimator, X, known):
+    """Return the increase (n, L) of the largest expected F1 of a row by the answer to a question.
+
+    Known labels get the gain 0.
+    """
+    n_labels = known.shape[1]
+    vectors = all_label_vectors(n_labels).astype(float)
+    gains = np.zeros(known.shape)
+    given = None if np.isnan(known).all() else known
+    for rows, log_p in LabelDistribution(estimator, n_labels).tables(X, given):
+        for row, table in zip(range(rows.start, rows.stop), np.exp(log_p)):
+            asked = np.flatnonzero(np.isnan(known[row]))
+            on = vectors[:, asked].T
+            parts = np.concatenate([table[None], on * table, (1 - on) * table])
+            value = np.zeros(len(parts))
+            possible = parts.any(axis=1)
+            value[possible] = _largest_f1(vectors, parts[possible])
+            before, after = value[0], value[1:].reshape(2, -1).sum(axis=0)
+            gains[row, asked] = after - before
+    return gains
+
+
+def _largest_f1(vectors, weight):
+    """Return the largest expected F1 (m,) of m distributions over label vectors (K, L).
+
+    The rows of `weight` (m, K) are probabilities that add up to at most 1, which scale the result.
+    """
+    labels = decode_label_sets(vectors, weight, "f1_samples", zero_division=0).astype(float)
+    size = labels.sum(axis=1)[:, None] + vectors.sum(axis=1)
+    f1 = 2 * (labels @ vectors.T) / np.maximum(size, 1)
+    return (weight * f1).sum(axis=1)
+
+
+def _information(estimator, X, known):
+    """Return the mutual information (n, L) of each label and all other labels, in nats."""
+    n_labels = known.shape[1]
     gains = np.empty(known.shape)
     given = None if np.isnan(known).all() else known
     for rows, log_p in LabelDistribution(estimator, n_labels).tables(X, given):

@@ -28,7 +28,7 @@ from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import make_label_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, takes_known
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.label_distribution import LabelDistribution
+from skcrbm.utils.label_distribution import LabelDistribution, TopLabelSets
 from skcrbm.utils.labels import in_rows_of, indicator_by_name
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer, multilabel_tags
@@ -394,7 +394,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         k = check_count("k", k)
         answers = self._answers(X, self._known(X, y_known), lambda part: part.top(k))
         labels, log_proba = map(np.concatenate, zip(*answers))
-        return labels, np.exp(log_proba)
+        return TopLabelSets(labels, np.exp(log_proba))
 
     def score_samples(self, X, y):
         """Return the log-probability (n_samples,) of the label vectors y.

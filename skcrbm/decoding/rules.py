@@ -171,6 +171,8 @@ class ExpectedMetric(DecodingRule):
     n_samples : int, default=None
         Number of samples that are drawn from the joint distribution of each row, with a fixed seed,
         to estimate the expectation. The samples of a row do not depend on the other rows of a call.
+        `DecodedClassifier` draws from the probabilities of all label vectors if there are at most
+        12 labels, and row by row with more labels, which takes some 2 ms for each row.
         If None, the expectation is computed without sampling: under p(y | x) for models with exact
         inference, otherwise as if labels were independent given x.
 

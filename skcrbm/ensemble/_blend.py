@@ -11,8 +11,9 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from skcrbm.decoding import apply_thresholds, decode_label_sets
 from skcrbm.decoding.expected import jaccard
+from skcrbm.decoding.posterior import ZERO_DIVISION
 from skcrbm.ensemble._compact_forest import CompactForest
-from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
+from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds, weighted_labels
 from skcrbm.ensemble._stacked import make_stacked
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.pipeline import Pipeline
@@ -31,7 +32,6 @@ from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import (
     check_count,
     check_same_length,
-    check_sample_weight,
     note_features,
 )
 
@@ -70,7 +70,8 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         least 1/2. "label_set": the most probable of the label sets seen in fit. "expected_f1": the
         label vector with the largest expected F1. "expected_jaccard": the label set seen in fit
         with the largest expected Jaccard index. Expectations are over all label vectors if there
-        are at most 14 labels, otherwise over the label sets seen in fit.
+        are at most 14 labels, otherwise over the label sets seen in fit. As in `ExpectedMetric`,
+        an empty prediction for a row without labels has the score 0.
     cv : int, splitter or iterable, default=5
         Folds of the rows. To find the weight, the last step of the stack is fitted without each
         fold in turn.
@@ -100,10 +101,14 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    y must be complete: forests on label sets do not support NaN. Known labels (`y_known`) and
-    weights of single labels are not supported. Rows of weight 0 are left out. Other weights of rows
+    Known labels (`y_known`) are not supported. Rows of weight 0 are left out. Other weights of rows
     count as copies of the rows in the conditional RBM and in the weight of the mixture. In the
     forests they are close to copies, but not equal, because trees draw their rows at random.
+
+    y may contain NaN (missing labels), and `sample_weight` may hold weights of single labels, for
+    the stack as in `make_stacked`. The label sets of the trees, and the rows that determine the
+    weight of the mixture, are the rows with complete labels, with the smallest label weight of each
+    row. At least one row must be complete; the more rows are, the better are both.
 
     Examples
     --------
@@ -145,9 +150,9 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples, n_outputs)
-            0/1 labels without NaN.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+            0/1 labels; NaN marks missing labels.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, or of single labels; a label of weight 0 is a missing label.
 
         Returns
         -------
@@ -157,7 +162,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If y is invalid, or the stack contains no forest on label sets.
+            If y is invalid or has no complete row, or the stack contains no forest on label sets.
         """
         targets = make_targets(y, estimator=self)
         if not targets.multilabel:
@@ -168,14 +173,21 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         check_same_length(X, y)
         note_features(self, X)
         y = targets.for_classifier(y)
-        visible = targets.encode(y)
-        require_complete(visible, "BlendedLabelSets needs complete labels, as label-set trees do")
-        params = {}
-        if sample_weight is not None:
-            weight = check_sample_weight(sample_weight, visible)
-            rows = np.flatnonzero(weight)
-            X, y, visible = _safe_indexing(X, rows), _safe_indexing(y, rows), visible[rows]
-            params["sample_weight"] = weight[rows]
+        visible, weight = weighted_labels(targets, y, sample_weight)
+        weight = np.ones(len(visible)) if weight is None else weight
+        counted = weight.reshape(len(weight), -1) * ~np.isnan(visible)
+        rows = np.flatnonzero(counted.any(axis=1))
+        if np.isnan(visible).any():  # folds must not depend on the values of labels of weight 0
+            y = targets.framed(visible, y.index) if hasattr(y, "iloc") else visible
+        X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
+        visible, weight = visible[rows], weight[rows]
+        complete = np.flatnonzero(~np.isnan(visible).any(axis=1))
+        if not len(complete):
+            raise ValueError(
+                "y must hold a row without NaN (not observed) and without labels of weight 0: "
+                "BlendedLabelSets learns the label sets of its trees from complete rows"
+            )
+        params = {} if sample_weight is None else {"sample_weight": weight}
         stack: Any = self.estimator
         if stack is None:
             options = {"n_jobs": self.n_jobs, "random_state": self.random_state}
@@ -196,11 +208,11 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         )
         stack.steps[-1] = (stack.steps[-1][0], final.fit(inputs, y, **params))
         part = _label_set_part(stack)
-        own = (visible[:, None] == part.label_sets_[None]).all(axis=2).argmax(axis=1)
-        proba = part.estimator_.out_of_bag_values(X)[np.arange(len(own)), own]
+        _, own = np.unique(visible[complete], axis=0, return_inverse=True)
+        proba = part._set_probabilities(X, out_of_bag=True)[complete, own.ravel()]
+        weight = weight if weight.ndim == 1 else weight.min(axis=1)
         used = ~np.isnan(proba)  # rows that at least one tree was fitted without
-        seen, proba = seen[used], proba[used]
-        weight = params["sample_weight"][used] if params else np.ones(len(seen))
+        seen, proba, weight = seen[complete][used], proba[used], weight[complete][used]
         self.weight_ = _best_weight(seen, proba, weight)
         with np.errstate(divide="ignore"):
             trees = np.log(proba)
@@ -221,7 +233,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         check_parameters(self, ["decode"])
         inputs = self.estimator_[:-1].transform(X)
         part = _label_set_part(self.estimator_)
-        return _Parts(inputs, np.clip(part.estimator_.mean_values(X), 0, 1))
+        return _Parts(inputs, part._set_probabilities(X))
 
     @label_output
     def predict_proba(self, X):
@@ -272,7 +284,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         sets = self.label_sets_ if self.decode == "label_set" else every
         value = None
         if self.decode == "expected_jaccard":
-            value = jaccard(sets.astype(float), self.label_sets_.astype(float), 1.0)
+            value = jaccard(sets.astype(float), self.label_sets_.astype(float), ZERO_DIVISION)
         labels = np.empty((len(parts.trees), sets.shape[1]), np.int64)
         for rows in row_chunks(len(labels), max(1, BLOCK_ENTRIES // len(sets))):
             labels[rows] = self._decoded(_Parts(parts.inputs[rows], parts.trees[rows]), sets, value)
@@ -282,7 +294,8 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """Return, for each row, the labels with the best expected metric, as an array (n, L)."""
         proba = np.exp(self._log_proba_of_sets(parts, sets))
         if self.decode == "expected_f1":
-            return decode_label_sets(sets, proba, "f1_samples", allow_empty=self.allow_empty_)
+            options = {"zero_division": ZERO_DIVISION, "allow_empty": self.allow_empty_}
+            return decode_label_sets(sets, proba, "f1_samples", **options)
         expected = proba if value is None else proba @ value
         return self.label_sets_[expected.argmax(axis=1)]
 

@@ -36,10 +36,10 @@ class CompactTree:
 
     A compact tree replaces the attribute `tree_` of a classifier. It has the attributes and methods
     that predictions and feature importances need. If the tree has several outputs, all outputs must
-    be binary.
+    be binary. `leaf_values` (n_leaves, n_columns) replaces the class frequencies.
     """
 
-    def __init__(self, tree: Any):
+    def __init__(self, tree: Any, leaf_values: Any = None):
         self._make, self._arguments, state = tree.__reduce__()
         self._node_type = state["nodes"].dtype
         self.node_count, self.max_depth = tree.node_count, tree.max_depth
@@ -48,7 +48,9 @@ class CompactTree:
         for name in _SPLIT:
             self._splits[name] = state["nodes"][name][self._inner]
         self._several = tree.n_outputs > 1
-        self.leaf_values = _leaf_values(tree, self._leaves())
+        self.leaf_values = (
+            _leaf_values(tree, self._leaves()) if leaf_values is None else leaf_values
+        )
         self._importances = sp.csr_array(tree.compute_feature_importances()[None])
 
     @property
@@ -189,7 +191,8 @@ class CompactForest:
         def values_of(pair):
             tree, rows = pair
             values = tree.tree_.sparse_values(X[rows])
-            return rows, values.toarray() if table is None else values @ table
+            values = values if table is None else values @ table
+            return rows, values.toarray() if sp.issparse(values) else values
 
         pairs = list(zip(self.estimators_, rows_of_trees, strict=True))
         return ordered_map(values_of, pairs, self.n_jobs)

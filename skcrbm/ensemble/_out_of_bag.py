@@ -1,6 +1,7 @@
 """Define OutOfBagLogOdds, which turns a classifier's predictions into features of another model."""
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy.special import logit
@@ -16,16 +17,20 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.ensemble._compact_forest import CompactForest, compact
+from skcrbm.ensemble._row_forest import RowLabels, mean_labels, row_forest
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import BinaryTargets
 from skcrbm.targets.multioutput import make_wrapped_targets
 from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, final_model
 from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.label_weights import is_per_label, label_weight_beside
 from skcrbm.utils.labels import require_complete, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_same_length, check_sample_weight, note_features
 from skcrbm.utils.warnings import warn_user
+
+_NAN = "y holds NaN (not observed)"
 
 
 class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEstimator):
@@ -45,8 +50,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
     label_powerset : bool, default=False
         If True, each distinct label set of y becomes a class, and the classifier is fitted on these
         classes instead of the indicator matrix, so that it can learn which labels occur together.
-        The probability of a label is the sum of the probabilities of all sets that contain it. y
-        must not contain NaN.
+        The probability of a label is the sum of the probabilities of all sets that contain it.
     cv : "oob", int, splitter or iterable, default="oob"
         How the training rows are predicted. "oob" uses the out-of-bag predictions of a single fit,
         which forests with ``bootstrap=True`` and bagging provide. Otherwise each row is predicted
@@ -71,7 +75,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
     classes_ : ndarray (n_outputs,) or (n_classes,)
         Indices 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_sets_ : ndarray (n_sets, n_outputs)
-        Distinct label sets of y, if ``label_powerset=True``.
+        Distinct label sets of the complete rows of y, if ``label_powerset=True``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str
@@ -88,7 +92,15 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
     learned; their columns are constant. If `cv` is "oob" and every tree has seen a training row,
     the probabilities of this row are the shares of the labels in y.
 
-    If y contains NaN (missing labels), the estimator must support NaN and `cv` must not be "oob".
+    y may contain NaN (missing labels), and `sample_weight` may hold a weight for each label of each
+    row. A label of weight 0 is a missing label, and equal weights in each row are weights of rows.
+    If `cv` is "oob", the estimator must then be an `ExtraTreesClassifier` or a
+    `RandomForestClassifier`. Its splits are found with the largest label weight of each row, and
+    with missing labels at their most frequent values. The probability of a label is the weighted
+    mean of the label over the training rows in the leaves, where each label has its own weight and
+    missing labels do not count. For example, if a row falls into leaves with three training rows,
+    and the label is on in the first, off in the second, and missing in the third, the probability
+    is 1/2. With folds as `cv`, the estimator must support NaN, or such weights, itself.
 
     Examples
     --------
@@ -181,9 +193,10 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, which the classifier must support. For forests of scikit-learn the
-            weights change the bootstrap samples or the leaves; see `RandomForestClassifier.fit`.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows, which the classifier must support, or of single labels; see Notes.
+            For forests of scikit-learn the weights of rows change the bootstrap samples or the
+            leaves; see `RandomForestClassifier.fit`.
 
         Returns
         -------
@@ -196,9 +209,9 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             If y is neither an indicator matrix nor a vector of classes, if all labels are constant,
             or if the estimator does not support `cv`.
         """
-        estimator, X, targets = self._prepare(X, y)
+        estimator, X, targets, params = self._prepare(X, y, sample_weight)
         with explained_fit(estimator, X, targets):
-            self.estimator_ = estimator.fit(X, targets, **_fit_params(sample_weight, X))
+            self.estimator_ = estimator.fit(X, targets, **params)
         return self
 
     @all_or_nothing
@@ -214,8 +227,8 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, as in `fit`.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows or of single labels, as in `fit`.
 
         Returns
         -------
@@ -227,8 +240,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         ValueError
             If y or the estimator is invalid, as in `fit`.
         """
-        estimator, X, targets = self._prepare(X, y)
-        params = _fit_params(sample_weight, X)
+        estimator, X, targets, params = self._prepare(X, y, sample_weight)
         if isinstance(self.cv, str):
             oob_score = not isinstance(estimator, CompactForest)  # has its own out-of-bag method
             with explained_fit(estimator, X, targets):
@@ -267,15 +279,19 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
 
     # ------------------------------------------------------------------ inside
 
-    def _prepare(self, X, y):
-        """Validate X and y; return a clone of the estimator, and the X and y on which to fit."""
+    def _prepare(self, X, y, sample_weight):
+        """Validate the arguments of a fit.
+
+        Return a clone of the estimator, and the X, y and further parameters of its fit.
+        """
         targets = make_wrapped_targets(y, type(self).__name__, self)
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         note_features(self, X)
         check_same_length(X, y)
-        estimator = clone(self.estimator)
-        vars(self).pop("label_sets_", None)  # attribute of an earlier fit
+        estimator: Any = clone(self.estimator)
+        for name in ("label_sets_", "_rows"):  # attributes of an earlier fit
+            vars(self).pop(name, None)
         if isinstance(self.cv, str):
             self._check_out_of_bag(estimator)
         if self.random_state is not None:
@@ -283,45 +299,72 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             names = sorted(estimator.get_params())
             names = [n for n in names if n == "random_state" or n.endswith("__random_state")]
             estimator.set_params(**{name: rng.randint(np.iinfo(np.int32).max) for name in names})
+        params = {}
         if targets.multilabel:
-            y = self._label_targets(targets.encode(y))
-            estimator = compact(estimator)
+            Y, weight = weighted_labels(targets, y, sample_weight)
+            estimator, y, weight = self._label_targets(estimator, Y, weight)
+            params = {} if weight is None else {"sample_weight": weight}
         else:
             if self.label_powerset:
                 raise ValueError("label_powerset=True needs a 2-D y with more than one column")
             require_two_classes(targets.classes)
             y = targets.for_classifier(y)
+            if sample_weight is not None:
+                params = {"sample_weight": check_sample_weight(sample_weight, X)}
         self._targets = targets
         self.classes_ = targets.classes
-        return estimator, X, y
+        return estimator, X, y, params
 
-    def _label_targets(self, Y):
+    def _label_targets(self, estimator, Y, weight):
+        """Return the estimator, targets and weights of its fit, for the labels Y (n, L).
+
+        The targets are the columns of Y that are not constant, or indices of label sets.
+        """
         missing = np.isnan(Y)
-        if self.label_powerset or isinstance(self.cv, str):
-            require_complete(
-                Y,
-                "label_powerset=True and cv='oob' need complete labels. For missing labels set "
-                "label_powerset=False and a number of folds, as in cv=5, and use an estimator "
-                "that accepts NaN",
-            )
         self._constant = np.where(missing, 0.0, Y).max(axis=0)
         self._varying = (Y == 0).any(axis=0) & (Y == 1).any(axis=0)
         if not self._varying.any():
             raise ValueError(
                 "y must hold at least one label that is 0 in some rows and 1 in others"
             )
+        by_label = np.ndim(weight) == 2
+        if missing.any() or by_label:
+            forest = row_forest(estimator) if isinstance(self.cv, str) else None
+            if forest is not None:
+                return self._row_targets(forest, Y, weight)
+            if self.label_powerset or isinstance(self.cv, str):
+                raise ValueError(
+                    f"{'sample_weight holds weights of single labels' if by_label else _NAN}. With "
+                    "label_powerset=True or cv='oob', OutOfBagLogOdds then needs cv='oob' and an "
+                    "ExtraTreesClassifier or RandomForestClassifier as estimator. Otherwise set "
+                    "label_powerset=False and a number of folds, as in cv=5, and use an estimator "
+                    "that takes such a y and such weights, as CRBMClassifier does"
+                )
         if self.label_powerset:
             self.label_sets_, index = np.unique(Y.astype(np.int64), axis=0, return_inverse=True)
-            return index.ravel()
-        Y = Y[:, self._varying]
+            return compact(estimator), index.ravel(), weight
+        Y, weight = Y[:, self._varying], weight[:, self._varying] if by_label else weight
         if Y.shape[1] == 1:
             require_complete(
                 Y,
                 "all labels but one are constant, and the remaining label must be complete. "
                 "Drop the rows in which it is missing",
             )
+            weight = weight[:, 0] if by_label else weight
         Y = Y if np.isnan(Y).any() else Y.astype(np.int64)
-        return Y if Y.shape[1] > 1 else Y[:, 0]
+        return compact(estimator), Y if Y.shape[1] > 1 else Y[:, 0], weight
+
+    def _row_targets(self, forest, Y, weight):
+        """Return a `row_forest`, with its targets and weights, for missing or weighted labels."""
+        weight = np.ones(len(Y)) if weight is None else weight
+        weight = weight if weight.ndim == 2 else np.tile(weight[:, None], Y.shape[1])
+        rows = self._rows = RowLabels.of(Y, weight)
+        if self.label_powerset:
+            self.label_sets_ = rows.sets
+            _, index = np.unique(rows.completed, axis=0, return_inverse=True)
+            return forest, index.ravel(), rows.weight
+        targets = rows.completed[:, self._varying]
+        return forest, targets if targets.shape[1] > 1 else targets[:, 0], rows.weight
 
     def _marginals(self, model, X):
         """Return probabilities (n, n_features_out) of labels or classes, predicted by `model`."""
@@ -339,17 +382,38 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
     def _table(self, forest):
         """Return an array (n_classes, n_columns) with the labels that each class stands for.
 
-        If the forest was fitted on label sets, a class stands for a label set. None means that the
-        forest predicts the labels directly.
+        If the forest was fitted on label sets, a class stands for a label set. If its leaves hold
+        training rows, a class stands for a row. None means that the forest predicts the labels
+        directly.
         """
+        if hasattr(self, "_rows"):
+            return self._rows.counts
         if hasattr(self, "label_sets_"):
             return self.label_sets_[forest.classes_].astype(float)
         return np.array([[0.0], [1.0]]) if self._varying.sum() == 1 else None
 
     def _from_values(self, values):
         """Convert the mean values that a compact forest predicts to probabilities of all labels."""
+        if hasattr(self, "_rows"):
+            frequency = mean_labels(self._rows.weight @ self._rows.counts)
+            return np.clip(mean_labels(values, frequency), 0, 1)
         values = np.clip(values, 0, 1)
         return values if hasattr(self, "label_sets_") else self._with_constant(values)
+
+    def _set_probabilities(self, X, out_of_bag=False):
+        """Return the probabilities (n, K) of `label_sets_` in the leaves of the rows of X.
+
+        X holds the training rows if `out_of_bag` is True. A row that every tree has seen gets NaN.
+        If leaves hold training rows, complete rows count with the smallest of their label weights.
+        """
+        forest: Any = self.estimator_
+        values_of = forest.out_of_bag_values if out_of_bag else forest.mean_values
+        if not hasattr(self, "_rows"):
+            return np.clip(values_of(X), 0, 1)
+        values = values_of(X, self._rows.set_counts)
+        total = values.sum(axis=1)
+        values[total == 0] = self._rows.weight @ self._rows.set_counts  # no complete row in a leaf
+        return values / values.sum(axis=1, keepdims=True)
 
     def _with_constant(self, varying):
         full = np.tile(self._constant, (len(varying), 1))
@@ -383,7 +447,9 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
                     f"{unseen.sum()} of {len(unseen)} rows were seen by every tree, so that "
                     "their probabilities are the label frequencies in y; increase n_estimators"
                 )
-                truth = targets.reshape(len(targets), -1) if table is None else table[targets]
+                truth = targets.reshape(len(targets), -1) if table is None else table
+                if table is not None and not hasattr(self, "_rows"):
+                    truth = table[targets]
                 values[unseen] = np.average(truth, axis=0, weights=weight)
             return self._from_values(values)
         proba = self.estimator_.oob_decision_function_
@@ -405,8 +471,15 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         return logit(np.clip(marginals, self.clip, 1 - self.clip))
 
 
-def _fit_params(sample_weight, X):
-    """Return the parameters of the classifier's `fit`: validated weights, if there are any."""
-    if sample_weight is None:
-        return {}
-    return {"sample_weight": check_sample_weight(sample_weight, X)}
+def weighted_labels(targets, y, sample_weight):
+    """Return the labels (n, L), with NaN for labels of weight 0, and weights.
+
+    The weights are None, weights of rows (n,), or weights of labels (n, L) that differ in a row.
+    """
+    Y = targets.encode(y)
+    if sample_weight is None or not is_per_label(sample_weight):
+        return Y, None if sample_weight is None else check_sample_weight(sample_weight, Y)
+    weight = label_weight_beside(sample_weight, y, len(Y), targets.names, Y.shape[1])
+    if (weight == weight[:, :1]).all():
+        return Y, check_sample_weight(weight[:, 0], Y)
+    return np.where(weight > 0, Y, np.nan), weight

@@ -7,6 +7,8 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.pipeline import make_union
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
+from sklearn.utils.metadata_routing import _routing_enabled
+from sklearn.utils.validation import has_fit_parameter
 
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.estimators import CRBMClassifier
@@ -21,7 +23,45 @@ from skcrbm.utils.warnings import warn_user
 _MARGIN = 0.01
 
 
-class ComparedPipeline(Pipeline):
+class StackedPipeline(Pipeline):
+    """Stack whose `fit` passes `sample_weight` to all classifiers and to the last step."""
+
+    def fit(self, X, y=None, sample_weight=None, **params):
+        """Fit the stack.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            Labels.
+        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of the rows or of single labels, for all parts of the stack. With metadata
+            routing, only steps that request `sample_weight` get the weights.
+        **params : dict
+            Further parameters of the steps, as in scikit-learn's pipeline.
+
+        Returns
+        -------
+        self : object
+            This object.
+        """
+        if sample_weight is None:
+            return super().fit(X, y, **params)
+        if _routing_enabled():
+            return super().fit(X, y, sample_weight=sample_weight, **params)
+        for _, part in getattr(self.steps[0][1], "transformer_list", []):
+            if not has_fit_parameter(part, "sample_weight"):
+                raise ValueError(
+                    f"sample_weight is not supported by {type(part).__name__}.fit, which is one of "
+                    "the estimators of the stack. Leave this estimator out, or enable metadata "
+                    "routing, with which only the steps that request weights get them"
+                )
+        weights = {f"{name}__sample_weight": sample_weight for name, _ in self.steps}
+        return super().fit(X, y, **weights, **params)
+
+
+class ComparedPipeline(StackedPipeline):
     """Stack that compares its held-out log-likelihood with the log-likelihood of a plain model.
 
     The plain model is a copy of the last step of the stack, fitted on X instead of log-odds. Both
@@ -30,15 +70,17 @@ class ComparedPipeline(Pipeline):
     held-out rows either.
     """
 
-    def fit(self, X, y=None, **params):
+    def fit(self, X, y=None, sample_weight=None, **params):
         """Fit the stack and the plain model, and warn if the plain model is better."""
         for name in ("plain_", "held_out_log_likelihood_"):
             self.__dict__.pop(name, None)
-        super().fit(X, y, **params)
+        super().fit(X, y, sample_weight, **params)
         prefix = f"{self.steps[-1][0]}__"
         if _has_nan(X) or not all(name.startswith(prefix) for name in params):
             return self
         options = {name.removeprefix(prefix): value for name, value in params.items()}
+        if sample_weight is not None:
+            options["sample_weight"] = sample_weight
         self.plain_ = clone(self[-1]).fit(X, y, **options)
         figures = {"stack": _held_out(self[-1]), "plain": _held_out(self.plain_)}
         self.held_out_log_likelihood_ = figures
@@ -101,8 +143,7 @@ def make_stacked(
         Classifiers and transformers whose outputs are the inputs of the final estimator.
         Classifiers with `predict_proba` are wrapped in an `OutOfBagLogOdds`; transformers are used
         unchanged. None stands for three forests: extra trees and a random forest that are fitted on
-        the labels, and extra trees that are fitted on the label sets. They need a 2-D y without
-        NaN.
+        the labels, and extra trees that are fitted on the label sets. They need a 2-D y.
     final_estimator : estimator or None, default=None
         Model that is fitted on the log-odds. None stands for a `CRBMClassifier` with default
         parameters, which finds its own penalty.
@@ -126,11 +167,12 @@ def make_stacked(
     Returns
     -------
     pipeline : skcrbm.pipeline.Pipeline
-        Pipeline of a `FeatureUnion` and the final estimator. It has the prediction methods of the
-        final estimator, such as `sample` and `predict_topk`, including their argument `y_known`. A
-        fitted pipeline that has made the comparison has two more attributes: `plain_` is the
-        `CRBMClassifier` that was fitted on X, and `held_out_log_likelihood_` is a dict with the
-        log-likelihoods per row of "stack" and "plain".
+        Pipeline of a `FeatureUnion` and the final estimator. Its `fit` takes `sample_weight` for
+        all parts, and it has the prediction methods of the final estimator, such as `sample` and
+        `predict_topk`, including their argument `y_known`. A fitted pipeline that has made the
+        comparison has two more attributes: `plain_` is the `CRBMClassifier` that was fitted on X,
+        and `held_out_log_likelihood_` is a dict with the log-likelihoods per row of "stack" and
+        "plain".
 
     Raises
     ------
@@ -144,8 +186,10 @@ def make_stacked(
 
     Notes
     -----
-    Forests do not support NaN in y (missing labels). If y contains NaN, choose `estimators` that
-    support NaN, and folds as `cv`, as in ``make_stacked([CRBMClassifier(), ...], cv=5)``.
+    The default forests take NaN in y (missing labels) and weights of single labels, in `fit` with
+    `sample_weight` of the shape of y; `OutOfBagLogOdds` tells how. The same holds for other forests
+    of scikit-learn in `estimators`. For classifiers that support NaN themselves, choose folds as
+    `cv`, as in ``make_stacked([CRBMClassifier(), ...], cv=5)``.
 
     The comparison uses the folds by which both models choose their penalty. The log-odds of the
     rows in these folds are out of bag. On data with many 0/1 columns, such as enron and medical,
@@ -197,7 +241,7 @@ def make_stacked(
         if rng is not None and "random_state" in final_estimator.get_params(deep=False):
             final_estimator.set_params(random_state=seed())
     pipeline = make_pipeline(make_union(*parts), final_estimator)
-    return ComparedPipeline(pipeline.steps) if compare else pipeline
+    return (ComparedPipeline if compare else StackedPipeline)(pipeline.steps)
 
 
 def _part(estimator, cv, n_jobs, seed):

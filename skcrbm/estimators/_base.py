@@ -11,13 +11,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import Posterior
-from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors, TopLabelSets
+from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors
 from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import has_columns, lists_classes, targets_of_columns
 from skcrbm.targets.new_labels import in_label_order, listed_labels
 from skcrbm.utils.fitting import first_copies, first_copy_of_each
+from skcrbm.utils.label_distribution import TopLabelSets
 from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.labels import (
     in_rows_of,

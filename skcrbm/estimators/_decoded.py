@@ -45,10 +45,16 @@ from skcrbm.utils.fitting import (
     all_or_nothing,
     with_callbacks,
 )
+from skcrbm.utils.label_distribution import LabelDistribution
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.labels import in_order_of, in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
+
+# Up to this number of labels, samples of a row are drawn from the table of all label vectors. With
+# 200 samples of 1,000 rows and 8 labels this takes .1 to .2 processor seconds, and 1.6 to 2.1
+# seconds if each row is drawn alone; with 12 labels .4 to 1.9 and 1.5 to 3.7 seconds.
+_MOST_LABELS_OF_TABLES = 12
 
 
 class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
@@ -351,6 +357,10 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """Return the `ClassifierPosterior` of the rows, which holds probabilities or a sampler."""
 
         def sampler(n_samples):
+            distribution = LabelDistribution(self.estimator_, len(self.classes_))
+            few = distribution.n_labels <= _MOST_LABELS_OF_TABLES
+            if few and distribution.is_joint and count_rows(X):
+                return distribution.draw_from_tables(X, n_samples, self._seed, known)
             # The random numbers of a row may depend on its index in the call of `sample`, so each
             # row is drawn alone. Steps of a pipeline transform all rows at once.
             model, inputs = final_model(self.estimator_, X)

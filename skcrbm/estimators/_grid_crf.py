@@ -48,7 +48,9 @@ from skcrbm.targets.pixels import (
     pixel_classes,
     pixel_codes,
     pixel_labels,
+    pixel_weights,
     split_images,
+    without_weightless,
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
@@ -60,7 +62,7 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.options import Integer, check_parameters, is_auto
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
-from skcrbm.utils.validation import NothingToLearnError, check_sample_weight
+from skcrbm.utils.validation import NothingToLearnError
 
 # Number of images in a mini-batch, if the batch size of a stochastic solver is "auto".
 _BATCH_IMAGES = 4
@@ -244,9 +246,10 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             None in place of an image means that all its labels are missing. Numbers such as -1 and
             255 are classes, too; if they stand for missing labels, write NaN instead, as in
             ``np.where(y == 255, np.nan, y)``.
-        sample_weight : array-like of shape (n_images,), default=None
-            Non-negative weights; an image of weight k counts as k copies of the image in the mean
-            loss. Only the ratios of the weights matter.
+        sample_weight : array-like of shape (n_images,), or images of weights like y, default=None
+            Non-negative weights of the images or of single pixels. An image of weight k counts as k
+            copies of the image in the mean loss, and a pixel of weight 0 is a missing label. Only
+            the ratios of the weights matter.
 
         Returns
         -------
@@ -314,12 +317,12 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         else:
             self._rows = ImageRows()
             arrays = self._rows.fit_transform(X, sample_weight)
-        labels = pixel_labels(y, arrays.shapes)
+        weight = pixel_weights(sample_weight, arrays)
+        labels = without_weightless(pixel_labels(y, arrays.shapes), weight, arrays.start)
         if not resume:
             given = labels if classes is None else [np.asarray(classes)]
             self.classes_ = pixel_classes(given, "y" if classes is None else "classes")
         path = pixel_codes(labels, self.classes_)
-        weight = check_sample_weight(sample_weight, arrays.shapes[:, :1])
         images = ImageBatch(arrays, path, weight)
         used = images.weight > 0
         if not used.any():
@@ -454,8 +457,8 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         ----------
         X, y
             As in `fit`.
-        sample_weight : array-like of shape (n_images,), default=None
-            Weights of the images.
+        sample_weight : array-like of shape (n_images,), or images of weights like y, default=None
+            Weights of the images or of single pixels.
         y_known : array-like or list of images of labels, default=None
             Labels that are known beforehand, as in `predict`; they do not count in the score.
 
@@ -468,10 +471,8 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         path = pixel_codes(labels, self.classes_, allow_unknown=True)
         unknown = np.split(path == UNKNOWN, batch.start[1:-1])
         warn_of_new_labels(v for part, new in zip(labels, unknown) for v in part[new].tolist())
-        weight = check_sample_weight(sample_weight, batch.arrays.shapes[:, :1])
-        weight = np.repeat(weight, np.diff(batch.start)) * (
-            (path != MISSING) & (batch.path == MISSING)
-        )
+        weight = pixel_weights(sample_weight, batch.arrays)
+        weight = weight * ((path != MISSING) & (batch.path == MISSING))
         if not weight.any():
             raise ValueError("y holds no observed label with a positive weight")
         right = self._log_beliefs(batch).argmax(axis=0) == path
@@ -534,7 +535,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         if y_known is not None:
             labels = pixel_labels(y_known, arrays.shapes, "y_known")
             path = pixel_codes(labels, self.classes_, "y_known")
-        return ImageBatch(arrays, path, np.ones(len(arrays.shapes)))
+        return ImageBatch(arrays, path, np.ones(len(path)))
 
     def _log_beliefs(self, batch: ImageBatch) -> np.ndarray:
         """Return the log-probabilities (K, T) of the K classes of the T pixels by mean field.

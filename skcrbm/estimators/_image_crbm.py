@@ -52,7 +52,7 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.targets.images import make_image_targets
+from skcrbm.targets.images import flat_weights, make_image_targets
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
@@ -186,7 +186,6 @@ class ImageCRBM(RBMClassifier):
 
     _saved = (*RBMClassifier._saved, "_input_shape")
     _state = (*RBMClassifier._state, "_input_shape")
-    _takes_label_weights = False
 
     _parameter_constraints: dict = {
         "n_hidden": [Integer(0)],
@@ -246,8 +245,9 @@ class ImageCRBM(RBMClassifier):
         y : array-like of shape (n_samples, height, width) or (n_samples, n_pixels)
             Output images with 0/1 pixels, and NaN for missing pixels. Their size may differ from
             the size of the images in X.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; an image of weight k counts as k copies of the image.
+        sample_weight : array-like of shape (n_samples,) or the shape of y, default=None
+            Non-negative weights of the images or of single pixels. An image of weight k counts as k
+            copies of the image, and a pixel of weight 0 is a missing pixel.
 
         Returns
         -------
@@ -272,7 +272,7 @@ class ImageCRBM(RBMClassifier):
             self._check_same_model()
         else:
             forget(self, self._state)
-        rows = training_rows(self, X, y, sample_weight, reset=not resume)
+        rows = training_rows(self, X, y, flat_weights(sample_weight), reset=not resume)
         rng = check_random_state(self.random_state)
         plan = self._plan(rows, rng, resume)
         callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
@@ -323,9 +323,8 @@ class ImageCRBM(RBMClassifier):
         if resume:
             self._check_same_model()
         refuse_held_out_rows(self.early_stopping)
-        rows = training_rows(
-            self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
-        )
+        weight = flat_weights(sample_weight)
+        rows = training_rows(self, X, y, weight, reset=not resume, classes=classes, partial=True)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
@@ -336,7 +335,7 @@ class ImageCRBM(RBMClassifier):
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
         """Return the `CRBMPlan` of a fit, given the same arguments as in `CRBMClassifier`."""
-        n_rows, n_visible = rows.visible.shape
+        n_visible = rows.visible.shape[1]
         answers = Likelihood.conditional_answers
         method = marginal_method(self.inference, n_visible, self.n_hidden, needs=answers)
         if self._targets.one_hot:
@@ -360,7 +359,8 @@ class ImageCRBM(RBMClassifier):
                 crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng)
             )
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight)
+        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
+        n_rows = source.n_originals
 
         # Search the penalty, unless it is a number or an earlier fit has found it.
         alpha = getattr(self, "alpha_", _PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
@@ -579,8 +579,8 @@ default=None
 (n_samples, n_pixels)
         y : array-like of shape (n_samples, height, width) or (n_samples, n_pixels)
             True images; pixels that are NaN (missing) do not count.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the images.
+        sample_weight : array-like of shape (n_samples,) or the shape of y, default=None
+            Weights of the images or of single pixels.
         y_known : array-like of shape (n_samples, height, width) or (n_samples, n_pixels), \
 default=None
             Pixels that are known beforehand, as in `predict`; they do not count in the score.
@@ -592,4 +592,4 @@ default=None
         local = self._fitted_local()
         if local is not None:
             return local.score(X, y, sample_weight, y_known)
-        return super().score(X, y, sample_weight, y_known)
+        return super().score(X, y, flat_weights(sample_weight), y_known)

@@ -21,30 +21,12 @@ from skcrbm.inference.factor_graph.k_best import k_best_of_models
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
 from skcrbm.targets.multioutput import MultioutputTargets
+from skcrbm.utils.label_distribution import TopLabelSets
 from skcrbm.utils.labels import all_label_vectors, distinct_rows, indicator_by_name, is_frame
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_float_array, check_count
-
-
-class TopLabelSets(NamedTuple):
-    """Result of `predict_topk`.
-
-    Attributes
-    ----------
-    labels : ndarray (n_samples, k, n_outputs) or (n_samples, k)
-        Label vectors, or classes if y was 1-D, in decreasing order of probability.
-    proba : ndarray (n_samples, k)
-        Probabilities p(y | x) of `labels`.
-
-    After a call of `set_label_output`, `labels` is a data frame of shape
-    (n_samples * k, n_outputs) or a series of classes, and `proba` is a series of length
-    n_samples * k. Both have k rows, with ranks 0 to k - 1, for each row of X.
-    """
-
-    labels: Any
-    proba: Any
 
 
 class LabelVectors(NamedTuple):

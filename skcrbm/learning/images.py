@@ -36,7 +36,7 @@ class ImageBatch:
 
     arrays: ImageArrays
     path: np.ndarray  # (T,) index of the class of each pixel, or `MISSING` if it is not observed
-    image_weight: np.ndarray  # (n,) weights of the images
+    pixel_weight: np.ndarray  # (T,) weights of the pixels
     pixels: Any = None  # (T,) indices of the pixels in the batch from which `take` took them
     _parts: dict = field(default_factory=dict, repr=False)  # cache of the methods below
 
@@ -47,13 +47,12 @@ class ImageBatch:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weight (n,) of each image in the loss: `image_weight` times the number of labels."""
-        observed = np.add.reduceat(self.path != MISSING, self.start[:-1])
-        return self.image_weight * observed
+        """Weight (n,) of each image in the loss: the sum over its pixels with a label."""
+        return np.add.reduceat(self.observed()[0], self.start[:-1])
 
     def __len__(self) -> int:
         """Return the number of images."""
-        return len(self.image_weight)
+        return len(self.arrays.shapes)
 
     def blocks(self) -> list[ImageBatch]:
         """Return a list of the whole batch, because the objectives split a batch themselves."""
@@ -66,7 +65,7 @@ class ImageBatch:
     def take(self, numbers: np.ndarray) -> ImageBatch:
         """Return the images with the indices `numbers`, in the order of `numbers`."""
         arrays, pixels = self.arrays.take(numbers)
-        return ImageBatch(arrays, self.path[pixels], self.image_weight[numbers], pixels)
+        return ImageBatch(arrays, self.path[pixels], self.pixel_weight[pixels], pixels)
 
     def parts(self) -> list[ImageBatch]:
         """Split the batch into parts of images with similar widths, to bound the memory.
@@ -93,8 +92,7 @@ class ImageBatch:
         """
         if "observed" not in self._parts:
             labelled = self.path != MISSING
-            weight = np.repeat(self.image_weight, np.diff(self.start)) * labelled
-            self._parts["observed"] = weight, np.flatnonzero(labelled)
+            self._parts["observed"] = self.pixel_weight * labelled, np.flatnonzero(labelled)
         return self._parts["observed"]
 
     def prepared(self, margin: int) -> tuple[Sheet, np.ndarray]:

@@ -30,6 +30,13 @@ def make_image_targets(y: Any, classes: Any = None, estimator: Any = None) -> Ta
     return ImageTargets(targets.n_visible, targets.names, shape) if targets.multilabel else targets
 
 
+def flat_weights(sample_weight: Any) -> Any:
+    """Return weights of pixels (N, height, width) as an array (N, n_pixels); keep other weights."""
+    if sample_weight is None or not is_images(sample_weight, "sample_weight"):
+        return sample_weight
+    return flat_images(np.asarray(sample_weight), "sample_weight")
+
+
 class ImageTargets(MultilabelTargets):
     """Targets of binary images; predictions have the shape of the images in `fit`.
 

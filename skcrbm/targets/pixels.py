@@ -37,11 +37,13 @@ class ImageRows:
     def fit_transform(self, X: Any, sample_weight: Any = None) -> ImageArrays:
         """Return the arrays, and store the mean and the standard deviation of each channel.
 
-        `sample_weight` (n,) are weights of the images, with which these statistics are computed.
+        `sample_weight` (n,) or images of weights are weights of the images or pixels. The weights
+        of images, or the largest pixel weight of each image, weight these statistics.
         """
         values, start, shapes = _stacked(X)
-        weight = check_sample_weight(sample_weight, shapes[:, :1])
-        observed = ~np.isnan(values) * np.repeat(weight, np.diff(start))
+        weight = pixel_weights(sample_weight, ImageArrays(values, start, shapes))
+        largest = np.maximum.reduceat(weight, start[:-1])
+        observed = ~np.isnan(values) * np.repeat(largest, np.diff(start))
         self.has_missing = bool(np.isnan(values).any())
         total = np.maximum(observed.sum(axis=1), np.finfo(float).tiny)
         self.mean = (observed * np.nan_to_num(values)).sum(axis=1) / total
@@ -161,6 +163,33 @@ def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray
             )
         found.append(labels.ravel())
     return found
+
+
+def pixel_weights(sample_weight: Any, arrays: ImageArrays) -> np.ndarray:
+    """Return the weight (T,) of each pixel, from weights of images (n,) or images of weights.
+
+    A ValueError is raised if the weights are negative, not numbers, all 0, or have a wrong shape.
+    """
+    shapes, first = arrays.shapes, None
+    if isinstance(sample_weight, Iterable) and not isinstance(sample_weight, (str, bytes, dict)):
+        first = next(iter(sample_weight), None)
+    if np.ndim(first) == 0:
+        return np.repeat(check_sample_weight(sample_weight, shapes[:, :1]), np.diff(arrays.start))
+    parts = [pixel_values(part) for part in pixel_labels(sample_weight, shapes, "sample_weight")]
+    weight = np.concatenate(parts)
+    return check_sample_weight(weight, weight)
+
+
+def without_weightless(labels: list[np.ndarray], weight: np.ndarray, start: np.ndarray):
+    """Return the flat labels of each image, with None for labels of pixels of weight 0.
+
+    The labels of an image without a pixel of positive weight are kept, because they are classes.
+    """
+    parts = np.split(weight > 0, start[1:-1])
+    return [
+        np.where(used, part.astype(object), None) if used.any() and not used.all() else part
+        for part, used in zip(labels, parts, strict=True)
+    ]
 
 
 def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:

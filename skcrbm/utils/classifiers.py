@@ -96,13 +96,14 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
                 f"{name} takes a weight for each row only: sample_weight must have shape "
                 "(n_samples,). Weights of single labels, which have the shape of a 2-D y, need an "
                 "estimator that takes them: CRBMClassifier, MSSVMCRBM, LMBMClassifier, "
-                f"LabelGraphCRF or LayeredGMClassifier. The error of {name}: {error}"
+                "LabelGraphCRF, LayeredGMClassifier or a stack from make_stacked. The error of "
+                f"{name}: {error}"
             ) from error
         if "y contains NaN" in str(error):
             raise ValueError(
                 f"{name} does not take missing labels (NaN in y). CRBMClassifier, MSSVMCRBM, "
-                "LMBMClassifier and LayeredGMClassifier take them, also inside of "
-                f"DecodedClassifier. The error of {name}: {error}"
+                "LMBMClassifier, LayeredGMClassifier and stacks from make_stacked take them, also "
+                f"inside of DecodedClassifier. The error of {name}: {error}"
             ) from error
         raise
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -20,6 +20,25 @@ from skcrbm.utils.labels import all_label_vectors
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import count_rows, take_rows
+
+
+class TopLabelSets(NamedTuple):
+    """Result of `predict_topk`.
+
+    Attributes
+    ----------
+    labels : ndarray (n_samples, k, n_outputs) or (n_samples, k)
+        Label vectors, or classes if y was 1-D, in decreasing order of probability.
+    proba : ndarray (n_samples, k)
+        Probabilities p(y | x) of `labels`.
+
+    After a call of `set_label_output`, `labels` is a data frame of shape
+    (n_samples * k, n_outputs) or a series of classes, and `proba` is a series of length
+    n_samples * k. Both have k rows, with ranks 0 to k - 1, for each row of X.
+    """
+
+    labels: Any
+    proba: Any
 
 
 class LabelDistribution:
@@ -78,6 +97,23 @@ class LabelDistribution:
                 yield rows, log_p - logsumexp(log_p, axis=1, keepdims=True)
             else:
                 yield rows, _independent(proba[rows, None], vectors[None])
+
+    def draw_from_tables(
+        self, X: Any, n_draws: int, seed: int, known: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return draws (N, n_draws, L) of the label vectors in `tables`.
+
+        Rows are drawn in blocks, and each row has the same random numbers, so that its draws do not
+        depend on the other rows of X. `known` is as in `tables`.
+        """
+        vectors = all_label_vectors(self.n_labels)
+        level = check_random_state(seed).random_sample(n_draws)
+        draws = np.empty((count_rows(X), n_draws, self.n_labels), np.int8)
+        for rows, log_p in self.tables(X, known):
+            for row, mass in zip(range(rows.start, rows.stop), np.exp(log_p).cumsum(axis=1)):
+                place = np.searchsorted(mass[:-1], level * mass[-1], side="right")
+                draws[row] = vectors[place]
+        return draws
 
     def most_probable(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the k most probable of all label vectors (N, k, L), and their log-probabilities.

@@ -263,8 +263,8 @@ def refuse_label_weights(sample_weight: Any) -> None:
     raise ValueError(
         f"sample_weight must have shape (n_samples,) here, got {np.shape(sample_weight)}. "
         "Weights of single labels, which have the shape of a 2-D y, are supported by the fit "
-        "of CRBMClassifier, MSSVMCRBM, LMBMClassifier, LabelGraphCRF and LayeredGMClassifier, and "
-        "of ConformalLabelSets and ConformalRiskControl around them"
+        "of CRBMClassifier, MSSVMCRBM, LMBMClassifier, LabelGraphCRF, LayeredGMClassifier and "
+        "stacks from make_stacked, and of ConformalLabelSets and ConformalRiskControl around them"
     )
 
 

@@ -65,6 +65,26 @@ def test_gains_are_the_mutual_information(data, model):
     np.testing.assert_array_equal(found.labels, np.nanargmax(found.all_gains, axis=1))
 
 
+def test_gains_in_expected_f1(data, model):
+    """The expected F1 of the best labels after the answer minus before it, by enumeration."""
+    X, _ = data
+    vectors = np.array(list(product([0, 1], repeat=N_LABELS)))
+    size = vectors.sum(axis=1)
+    f1 = 2 * (vectors @ vectors.T) / np.maximum(size[:, None] + size, 1)  # prediction by truth
+    known = np.array([[NAN, NAN, NAN, NAN], [NAN, 1, NAN, NAN], [0, NAN, NAN, 1]])
+    found = suggest_labels(model, X[200:203], known, strategy="expected_f1")
+    for i in range(3):
+        agrees = (np.isnan(known[i]) | (vectors == known[i])).all(axis=1)
+        p = np.exp(model.score_label_sets(X[200 + i : 201 + i], vectors)[0]) * agrees
+        p /= p.sum()
+        for k in np.flatnonzero(np.isnan(known[i])):
+            after = sum((f1 @ (p * (vectors[:, k] == value))).max() for value in (0, 1))
+            expected = after - (f1 @ p).max()
+            assert found.all_gains[i, k] == pytest.approx(expected, abs=1e-6)
+    assert np.isnan(found.all_gains[1, 1])
+    assert np.nanmin(found.all_gains) >= 0
+
+
 def test_entropy_of_any_classifier(data, model):
     X, Y = data
     logistic = MultiOutputClassifier(LogisticRegression()).fit(X[:200], Y[:200])
@@ -137,10 +157,17 @@ def test_names_and_pipelines(data):
 def test_errors(data, model):
     X, Y = data
     logistic = MultiOutputClassifier(LogisticRegression()).fit(X, Y)
-    with pytest.raises(ValueError, match='Use strategy="entropy"'):
-        suggest_labels(logistic, X)
+    for strategy in ("mutual_information", "expected_f1"):
+        with pytest.raises(ValueError, match=f'strategy="{strategy}" .* Use strategy="entropy"'):
+            suggest_labels(logistic, X, strategy=strategy)
+    many = MultiOutputClassifier(LogisticRegression()).fit(X, np.hstack(4 * [Y]))
+    with pytest.raises(ValueError, match="all vectors of up to 14 labels, got 16"):
+        suggest_labels(many, X, strategy="expected_f1")
     with pytest.raises(ValueError, match=r"cost must have shape \(4,\) or \(300, 4\)"):
         suggest_labels(model, X, cost=[1, 2])
+    for cost in ({"a": 1}, ["a", "b", "c", "d"]):
+        with pytest.raises(ValueError, match=r"cost must have shape \(4,\) .* and hold numbers"):
+            suggest_labels(model, X, cost=cost)
     with pytest.raises(ValueError, match="cost must hold positive"):
         suggest_labels(model, X, cost=[1, 2, 0, 1])
     with pytest.raises(ValueError, match=r"y_known must have shape \(2, 4\)"):

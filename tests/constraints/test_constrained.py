@@ -179,7 +179,8 @@ def test_the_best_vectors_of_a_joint_model():
     joint = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=3, random_state=0).fit(X, Y)
     model = Constrained(FrozenEstimator(joint), [Between(range(5), 1, 4)], decode="map")
     model.fit(X, Y)
-    labels, proba = model.predict_topk(X[:4], 40)
+    top = model.predict_topk(X[:4], 40)
+    labels, proba = top.labels, top.proba
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     assert ((labels == -1).all(axis=2) == (proba == 0)).all()
     assert (np.diff(proba, axis=1) <= 0).all()

@@ -192,9 +192,9 @@ def test_nan_in_y(data):
     for train, test in MultilabelStratifiedKFold(3).split(X, holes):
         expected = clone(model).fit(X[train], holes[train]).predict_proba(X[test])
         np.testing.assert_array_equal(found[test], clipped_logit(expected))
-    for options in ({}, {"cv": 3, "label_powerset": True}):
+    for options in ({"estimator": BaggingClassifier()}, {"cv": 3, "label_powerset": True}):
         with pytest.raises(ValueError, match="not observed"):
-            OutOfBagLogOdds(FOREST, **options).fit(X, holes)
+            OutOfBagLogOdds(**{"estimator": FOREST, **options}).fit(X, holes)
     one = np.column_stack([holes[:, 0], np.ones(len(Y))])
     with pytest.raises(ValueError, match="all labels but one are constant"):
         OutOfBagLogOdds(model, cv=3).fit(X, one)

@@ -118,8 +118,7 @@ def test_samples_of_a_joint_model(data):
     rule = ExpectedMetric(n_samples=50)
     model = DecodedClassifier(inner, decode=rule, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), model.predict(X))
-    alone = [model.estimator_.sample(X[[i]], 50, random_state=model._seed) for i in range(len(X))]
-    draws = np.concatenate(alone)
+    draws = model._posterior(rule, X, None).draw(50)
     np.testing.assert_array_equal(
         model.predict(X), decode_samples(draws, "f1_samples", zero_division=0)
     )
@@ -129,6 +128,28 @@ def test_samples_of_a_joint_model(data):
         np.testing.assert_array_equal(found[:, :2], Y[:, :2])
     with pytest.raises(ValueError, match=r"n_samples=50 needs .*; DecisionTreeClassifier has no"):
         DecodedClassifier(TREE, decode=rule).fit(X, Y)
+
+
+def test_samples_have_the_probabilities_of_the_model(data):
+    """Draws from tables, and draws row by row with more than 12 labels."""
+    X, Y = data
+    inner = CRBMClassifier(n_hidden=2, alpha=0.05, max_iter=20, random_state=0)
+    rule = ExpectedMetric(n_samples=4000)
+    model = DecodedClassifier(inner, decode=rule, random_state=0).fit(X, Y)
+    known = np.where(np.arange(4) < 1, Y, np.nan)[:8]
+    for given in (None, known):
+        draws = model._posterior(rule, X[:8], given).draw(4000)
+        proba = model.estimator_.predict_proba(X[:8], y_known=given)
+        assert np.abs(draws.mean(axis=1) - proba).max() < 0.035
+        pairs = model.estimator_.predict_pairwise_proba(X[:8], y_known=given)
+        both = (draws[:, :, 1] * draws[:, :, 2]).mean(axis=1)
+        assert np.abs(both - pairs[:, 1, 2]).max() < 0.035
+    many = np.hstack([Y, 1 - Y, Y, 1 - Y])  # 16 labels
+    model = clone(model).set_params(decode__n_samples=20).fit(X, many)
+    alone = [model.estimator_.sample(X[[i]], 20, random_state=model._seed) for i in range(5)]
+    np.testing.assert_array_equal(
+        model._posterior(model.decode, X[:5], None).draw(20), np.concatenate(alone)
+    )
 
 
 def test_samples_of_a_row_do_not_depend_on_the_batch(data):
@@ -148,7 +169,7 @@ def test_samples_of_a_row_do_not_depend_on_the_batch(data):
 
 
 def test_samples_of_any_sparse_format(data):
-    """Rows of X are drawn one by one, also if the format of X has no rows to take."""
+    """Rows of X are drawn in blocks, also if the format of X has no rows to take."""
     X, Y = data
     inner = CRBMClassifier(n_hidden=0, alpha=0.05, max_iter=5, random_state=0)
     rule = ExpectedMetric("jaccard", n_samples=3)

@@ -1,6 +1,9 @@
 """Weights of single labels: `sample_weight` of shape (n_samples, n_outputs)."""
 
+import importlib
+import inspect
 import pickle
+import pkgutil
 
 import numpy as np
 import pandas as pd
@@ -9,10 +12,12 @@ import sklearn
 from reference.cases import deep_except
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, cross_validate
 
+import skcrbm
 from skcrbm import (
     MSSVMCRBM,
     ChainCRF,
@@ -30,9 +35,16 @@ from skcrbm.calibration._conformal import conformal_quantile
 from skcrbm.constraints import Between, Constrained
 from skcrbm.datasets import make_structured_labels
 from skcrbm.decoding import fit_thresholds
+from skcrbm.ensemble import BlendedLabelSets, OutOfBagLogOdds, make_stacked
 from skcrbm.learning import SGD
 from skcrbm.learning.data import ArraySource
-from skcrbm.metrics import marginal_log_loss, masked_score, masked_scorer, multilabel_report
+from skcrbm.metrics import (
+    expected_calibration_error,
+    marginal_log_loss,
+    masked_score,
+    masked_scorer,
+    multilabel_report,
+)
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.fitting import count_rows_of, first_copies, folds_of_copies
 from skcrbm.utils.label_weights import label_layers
@@ -297,11 +309,78 @@ def test_routing_passes_weights_of_labels():
     assert found[0] == pytest.approx(wanted)
 
 
+PLAIN = CRBMClassifier(n_hidden=0, alpha=0.1)
+# Estimators and functions whose `sample_weight` may have the shape of a 2-D y, in small settings.
+TAKE_LABEL_WEIGHTS = {
+    "CRBMClassifier": PLAIN,
+    "MSSVMCRBM": MSSVMCRBM(n_hidden=1, max_iter=1),
+    "LMBMClassifier": LMBMClassifier(C=0.1, pairwise_penalty=1.0),
+    "LabelGraphCRF": LabelGraphCRF(alpha=0.1, max_iter=2),
+    "LayeredGMClassifier": LayeredGMClassifier(layers=(), max_iter=1),
+    "ImageCRBM": ImageCRBM(n_hidden=1, max_iter=1),
+    "DecodedClassifier": DecodedClassifier(PLAIN),
+    "Constrained": Constrained(PLAIN, [Between([0, 1, 2, 3], 0, 4)]),
+    "CalibratedMarginals": CalibratedMarginals(PLAIN, cv=2),
+    "ConformalLabelSets": ConformalLabelSets(PLAIN, confidence=0.5, cv=2),
+    "ConformalRiskControl": ConformalRiskControl(PLAIN, risk=0.5, cv=2),
+    "OutOfBagLogOdds": OutOfBagLogOdds(ExtraTreesClassifier(5, bootstrap=True)),
+    "BlendedLabelSets": BlendedLabelSets(
+        make_stacked(final_estimator=PLAIN, n_estimators=10, random_state=0), cv=2
+    ),
+    "find_label_issues": lambda X, Y, sample_weight: find_label_issues(
+        PLAIN, X, Y, cv=2, sample_weight=sample_weight
+    ),
+    "masked_score": lambda X, Y, sample_weight: masked_score(
+        "f1_micro", Y, y_pred=Y, sample_weight=sample_weight
+    ),
+    "multilabel_report": lambda X, Y, sample_weight: multilabel_report(
+        Y, Y, sample_weight=sample_weight
+    ),
+    "marginal_log_loss": lambda X, Y, sample_weight: marginal_log_loss(
+        Y, 0.8 * Y + 0.1, sample_weight=sample_weight
+    ),
+    "expected_calibration_error": lambda X, Y, sample_weight: expected_calibration_error(
+        Y, 0.8 * Y + 0.1, sample_weight=sample_weight
+    ),
+    "fit_thresholds": lambda X, Y, sample_weight: fit_thresholds(
+        Y, 0.8 * Y + 0.1, sample_weight=sample_weight
+    ),
+}
+# These have no y of labels, or no definition of a missing label (SSVMClassifier, see its Notes).
+TAKE_OTHER_WEIGHTS = {"SSVMClassifier", "ChainCRF", "GraphCRF", "GridCRF", "infer"}
+TAKE_OTHER_WEIGHTS |= {"RBM", "IsingModel", "MarkovRandomField", "LargeMarginMarkovNetwork"}
+
+
+def test_every_sample_weight_is_listed():
+    """A new estimator or function with `sample_weight` must take weights of labels, or say why."""
+    found = set()
+    for module in pkgutil.iter_modules(skcrbm.__path__, "skcrbm."):
+        public = importlib.import_module(module.name)
+        for name in getattr(public, "__all__", []):
+            item = getattr(public, name)
+            function = getattr(item, "fit", None) if inspect.isclass(item) else item
+            if callable(function) and "sample_weight" in inspect.signature(function).parameters:
+                found.add(name)
+                shape = inspect.getdoc(function).partition("sample_weight :")[2].partition("\n")[0]
+                many = any(text in shape for text in ("n_outputs)", "n_labels)", "shape of y"))
+                assert many == (name in TAKE_LABEL_WEIGHTS), (name, shape)
+    assert found == TAKE_OTHER_WEIGHTS | set(TAKE_LABEL_WEIGHTS)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TAKE_LABEL_WEIGHTS)
+def test_all_take_weights_of_labels(name):
+    model = TAKE_LABEL_WEIGHTS[name]
+    fit = clone(model).fit if hasattr(model, "fit") else model
+    fit(X, Y, sample_weight=WEIGHT.clip(0.5))
+    with pytest.raises(ValueError, match="sample_weight"):
+        fit(X, Y, sample_weight=WEIGHT[:, :3])
+
+
 @pytest.mark.parametrize(
     "model",
     [
         SSVMClassifier(),
-        ImageCRBM(max_iter=1),
         CalibratedMarginals(SSVMClassifier()),
         ConformalLabelSets(SSVMClassifier()),
     ],

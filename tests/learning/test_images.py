@@ -27,7 +27,7 @@ def random_batch(structure, seed, shapes=SHAPES, missing=0.3):
     path = rng.integers(0, structure.n_states, start[-1])
     path[rng.random(start[-1]) < missing] = -1
     arrays = ImageArrays(values, start, np.array(shapes))
-    return ImageBatch(arrays, path, rng.uniform(0.5, 2, len(shapes)))
+    return ImageBatch(arrays, path, rng.uniform(0.5, 2, len(path)))
 
 
 def random_model(structure, seed, n_iter=3):
@@ -136,11 +136,11 @@ def test_gradient_equals_differences(structure):
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-6)
 
 
-def test_loss_counts_observed_pixels_by_the_weight_of_their_image():
+def test_loss_counts_observed_pixels_by_their_weight():
     structure = STRUCTURES[2]
     batch, model = random_batch(structure, 6), random_model(structure, 7)
     log_p = naive_log_beliefs(model, batch)
-    weight = np.repeat(batch.image_weight, np.diff(batch.start))
+    weight = batch.pixel_weight
     seen = np.flatnonzero(batch.path >= 0)
     expected = -(weight[seen] * log_p[batch.path[seen], seen]).sum()
     step, _ = ImageLikelihood().step(model, batch, Clock(0, 0), None)
