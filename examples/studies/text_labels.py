@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.frozen import FrozenEstimator
@@ -42,6 +42,16 @@ SETS = (
     "langlog",
     "generated",
     "delicious",
+)
+SHAPES = (
+    "word counts",
+    "words of 0 and 1",
+    "character n-grams",
+    "words and dense columns",
+    "150 rows, 50,000 columns",
+    "independent labels",
+    "strong dependence",
+    "300 labels, power law",
 )
 RULES = {
     "marginal": "marginal",
@@ -79,16 +89,26 @@ def matrix(data, name):
     return csr_matrix(tuple(parts), shape=tuple(data[f"{name}_shape"]))
 
 
-def generated(n_rows=12600, n_words=20000, n_labels=60, seed=0, log_odds=-4.2):
-    """Return texts as TF-IDF (CSR) and labels that depend on twelve topics.
+def generated(*args, **kwargs):
+    """Return texts as TF-IDF (CSR) and labels; the parameters are those of `generated_counts`."""
+    X, Y = generated_counts(*args, **kwargs)
+    return TfidfTransformer(sublinear_tf=True).fit_transform(X).tocsr(), Y
+
+
+def generated_counts(
+    n_rows=12600, n_words=20000, n_labels=60, seed=0, log_odds=-4.2, dependence=1.8
+):
+    """Return texts as counts of words (CSR) and labels that depend on twelve topics.
 
     The words of a text come from Zipf's law, from the vocabulary of its topic, and from the
-    vocabularies of its labels. `log_odds` is the mean log-odds of a label.
+    vocabularies of its labels. `log_odds` is the mean log-odds of a label, or its log-odds in a
+    topic, of shape (n_labels,). `dependence` is the standard deviation of the log-odds of a label
+    between topics.
     """
     rng = np.random.RandomState(seed)
     topic = rng.randint(12, size=n_rows)
-    of_topics = rng.normal(log_odds, 0.8, size=n_labels) + rng.normal(0, 1.8, size=(12, n_labels))
-    log_odds = of_topics[topic]
+    of_topics = rng.normal(log_odds, 0.8, size=n_labels)
+    log_odds = (of_topics + rng.normal(0, dependence, size=(12, n_labels)))[topic]
     Y = (rng.random_sample((n_rows, n_labels)) < 1 / (1 + np.exp(-log_odds))).astype(int)
     share = np.cumsum(1 / np.arange(1, n_words + 1) ** 1.05)
     lengths = rng.poisson(60, n_rows) + 5
@@ -104,7 +124,36 @@ def generated(n_rows=12600, n_words=20000, n_labels=60, seed=0, log_odds=-4.2):
         words.append(np.repeat(vocabulary, counts, axis=0)[np.arange(len(choice)), choice])
     entries = np.ones(sum(map(len, rows)))
     X = csr_matrix((entries, (np.concatenate(rows), np.concatenate(words))), (n_rows, n_words))
-    return TfidfTransformer(sublinear_tf=True).fit_transform(X).tocsr(), Y
+    return X, Y
+
+
+def shape(name):
+    """Return texts and labels of an unusual kind, 3000 rows unless the name says another number."""
+    size = {"n_rows": 3000, "n_words": 10000, "n_labels": 30}
+    if name == "150 rows, 50,000 columns":  # with as many rows for the test
+        return generated(300, 50000, 10, log_odds=-2.0)
+    if name == "300 labels, power law":
+        return generated(**{**size, "n_labels": 300}, log_odds=-2.0 - np.log(np.arange(1, 301)))
+    if name == "independent labels":
+        return generated(**size, log_odds=-2.5, dependence=0.0)
+    if name == "strong dependence":
+        return generated(**size, dependence=4.0)
+    counts, Y = generated_counts(**size)
+    weights = TfidfTransformer(sublinear_tf=True)
+    if name == "word counts":
+        return counts, Y
+    if name == "words of 0 and 1":
+        return (counts > 0).astype(float), Y
+    rng = np.random.RandomState(0)
+    if name == "character n-grams":  # eight of each word, of which common words share many
+        pieces = np.minimum(rng.zipf(1.3, 8 * 10000), 10**9) * 7919 % 10000
+        words = np.repeat(np.arange(10000), 8)
+        spelling = csr_matrix((np.ones(len(words)), (words, pieces)), (10000, 10000))
+        return weights.fit_transform(counts @ spelling).tocsr(), Y
+    # Dense columns beside the words: scales from .001 to 1000, half of them far from 0.
+    dense = Y @ rng.normal(size=(Y.shape[1], 20)) + 2 * rng.normal(size=(3000, 20))
+    dense = (dense + rng.choice([0.0, 30.0], 20)) * np.logspace(-3, 3, 20)
+    return hstack([weights.fit_transform(counts), csr_matrix(dense)]).tocsr(), Y
 
 
 def load(name, quick):
