@@ -129,7 +129,7 @@ def generated_counts(
 
 def shape(name):
     """Return texts and labels of an unusual kind, of which two thirds are for training."""
-    size = {"n_rows": 3000, "n_words": 10000, "n_labels": 30}
+    size = {"n_rows": 2400, "n_words": 8000, "n_labels": 20}
     if name == "200 rows, 50,000 columns":
         return generated(300, 50000, 10, log_odds=-2.0)
     if name == "300 labels, power law":
@@ -146,12 +146,12 @@ def shape(name):
         return (counts > 0).astype(float), Y
     rng = np.random.RandomState(0)
     if name == "character n-grams":  # eight of each word, of which common words share many
-        pieces = np.minimum(rng.zipf(1.1, 8 * 10000), 10**9) * 7919 % 10000
-        words = np.repeat(np.arange(10000), 8)
-        spelling = csr_matrix((np.ones(len(words)), (words, pieces)), (10000, 10000))
+        pieces = np.minimum(rng.zipf(1.1, 8 * 8000), 10**9) * 7919 % 8000
+        words = np.repeat(np.arange(8000), 8)
+        spelling = csr_matrix((np.ones(len(words)), (words, pieces)), (8000, 8000))
         return weights.fit_transform(counts @ spelling).tocsr(), Y
     # Dense columns beside the words: scales from .001 to 1000, half of them far from 0.
-    dense = Y @ rng.normal(size=(Y.shape[1], 20)) + 2 * rng.normal(size=(3000, 20))
+    dense = Y @ rng.normal(size=(Y.shape[1], 20)) + 2 * rng.normal(size=(2400, 20))
     dense = (dense + rng.choice([0.0, 30.0], 20)) * np.logspace(-3, 3, 20)
     return hstack([weights.fit_transform(counts), csr_matrix(dense)]).tocsr(), Y
 
