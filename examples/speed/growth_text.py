@@ -26,11 +26,10 @@ import time
 import warnings
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from examples._harness import make_parser, run_tables
-from examples.studies.text_labels import generated, log_loss
+from examples.studies.text_labels import MODELS, REGRESSION, generated, log_loss
 from skcrbm import CRBMClassifier, LMBMClassifier
 
 NAME = "growth_text"
@@ -47,7 +46,8 @@ _MEAN_LOG_ODDS, _FROM = -4.2, 60  # of `generated`, and for more than this numbe
 def models():
     """Return the models by name, without those of packages that are not installed."""
     found = {
-        "logistic regression": OneVsRestClassifier(LogisticRegression(solver="liblinear")),
+        "logistic regression": REGRESSION,
+        "regression, searched C": MODELS["logistic regression, searched C"],
         "`CRBMClassifier()`": CRBMClassifier(random_state=0),
         "`LMBMClassifier()`": LMBMClassifier(random_state=0),
     }

@@ -1,11 +1,11 @@
 """Labels of texts: joint models beside one-vs-rest logistic regression, on wide sparse data.
 
 The data are four public sets of tagged texts, a set of social bookmarks with 983 labels, and
-generated texts, as TF-IDF with 20,000 columns. A row of the table is a model with default
-parameters. The regression comes in two forms: with the C of scikit-learn's default, and with C
-searched among four values by the log loss of three folds. Seconds are processor seconds of `fit`,
-including any search; milliseconds are of `predict` per row. Two rows with the same fit differ in
-the decoding rule.
+generated texts, as TF-IDF with 20,000 columns. Smaller sets of generated texts have unusual shapes
+(`SHAPES`). A row of a table is a model with default parameters. The regression comes in two forms:
+with the C of scikit-learn's default, and with C searched among four values by the log loss of three
+folds. Seconds are processor seconds of `fit`, including any search; milliseconds are of `predict`
+per row. Two rows with the same fit differ in the decoding rule.
 
     python -m examples.studies.text_labels                  # about an hour
     python -m examples.studies.text_labels --only yahoo     # some minutes
@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.frozen import FrozenEstimator
@@ -42,6 +42,16 @@ SETS = (
     "langlog",
     "generated",
     "delicious",
+)
+SHAPES = (
+    "word counts",
+    "words of 0 and 1",
+    "character n-grams",
+    "words and dense columns",
+    "200 rows, 50,000 columns",
+    "independent labels",
+    "strong dependence",
+    "300 labels, power law",
 )
 RULES = {
     "marginal": "marginal",
@@ -79,16 +89,26 @@ def matrix(data, name):
     return csr_matrix(tuple(parts), shape=tuple(data[f"{name}_shape"]))
 
 
-def generated(n_rows=12600, n_words=20000, n_labels=60, seed=0, log_odds=-4.2):
-    """Return texts as TF-IDF (CSR) and labels that depend on twelve topics.
+def generated(*args, **kwargs):
+    """Return texts as TF-IDF (CSR) and labels; the parameters are those of `generated_counts`."""
+    X, Y = generated_counts(*args, **kwargs)
+    return TfidfTransformer(sublinear_tf=True).fit_transform(X).tocsr(), Y
+
+
+def generated_counts(
+    n_rows=12600, n_words=20000, n_labels=60, seed=0, log_odds=-4.2, dependence=1.8
+):
+    """Return texts as counts of words (CSR) and labels that depend on twelve topics.
 
     The words of a text come from Zipf's law, from the vocabulary of its topic, and from the
-    vocabularies of its labels. `log_odds` is the mean log-odds of a label.
+    vocabularies of its labels. `log_odds` is the mean log-odds of a label, or its log-odds in a
+    topic, of shape (n_labels,). `dependence` is the standard deviation of the log-odds of a label
+    between topics.
     """
     rng = np.random.RandomState(seed)
     topic = rng.randint(12, size=n_rows)
-    of_topics = rng.normal(log_odds, 0.8, size=n_labels) + rng.normal(0, 1.8, size=(12, n_labels))
-    log_odds = of_topics[topic]
+    of_topics = rng.normal(log_odds, 0.8, size=n_labels)
+    log_odds = (of_topics + rng.normal(0, dependence, size=(12, n_labels)))[topic]
     Y = (rng.random_sample((n_rows, n_labels)) < 1 / (1 + np.exp(-log_odds))).astype(int)
     share = np.cumsum(1 / np.arange(1, n_words + 1) ** 1.05)
     lengths = rng.poisson(60, n_rows) + 5
@@ -104,13 +124,44 @@ def generated(n_rows=12600, n_words=20000, n_labels=60, seed=0, log_odds=-4.2):
         words.append(np.repeat(vocabulary, counts, axis=0)[np.arange(len(choice)), choice])
     entries = np.ones(sum(map(len, rows)))
     X = csr_matrix((entries, (np.concatenate(rows), np.concatenate(words))), (n_rows, n_words))
-    return TfidfTransformer(sublinear_tf=True).fit_transform(X).tocsr(), Y
+    return X, Y
+
+
+def shape(name):
+    """Return texts and labels of an unusual kind, of which two thirds are for training."""
+    size = {"n_rows": 2400, "n_words": 8000, "n_labels": 20}
+    if name == "200 rows, 50,000 columns":
+        return generated(300, 50000, 10, log_odds=-2.0)
+    if name == "300 labels, power law":
+        return generated(**{**size, "n_labels": 300}, log_odds=-2.0 - np.log(np.arange(1, 301)))
+    if name == "independent labels":
+        return generated(**size, log_odds=-2.5, dependence=0.0)
+    if name == "strong dependence":
+        return generated(**size, dependence=4.0)
+    counts, Y = generated_counts(**size)
+    weights = TfidfTransformer(sublinear_tf=True)
+    if name == "word counts":
+        return counts, Y
+    if name == "words of 0 and 1":
+        return (counts > 0).astype(float), Y
+    rng = np.random.RandomState(0)
+    if name == "character n-grams":  # eight of each word, of which common words share many
+        pieces = np.minimum(rng.zipf(1.1, 8 * 8000), 10**9) * 7919 % 8000
+        words = np.repeat(np.arange(8000), 8)
+        spelling = csr_matrix((np.ones(len(words)), (words, pieces)), (8000, 8000))
+        return weights.fit_transform(counts @ spelling).tocsr(), Y
+    # Dense columns beside the words: scales from .001 to 1000, half of them far from 0.
+    dense = Y @ rng.normal(size=(Y.shape[1], 20)) + 2 * rng.normal(size=(2400, 20))
+    dense = (dense + rng.choice([0.0, 30.0], 20)) * np.logspace(-3, 3, 20)
+    return hstack([weights.fit_transform(counts), csr_matrix(dense)]).tocsr(), Y
 
 
 def load(name, quick):
     """Return X, Y, X_test and Y_test of a set."""
     if name == "generated":
         X, Y = generated(600 if quick else 12600)
+    elif name in SHAPES:
+        X, Y = shape(name)
     else:
         with np.load(Path(os.environ["SKCRBM_DATA"]) / f"{name}.npz") as data:
             if "X_train_data" in data:
@@ -165,7 +216,7 @@ def cell(name, model, quick):
     return run
 
 
-#: Columns of the table: headings, and columns of the results.
+#: Columns of the tables: headings, and columns of the results.
 COLUMNS = {
     "fit, s": "fit",
     "log loss": "log_loss",
@@ -182,8 +233,11 @@ COLUMNS = {
 }
 
 
+_LEFT_OUT = ("P@3", "P@5", "F1 at 1/2")  # columns of the table of all shapes
+
+
 def report(done):
-    """Return a Markdown table for each set, with a row per model.
+    """Return a Markdown table for each set, with a row per model, and a table of all shapes.
 
     F1, micro-F1 and macro-F1 are of labels with the largest expected F1, and the Jaccard index of
     labels with the largest expected Jaccard index. "ms" is the time of the former per row.
@@ -200,6 +254,14 @@ def report(done):
             if row:
                 text.append(f"| {model} | {' | '.join(row[c] for c in COLUMNS.values())} |")
         text.append("")
+    columns = {name: key for name, key in COLUMNS.items() if name not in _LEFT_OUT}
+    shapes = [(name, model) for name in SHAPES for model in MODELS if f"{name} {model}" in done]
+    if shapes:
+        text.append(f"| texts | model | {' | '.join(columns)} |")
+        text.append("|---" * (len(columns) + 2) + "|")
+    for name, model in shapes:
+        values = " | ".join(done[f"{name} {model}"][key] for key in columns.values())
+        text.append(f"| {name} | {model} | {values} |")
     return "\n".join(text)
 
 
@@ -208,7 +270,9 @@ def main(arguments=None):
     parser = make_parser(__doc__, NAME, "600 rows of each set")
     arguments = parser.parse_args(arguments)
     cells = (
-        (f"{name} {model}", cell(name, model, arguments.quick)) for name in SETS for model in MODELS
+        (f"{name} {model}", cell(name, model, arguments.quick))
+        for name in SETS + SHAPES
+        for model in MODELS
     )
     return run_tables(arguments, cells, report)
 

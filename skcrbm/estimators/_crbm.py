@@ -36,6 +36,7 @@ from skcrbm.estimators._rbm import (
     marginal_method,
     refuse_thresholds,
 )
+from skcrbm.estimators._stream_penalty import stream_penalty
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
@@ -192,7 +193,7 @@ class CRBMClassifier(RBMClassifier):
         columns. Solvers other than L-BFGS use the best penalty of the model without hidden units,
         found on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is
         `partial_fit`, "auto" is 0.1 times the mean square of the columns, but at most 0.1 and at
-        least 0.00001.
+        least 0.00001. After n > 2000 different rows it is multiplied by 2000 / n.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. It should be small, so that W can grow. "auto"
         is 0.1 / max(n, 40) with L-BFGS, where n is the number of rows, or the sum of the weights if
@@ -545,6 +546,7 @@ class CRBMClassifier(RBMClassifier):
         scale = partial_scale(design.X, rows.weight) if adapted else 1.0
         alpha: Any = getattr(self, "alpha_", PLAIN_ALPHA * scale**2)
         alpha = alpha if is_auto(self.alpha) else self.alpha
+        alpha, stream = stream_penalty(self, rows, alpha, resume) if adapted else (alpha, None)
         search = columns is not None and not (partial or (resume and self._columns is not None))
         settings = PenaltySettings(
             self.alpha_hidden, self._targets.exclusive, self.max_iter, self.n_jobs, self.verbose
@@ -595,4 +597,4 @@ class CRBMClassifier(RBMClassifier):
         found = {"alpha_": float(alpha), "alpha_path_": path_record(points), "_columns": columns}
         if isinstance(rule, NoisyLikelihood):
             found["flip_rates_"] = rule.flip_rates
-        return CRBMPlan(training, rows, method, marginals, found)
+        return CRBMPlan(training, rows, method, marginals, {**found, "_stream": stream})

@@ -103,7 +103,7 @@ class RBMClassifier(
         *("visible_coef_", "hidden_coef_", "weights_", "visible_intercept_", "hidden_intercept_"),
     )
     _state = (
-        *("_targets", "_prediction_method", "_prediction_marginals", "_columns"),
+        *("_targets", "_prediction_method", "_prediction_marginals", "_columns", "_stream"),
         *("_progress", "_rng", "_n_hidden"),
     )
 

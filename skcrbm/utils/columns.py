@@ -25,12 +25,10 @@ _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.
 _MOSTLY_ZERO = 0.1
-# A CSR matrix in which few entries differ from 0 is converted to an array only if the array has at
-# most this number of entries (128 MB).
-_MOST_DENSE = 2**24
-# A sparse column with few zeros must be centred if its mean is larger than this number times its
-# standard deviation (sd). Columns with a smaller mean are not centred. They are divided by their
-# root mean square, which is at most 1.6 times the divisor of a centred column, 2 sd.
+# A sparse column with few zeros is centred, which fills its zeros, if its mean is larger than this
+# number times its standard deviation (sd). Columns with a smaller mean are not centred. They are
+# divided by their root mean square, which is at most 1.6 times 2 sd, the divisor of a centred
+# column.
 _FAR_FROM_0 = 3.0
 # First words of the warning about columns on different scales. Filters that ignore the warning find
 # it by these words.
@@ -51,13 +49,17 @@ class Columns(Versioned):
     - A dense column of two values becomes 0 and 1.
     - Any other dense column becomes (x - mean) / (2 sd). Its standard deviation is then 0.5, as in
       a balanced 0/1 column.
-    - The columns of a sparse X are not shifted, so that their zeros remain 0. They are divided by a
-      common divisor, the median of the scales of the columns, so that the weights of TF-IDF keep
+    - Most columns of a sparse X are not shifted, so that their zeros remain 0. They are divided by
+      a common divisor, the median of the scales of the columns, so that the weights of TF-IDF keep
       their effect. (In experiments with texts, a separate divisor for each column lowered the
       ranking average precision by up to .015.) The scale of a column is the root mean square of its
       nonzero entries, or 2 sd if that is larger. If a scale differs from the median by more than
       the factor `_MOST_RATIO`, the column gets a divisor of its own that limits the ratio, so that
       a column in other units does not dominate. Columns of 0 and 1 remain unchanged.
+    - A column of a sparse X with few zeros that contains negative values, such as a number beside
+      words, is divided by 2 sd. If such a column lies far from 0, with or without negative values,
+      as a year does, it is centred, so that all of its entries are stored. It is divided by 2 sd or
+      by the common divisor, whichever is larger, because it may also be a frequent word.
     - A column that is constant up to rounding becomes 0.
 
     X is an ndarray or CSR matrix (N, D), and a row of weight k counts as k copies. `centre` also
@@ -88,8 +90,6 @@ class Columns(Versioned):
                 "as constant. Multiply X by a large number, or use a scaler"
             )
         inside[narrow] = 0.0
-        if sparse.issparse(X):
-            inside *= _relative_scales(width * unit, inside > 0)
         self.shift = shift
         self.factor = inside / width
         self.variance = float((second * inside**2).sum())
@@ -107,11 +107,22 @@ class Columns(Versioned):
             return Z
         Z = X.astype(np.float64)  # a copy
         Z.data *= self.factor[Z.indices]
+        moved = np.flatnonzero(self.shift)
+        if len(moved):
+            n_rows = X.shape[0]
+            offsets = np.tile((self.shift * self.factor)[moved], n_rows)
+            ends = len(moved) * np.arange(n_rows + 1)
+            Z = Z - sparse.csr_matrix((offsets, np.tile(moved, n_rows), ends), X.shape)
         return Z.astype(dtype, copy=False)
 
     def for_rows(self, X: Any) -> Columns:
-        """Return the scaling for other rows X; if X is sparse, it does not shift the columns."""
-        if not sparse.issparse(X) or not self.shift.any():
+        """Return the scaling for other rows X.
+
+        If X is sparse and the scaling shifts many columns, the result shifts no column, so that X
+        stays sparse. A shift changes the intercepts of a model only.
+        """
+        few = np.count_nonzero(self.shift) < _MOSTLY_ZERO * len(self.shift)
+        if few or not sparse.issparse(X):
             return self
         unshifted = copy(self)
         unshifted.shift = np.zeros_like(self.shift)
@@ -162,44 +173,21 @@ def in_faster_storage(X: Any) -> Any:
     """Return X (N, D) as a CSR matrix if few entries differ from 0, else as an ndarray.
 
     The choice does not depend on whether X is sparse or dense, so that a fit to a dense array and a
-    fit to the same values in a CSR matrix give the same model. If a column has more values than
-    zeros and lies far from 0, such as a year, the result is an ndarray, because such a column must
-    be centred. The counts of a word in texts do not lie far from 0. There is an exception: a
-    CSR matrix with few filled entries stays sparse if the array would have more than `_MOST_DENSE`
-    entries.
+    fit to the same values in a CSR matrix give the same model.
     """
-    n_rows, n_columns = X.shape
     if sparse.issparse(X):
-        filled = np.bincount(X.indices[X.data != 0], minlength=n_columns)
+        filled = np.count_nonzero(X.data)
     else:
-        filled = np.zeros(n_columns, np.int64)
-        for rows in dense_chunks(X):
-            filled += np.count_nonzero(X[rows], axis=0)
-    few = filled.sum() < _MOSTLY_ZERO * n_rows * n_columns
-    if not few or _needs_centring(X, np.flatnonzero(2 * filled > n_rows)):
+        filled = sum(np.count_nonzero(X[rows]) for rows in dense_chunks(X))
+    if filled >= _MOSTLY_ZERO * X.shape[0] * X.shape[1]:
         return X.toarray() if sparse.issparse(X) else X
     if not sparse.issparse(X):
         return sparse.csr_matrix(X)
-    if filled.sum() < X.nnz or not X.has_sorted_indices:
+    if filled < X.nnz or not X.has_sorted_indices:
         X = X.copy()
         X.eliminate_zeros()
         X.sort_indices()
     return X
-
-
-def _needs_centring(X, numbers):
-    """Return True if a column of X, with an index in `numbers`, varies but lies far from 0."""
-    n_rows, n_columns = X.shape
-    if not len(numbers) or (sparse.issparse(X) and n_rows * n_columns > _MOST_DENSE):
-        return False
-    # Convert a sparse X to the same array as a dense X, so that rounding cannot change the choice.
-    part = X[:, numbers]
-    part = np.asarray(part.toarray() if sparse.issparse(part) else part, np.float64, order="C")
-    size = np.abs(part).max(axis=0)  # a division by it keeps the squares from overflowing
-    part = part / size
-    deviation = part.std(axis=0)
-    far = np.abs(part.mean(axis=0)) > _FAR_FROM_0 * deviation
-    return bool((far & (deviation > _CONSTANT)).any())
 
 
 def in_double(X: Any, columns: Columns | None = None) -> Any:
@@ -284,7 +272,8 @@ def _dense_scales(X, share, centre):
 def _sparse_scales(X, share, centre):
     """Return the arrays of `_dense_scales` for a CSR matrix.
 
-    All shifts are 0, and the width of a column is its largest absolute value.
+    The width of a column is its largest absolute value. The shift is the mean if less than half
+    of the entries of the column are 0 and the mean is far from 0, else 0.
     """
     n_columns = X.shape[1]
     top = np.zeros(n_columns)
@@ -304,8 +293,16 @@ def _sparse_scales(X, share, centre):
     second = total(shares * ((values - mean[X.indices]) ** 2 - mean[X.indices] ** 2)) + mean**2
     varies = second > _CONSTANT**2 * square
     second = np.where(varies, second, 0.0)
-    unit = np.sqrt(np.maximum(square / np.where(varies, filled, 1.0), 4.0 * second))
-    return np.zeros(n_columns), width, unit, second, varies
+    deviation = np.sqrt(second)
+    unit = np.maximum(np.sqrt(square / np.where(varies, filled, 1.0)), 2.0 * deviation)
+    few_zeros = varies & (filled > 0.5)
+    far = few_zeros & (np.abs(mean) > _FAR_FROM_0 * deviation)
+    signed = few_zeros & (total(X.data < 0) > 0)  # words have no negative values
+    unit = np.where(far | signed, 2.0 * deviation, unit)
+    ratio = _relative_scales(width * unit, varies & ~(far | signed))
+    ratio[signed] = 1.0
+    ratio[far] = np.minimum(ratio[far], 1.0)
+    return np.where(far, width * mean, 0.0), width, unit / ratio, second, varies
 
 
 def _relative_scales(scale, varies):

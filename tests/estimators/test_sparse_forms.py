@@ -227,3 +227,20 @@ def test_a_filled_column_far_from_0_among_zeros(name, kind):
     model = {"crbm": CRBMClassifier(n_hidden=0, random_state=0), "lmbm": MODELS["lmbm"]}[name]
     X = kind(np.column_stack([city, year]))
     assert (clone(model).fit(X, Y).predict(X) == Y).mean() > 0.95
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("name", ["lmbm", "crbm"])
+def test_units_of_numbers_beside_words_do_not_matter(name):
+    """Numbers such as a change of price have their own scale; dense and sparse fits are equal."""
+    rng = np.random.default_rng(0)
+    words = sparse.random(200, 150, 0.02, format="csr", random_state=1)
+    numbers = rng.normal(size=(200, 2))
+    scores = numbers + 2 * (words @ rng.normal(size=(150, 2)))
+    Y = (scores + 0.5 * rng.normal(size=(200, 2)) > 0).astype(int)
+    model = {"crbm": CRBMClassifier(n_hidden=1, random_state=0), "lmbm": MODELS["lmbm"]}[name]
+    proba = []
+    for kind, units in ((sparse.csr_matrix, [1, 1]), (np.asarray, [1e-3, 1e3])):
+        X = kind(sparse.hstack([words, sparse.csr_matrix(numbers * units)]).toarray())
+        proba.append(clone(model).fit(X, Y).predict_proba(X))
+    np.testing.assert_allclose(proba[1], proba[0], atol=1e-6)

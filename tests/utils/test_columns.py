@@ -135,15 +135,35 @@ def test_scales_do_not_depend_on_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.6, 1.0), (1.0, None)])
-def test_a_word_of_most_texts_leaves_the_matrix_sparse(share, value):
-    """A frequent word does not change the storage; a column far from 0 does, in both forms."""
+def test_a_word_of_most_texts_is_not_centred(share, value):
+    """A frequent word keeps its zeros; a column far from 0 is scaled like a dense column."""
     rng = np.random.default_rng(0)
-    X = np.where(rng.random((300, 60)) < 0.04, rng.random((300, 60)), 0.0)
+    X = np.where(rng.random((300, 90)) < 0.02, rng.random((300, 90)), 0.0)
     weights = np.clip(rng.normal(0.25, 0.1, 300), 0.01, None) if value is None else value
     X[:, 7] = np.where(rng.random(300) < share, weights, 0.0)
-    constant = X.copy()
-    constant[:, 8] = 1.0
-    far = X.copy()
-    far[:, 8] = rng.normal(-2000.0, 5.0, 300)
-    for x, stored in ((X, sparse.csr_matrix), (constant, sparse.csr_matrix), (far, np.ndarray)):
-        assert all(isinstance(in_faster_storage(kind(x)), stored) for kind in KINDS)
+    X[:, 8] = 1.0
+    X[:, 9] = rng.normal(-2000.0, 5.0, 300)
+    X[:5, 9] = 0.0
+    X[:, 10] = rng.normal(0.0, 1.0, 300)
+    X[:, 11] = rng.normal(1e4, 1.0, 300)
+    X[:, 12] = rng.uniform(0.4, 0.6, 300)
+    weight = rng.integers(1, 4, 300).astype(float)
+    found = [in_faster_storage(kind(X)) for kind in KINDS]
+    assert all(sparse.issparse(x) for x in found)
+    columns = Columns(found[0], weight)
+    np.testing.assert_array_equal(np.flatnonzero(columns.shift), [9, 11, 12])
+    Z = columns.transform(found[0])
+    assert sparse.issparse(Z)
+    Z = Z.toarray()
+    share = weight / weight.sum()
+    for column in (9, 10, 11):
+        assert np.sqrt(share @ (Z[:, column] - share @ Z[:, column]) ** 2) == pytest.approx(0.5)
+    np.testing.assert_allclose(share @ Z[:, [9, 11, 12]], 0, atol=1e-6)
+    np.testing.assert_array_equal((Z != 0)[:, [7, 10]], (X != 0)[:, [7, 10]])
+    common = columns.factor[[0, 7, 12]]  # words, and a column that could be a word of all texts
+    np.testing.assert_allclose(common, common[0])
+    np.testing.assert_array_equal(Z[:, 8], 0)
+    assert columns.variance == pytest.approx(share @ (Z - share @ Z) ** 2 @ np.ones(90), rel=1e-6)
+    coef, intercept = columns.as_given(rng.normal(size=(3, 90)), np.zeros(3))
+    inside, b = columns.inside(coef, intercept)
+    np.testing.assert_allclose(X @ coef.T + intercept, Z @ inside.T + b, atol=1e-6)

@@ -1,0 +1,77 @@
+"""Choose the penalty of `partial_fit` by the number of different rows in the stream so far."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skcrbm.estimators._base import Rows
+
+# Up to this number of different rows the penalty is that of the first call. Then it declines in
+# inverse proportion to the number of rows, because the loss is a mean over rows, and a penalty
+# should count as much as a fixed number of rows.
+_FULL_PENALTY_ROWS = 2000
+# Number of hash values in a sketch. The estimated number of rows has a relative standard error of
+# 1 / sqrt(_N_HASHES), here 6 %.
+_N_HASHES = 256
+
+
+class StreamPenalty(NamedTuple):
+    """Penalty of the first call of `partial_fit`, and a sketch of all rows of X since then.
+
+    The sketch estimates the number of different rows in a constant amount of memory, so that rows
+    which come again in another pass are not counted again (Bar-Yossef et al. 2002, Counting
+    distinct elements in a data stream): `hashes` are the smallest hash values of the rows, in
+    ascending order and at most `_N_HASHES`. The more rows there are, the smaller are the values.
+    """
+
+    first: float
+    hashes: np.ndarray = np.empty(0, np.uint64)
+
+    def with_rows(self, X: Any) -> StreamPenalty:
+        """Add the rows of X, an ndarray or CSR matrix."""
+        found = np.union1d(self.hashes, _hash_rows(X))
+        return self._replace(hashes=found[:_N_HASHES])
+
+    @property
+    def n_rows(self) -> float:
+        """Estimated number of different rows."""
+        if len(self.hashes) < _N_HASHES:
+            return float(len(self.hashes))
+        return (_N_HASHES - 1) * 2.0**64 / float(self.hashes[-1])
+
+    @property
+    def alpha(self) -> float:
+        """Penalty for the rows so far."""
+        return self.first * min(1.0, _FULL_PENALTY_ROWS / max(1.0, self.n_rows))
+
+
+def stream_penalty(
+    model: Any, rows: Rows, alpha: float, resume: bool
+) -> tuple[float, StreamPenalty | None]:
+    """Return the penalty of a call of `partial_fit` with alpha="auto", and the stream so far.
+
+    `alpha` is the penalty of the first call. If an earlier `fit` has searched the penalty, there is
+    no stream, and `alpha` is returned.
+    """
+    stream = getattr(model, "_stream", None) if resume else StreamPenalty(alpha)
+    if stream is None:
+        return alpha, None
+    stream = stream.with_rows(rows.X[rows.weight > 0])
+    return stream.alpha, stream
+
+
+def _hash_rows(X):
+    """Return 64-bit hash values of the rows.
+
+    A random projection of each row is rounded to float32, so that the order of the terms in a
+    product of matrices does not change the value. Its bits are then mixed as in SplitMix64 (Steele
+    et al. 2014).
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        projected = np.asarray(X @ np.random.RandomState(0).random_sample(X.shape[1]), np.float32)
+    value = projected.view(np.uint32).astype(np.uint64)
+    for shift, factor in ((16, 0x9E3779B97F4A7C15), (30, 0xBF58476D1CE4E5B9)):
+        value = (value ^ (value >> np.uint64(shift))) * np.uint64(factor)
+    return value ^ (value >> np.uint64(31))
