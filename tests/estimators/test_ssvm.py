@@ -247,6 +247,7 @@ def test_an_interrupted_fit_returns_trained_weights(data, monkeypatch):
     assert model.objective_ == pytest.approx(objective(model, *data))
 
 
+@pytest.mark.filterwarnings("ignore:Training ended")
 def test_searches_that_reach_the_node_limit_are_rare(monkeypatch):
     """If branch and bound does not finish, ICM finds most planes even if the bound rises slowly."""
     rng = np.random.default_rng(0)
