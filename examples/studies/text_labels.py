@@ -7,6 +7,9 @@ with the C of scikit-learn's default, and with C searched among four values by t
 folds. Seconds are processor seconds of `fit`, including any search; milliseconds are of `predict`
 per row. Two rows with the same fit differ in the decoding rule.
 
+The last table has the differences between the CRBM and the regression with the searched C, and
+their standard errors by a paired bootstrap: both models are scored on the same resampled test rows.
+
     python -m examples.studies.text_labels                  # about an hour
     python -m examples.studies.text_labels --only yahoo     # some minutes
     python -m examples.studies.text_labels --quick
@@ -59,6 +62,8 @@ RULES = {
     "expected_jaccard": ExpectedMetric("jaccard", zero_division=0.0),
 }
 _TRAIN_SHARE = 2 / 3  # of sets without a split of their own
+_N_RESAMPLES = 200  # samples of the test rows, the same for all models of a set
+_ZERO = {"zero_division": 0}
 
 
 def negative_log_loss(model, X, Y):
@@ -181,6 +186,45 @@ def precision_at(Y, proba, k):
     return np.take_along_axis(Y, top, axis=1).mean()
 
 
+def row_scores(Y, proba):
+    """Return the mean log loss (N,) and the LRAP (N,) of each row."""
+    clipped = np.clip(proba, 1e-7, 1 - 1e-7)
+    losses = -np.where(Y == 1, np.log(clipped), np.log1p(-clipped)).mean(axis=1)
+    ranks = [label_ranking_average_precision_score(Y[[row]], proba[[row]]) for row in range(len(Y))]
+    return losses, np.array(ranks)
+
+
+def f1_of_counts(right, predicted, true):
+    """Return the F1 of counts of labels, which is 0 if there are no labels."""
+    return 2 * right / np.maximum(predicted + true, 1)
+
+
+def resampled(Y, proba, labels):
+    """Return the scores of the table on resampled test rows: a dict of arrays (B,) by column.
+
+    `labels` has the predicted labels (N, L) of each rule. The samples depend on the number of rows
+    alone, so that the scores of two models can be compared sample by sample.
+    """
+    n_rows = len(Y)
+    counts = np.random.RandomState(0).multinomial(
+        n_rows, np.full(n_rows, 1 / n_rows), size=_N_RESAMPLES
+    )
+    losses, ranks = row_scores(Y, proba)
+    f1_labels, jaccard_labels = labels["expected_f1"], labels["expected_jaccard"]
+    right, both = f1_labels * Y, jaccard_labels * Y
+    per_row = f1_of_counts(right.sum(axis=1), f1_labels.sum(axis=1), Y.sum(axis=1))
+    either = np.maximum((jaccard_labels | Y).sum(axis=1), 1)
+    per_label = [counts @ part for part in (right, f1_labels, Y)]
+    return {
+        "log_loss": counts @ losses / n_rows,
+        "LRAP": counts @ ranks / n_rows,
+        "expected_f1 F1": counts @ per_row / n_rows,
+        "expected_jaccard Jaccard": counts @ (both.sum(axis=1) / either) / n_rows,
+        "expected_f1 micro-F1": f1_of_counts(*(part.sum(axis=1) for part in per_label)),
+        "expected_f1 macro-F1": f1_of_counts(*per_label).mean(axis=1),
+    }
+
+
 def cell(name, model, quick):
     """Return the function of a cell: a fit, and its scores with each decoding rule."""
 
@@ -196,21 +240,24 @@ def cell(name, model, quick):
         row["LRAP"] = f"{label_ranking_average_precision_score(Y_test, proba):.4f}"
         for k in (1, 3, 5):
             row[f"P@{k}"] = f"{precision_at(Y_test, proba, k):.4f}"
+        decoded_by = {}
         for rule, decode in RULES.items():
             if isinstance(fitted, CRBMClassifier):
                 decoded = fitted.set_params(decode=decode)
             else:
                 decoded = DecodedClassifier(FrozenEstimator(fitted), decode=decode).fit(X, Y)
             start = time.process_time()
-            labels = decoded.predict(X_test)
+            labels = decoded_by[rule] = decoded.predict(X_test)
             row[f"{rule} ms"] = f"{(time.process_time() - start) / len(labels) * 1e3:.2f}"
-            options = {"average": "samples", "zero_division": 0}
-            row[f"{rule} F1"] = f"{f1_score(Y_test, labels, **options):.4f}"
-            row[f"{rule} Jaccard"] = f"{jaccard_score(Y_test, labels, **options):.4f}"
+            row[f"{rule} F1"] = f"{f1_score(Y_test, labels, average='samples', **_ZERO):.4f}"
+            jaccard = jaccard_score(Y_test, labels, average="samples", **_ZERO)
+            row[f"{rule} Jaccard"] = f"{jaccard:.4f}"
             for average in ("micro", "macro"):
-                score = f1_score(Y_test, labels, average=average, zero_division=0)
+                score = f1_score(Y_test, labels, average=average, **_ZERO)
                 row[f"{rule} {average}-F1"] = f"{score:.4f}"
             row[f"{rule} empty"] = f"{(~labels.any(axis=1)).mean():.3f}"
+        for column, scores in resampled(Y_test, proba, decoded_by).items():
+            row[f"resampled {column}"] = " ".join(f"{score:.5f}" for score in scores)
         return row
 
     return run
@@ -262,7 +309,33 @@ def report(done):
     for name, model in shapes:
         values = " | ".join(done[f"{name} {model}"][key] for key in columns.values())
         text.append(f"| {name} | {model} | {values} |")
-    return "\n".join(text)
+    return "\n".join(text + differences(done))
+
+
+#: Models of the last table: the first model minus the second model.
+COMPARED = ("`CRBMClassifier()`", "logistic regression, searched C")
+
+
+def differences(done):
+    """Return the lines of the table of differences, with their standard errors."""
+    headings = {column: heading for heading, column in COLUMNS.items()}
+    lines = []
+    for name in SETS:
+        pair = [done.get(f"{name} {model}") for model in COMPARED]
+        if not all(pair):
+            continue
+        cells = {}
+        for key in pair[0]:
+            column = key.removeprefix("resampled ")
+            if column != key and all(row.get(key) for row in pair):
+                samples = [np.array(row[key].split(), float) for row in pair]
+                gain = float(pair[0][column]) - float(pair[1][column])
+                cells[headings[column]] = f"{gain:+.4f} ({np.std(samples[0] - samples[1]):.4f})"
+        if cells and not lines:
+            lines = [f"| | {' | '.join(cells)} |", "|---" * (len(cells) + 1) + "|"]
+        if cells:
+            lines.append(f"| {name} | {' | '.join(cells.values())} |")
+    return lines
 
 
 def main(arguments=None):

@@ -523,13 +523,12 @@ class CRBMClassifier(RBMClassifier):
         averaged = not full_batch and solver.averaged
 
         # Scale the columns of X, and choose the model from which training starts.
+        inputs = in_faster_storage(rows.X)
         if partial:
-            columns = self._columns.for_rows(rows.X) if resume and self._columns else None
-            design = Design(rows.X, columns)
+            columns = self._columns.for_rows(inputs) if resume and self._columns else None
         else:
-            inputs = in_faster_storage(rows.X) if full_batch else rows.X
             columns = Columns(inputs, rows.weight, averaged) if is_auto(self.alpha) else None
-            design = Design(inputs, columns, double=full_batch, rotate=full_batch)
+        design = Design(inputs, columns, double=full_batch, rotate=full_batch)
         if resume:
             model = design.inner(self._fitted_model())
         else:

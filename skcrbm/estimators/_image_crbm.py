@@ -53,7 +53,7 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.targets.images import flat_weights, make_image_targets
-from skcrbm.utils.columns import Columns, warn_of_scales
+from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
@@ -344,13 +344,12 @@ class ImageCRBM(RBMClassifier):
         solver = resolve_solver(self.solver, STOCHASTIC_SOLVERS)
 
         # Scale the columns of X, and choose the model from which training starts.
+        inputs, columns = in_faster_storage(rows.X), None
         if partial:
-            columns = self._columns.for_rows(rows.X) if resume and self._columns else None
-        else:
-            columns = None
-            if is_auto(self.alpha):
-                columns = Columns(rows.X, rows.weight, centre=solver.averaged)
-        design = Design(rows.X, columns)
+            columns = self._columns.for_rows(inputs) if resume and self._columns else None
+        elif is_auto(self.alpha):
+            columns = Columns(inputs, rows.weight, centre=solver.averaged)
+        design = Design(inputs, columns)
         if resume:
             model = design.inner(self._fitted_model())
         else:

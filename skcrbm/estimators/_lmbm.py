@@ -123,6 +123,10 @@ class LMBMClassifier(PairwiseClassifier):
           object such as ``Threshold("f1_macro")``: rules on the probabilities of the Boltzmann
           machine, as in `CRBMClassifier`. These rules need no search for the best labels.
 
+        The probabilities are not calibrated, so that "expected_jaccard" and "expected_f1" may
+        predict far too many labels. For these rules, calibrate the probabilities first:
+        ``DecodedClassifier(CalibratedMarginals(LMBMClassifier()), decode="expected_f1")``.
+
         If every training row had a label, all rules except "hinge" predict at least one label.
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Weights of the classes, which multiply C. For a 1-D y: a dict {class: weight}, or "balanced"

@@ -61,7 +61,7 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.targets.class_weight import refuse_balanced_weights
-from skcrbm.utils.columns import Columns, warn_of_scales
+from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
@@ -428,11 +428,12 @@ class MSSVMCRBM(RBMClassifier):
         solver = self._chosen_solver(partial)
 
         # Scale the columns of X, and choose the model from which training starts.
+        inputs, columns = in_faster_storage(rows.X), None
         if partial:
-            columns = self._columns.for_rows(rows.X) if resume and self._columns else None
-        else:
-            columns = Columns(rows.X, rows.weight, centre=True) if is_auto(self.alpha) else None
-        design = Design(rows.X, columns)
+            columns = self._columns.for_rows(inputs) if resume and self._columns else None
+        elif is_auto(self.alpha):
+            columns = Columns(inputs, rows.weight, centre=True)
+        design = Design(inputs, columns)
         if resume:
             model = design.inner(self._fitted_model())
         else:

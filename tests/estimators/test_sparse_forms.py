@@ -198,8 +198,26 @@ def test_a_classifier_of_scikit_learn_gets_a_sparse_x_as_it_is(data):
         (CRBMClassifier(n_hidden=2, alpha=1e-3, max_iter=20, random_state=0), 0.02),
         (LMBMClassifier(random_state=0), 0.02),
         (LMBMClassifier(cliques=3, random_state=0), 0.3),
+        (CRBMClassifier(solver="adam", max_iter=5, random_state=0), 0.02),
+        (CRBMClassifier(solver="asgd", max_iter=5, random_state=0), 0.3),
+        (MSSVMCRBM(n_hidden=2, max_iter=20, random_state=0), 0.02),
+        (MSSVMCRBM(solver="asgd", max_iter=5, random_state=0), 0.3),
+        (MSSVMCRBM(n_hidden=2, alpha=0.1, max_iter=20, random_state=0), 0.3),
+        (ImageCRBM(n_hidden=2, max_iter=5, random_state=0), 0.02),
     ],
-    ids=["crbm", "crbm_threshold", "crbm_fixed", "lmbm", "lmbm_pairs"],
+    ids=[
+        "crbm",
+        "crbm_threshold",
+        "crbm_fixed",
+        "lmbm",
+        "lmbm_pairs",
+        "crbm_adam",
+        "crbm_asgd",
+        "mssvm",
+        "mssvm_asgd",
+        "mssvm_fixed",
+        "images",
+    ],
 )
 def test_dense_and_sparse_fits_are_equal(model, density):
     """The storage of X does not decide about scales, shifts or the penalty."""

@@ -245,3 +245,22 @@ def test_an_interrupted_fit_returns_trained_weights(data, monkeypatch):
     assert model.visible_coef_.any()
     assert model.dual_gap_ < 0.95
     assert model.objective_ == pytest.approx(objective(model, *data))
+
+
+@pytest.mark.filterwarnings("ignore:Training ended")
+def test_searches_that_reach_the_node_limit_are_rare(monkeypatch):
+    """If branch and bound does not finish, ICM finds most planes even if the bound rises slowly."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 4)), rng.integers(0, 2, (40, 24))
+    methods = []
+    plane = StructuralMarginProblem.plane
+
+    def spy(problem, vector, method):
+        methods.append(method.name)
+        return plane(problem, vector, method)
+
+    monkeypatch.setattr(StructuralMarginProblem, "plane", spy)
+    search = BranchAndBound(node_limit=100)
+    with pytest.warns(ConvergenceWarning, match="reached node_limit=100"):
+        SSVMClassifier(max_iter=61, inference=search).fit(X, Y)
+    assert np.flatnonzero(np.array(methods) != "icm").tolist() == [0, 10, 40, 60]

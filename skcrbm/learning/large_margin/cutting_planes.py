@@ -37,9 +37,11 @@ _IDLE = 50
 # problem's own method, whose planes also give the objective. Every `_DRAFTS`-th iteration uses the
 # problem's own method from the start, unless the lower bound of the objective has grown by more
 # than the factor `_RISE` since `_DRAFTS` iterations. At such early vectors branch and bound takes
-# long, and the objective is far from the minimum. But a fit that is stopped returns the best vector
-# at which the problem's own method has searched, and this should not be the start. So the method is
-# used at the latest after `_STALE` times as many iterations as there were before its last search.
+# long, and the objective is far from the minimum. The same holds if its last search reached the
+# limit of nodes in a row, as with 50 labels, where a search takes as long as hundreds of searches
+# by ICM. But a fit that is stopped returns the best vector at which the problem's own method has
+# searched, and this should not be the start. So the method is used at the latest after `_STALE`
+# times as many iterations as there were before its last search.
 _DRAFTS = 10
 _RISE = 1.05
 _STALE = 4
@@ -297,7 +299,8 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
             slope: Any = None
             proper = n_iter in (0, max_iter - 1)
             if n_iter % _DRAFTS == 0:
-                proper |= lower <= _RISE * lower_before or n_iter >= _STALE * searched
+                proper |= n_open == 0 and lower <= _RISE * lower_before
+                proper |= n_iter >= _STALE * searched
                 lower_before = lower
             if draft is not None and not proper:
                 slope, offset, _ = problem.plane(vector, draft)
