@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score, jaccard_score, label_ranking_average_precision_score
 
 from examples._harness import Rows
 from examples.studies import text_labels
@@ -77,3 +78,38 @@ def test_shapes():
     assert dependence[1] > 5 * dependence[0]
     share = text_labels.shape("300 labels, power law")[1].mean(axis=0)
     assert share[:10].mean() > 10 * share[-100:].mean()
+
+
+def test_resampled_scores_are_scores_of_repeated_rows():
+    rng = np.random.default_rng(0)
+    Y, labels = rng.integers(0, 2, (2, 30, 5))
+    Y[3], labels[3] = 0, 0
+    proba = rng.random((30, 5))
+    rules = {"expected_f1": labels, "expected_jaccard": 1 - labels}
+    found = text_labels.resampled(Y, proba, rules)
+    counts = np.random.RandomState(0).multinomial(30, np.full(30, 1 / 30), size=200)
+    for sample in (0, 17):
+        rows = np.repeat(np.arange(30), counts[sample])
+        y, other = Y[rows], 1 - labels[rows]
+        expected = {
+            "log_loss": text_labels.log_loss(y, proba[rows]),
+            "LRAP": label_ranking_average_precision_score(y, proba[rows]),
+            "expected_jaccard Jaccard": jaccard_score(y, other, average="samples", zero_division=0),
+        }
+        for name, average in (("F1", "samples"), ("micro-F1", "micro"), ("macro-F1", "macro")):
+            score = f1_score(y, labels[rows], average=average, zero_division=0)
+            expected[f"expected_f1 {name}"] = score
+        assert {key: scores[sample] for key, scores in found.items()} == pytest.approx(expected)
+
+
+def test_differences_are_paired():
+    first = np.random.default_rng(0).normal(0.5, 0.1, 200)
+    rows = {
+        f"langlog {model}": {
+            "LRAP": f"{score:.4f}",
+            "resampled LRAP": " ".join(f"{x:.5f}" for x in first + shift),
+        }
+        for model, score, shift in zip(text_labels.COMPARED, (0.5, 0.52), (0.0, 0.02), strict=True)
+    }
+    assert text_labels.differences(rows)[-1] == "| langlog | -0.0200 (0.0000) |"
+    assert text_labels.differences({}) == []
