@@ -163,7 +163,11 @@ def _cells(rows, words=()):
 def _digits(rows):
     lines = []
     for kind, text in (
-        ("ising", "Ising model, 500 full-batch steps of 0.01, 100 states a step, 50 sweeps."),
+        (
+            "ising",
+            "Ising model, 500 full-batch steps of 0.01 (unless a row names another number of "
+            "steps), 100 states a step, 50 sweeps.",
+        ),
         ("rbm", "RBM of 64 hidden units, 600 steps of 0.01, batches of 100, 50 sweeps."),
     ):
         table = _references(rows)

@@ -209,6 +209,48 @@ def test_prose_about_the_seeds_of_small_digits():
     assert max(narrow[0]) < min(narrow[1] + narrow[2])
 
 
+# A phrase of doc/perturb_and_max_product.md, and the figures: (cell, column, digits).
+SAMPLED_CLAIMS = [
+    (
+        r"the linear program have a log MMD of (\S+), (\S+) and (\S+), which .*? took (\S+), "
+        r"(\S+) and (\S+) seconds",
+        [
+            (f"digits ising {learner} steps=100 plain seed=0", column, digits)
+            for column, digits in (("log_mmd", 2), ("seconds", 1))
+            for learner in ("pmp", "mplp", "lp")
+        ],
+    ),
+    (
+        r"With 25 updates the slope of the edges is (\S+) and log RMSE (\S+), but samples have a "
+        r"log MMD of only (\S+)\. With",
+        [
+            ("recovery erdos-renyi 200 persistent gibbs pcd updates=25 seed=0", column, 2)
+            for column in ("edges", "log_rmse", "log_mmd")
+        ],
+    ),
+    (
+        r"it has (\S+) places where (\S+) are true\. .*? by far the lowest log-prior, (\S+) where",
+        [
+            ("deconvolution images=100 sweeps=1000 damping=0.8 seed=2", column, 0)
+            for column in ("places", "places_true", "prior")
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("phrase", "places"), SAMPLED_CLAIMS)
+def test_prose_about_samples_is_the_results(phrase, places):
+    found = found_in("perturb_and_max_product.md", phrase)
+    rows = Rows(DOC / "pmp_tables.csv").read()
+    expected = []
+    for key, column, digits in places:
+        row = rows[key]
+        values, sweeps = row[column].split(), row["sweeps"].split()
+        value = values[sweeps.index("50")] if len(values) > 1 else values[0]
+        expected.append(f"{float(value):.{digits}f}")
+    assert list(found.groups()) == expected
+
+
 # --- chained belief propagation -------------------------------------------------------------
 
 SEQUENCE_ROWS = {
