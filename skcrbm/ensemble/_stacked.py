@@ -198,8 +198,8 @@ def make_stacked(
     Boosted trees have no out-of-bag predictions, so use folds for them:
     ``make_stacked([OneVsRestClassifier(booster)], cv=5)``.
 
-    With 20,000 rows and 1,131 label sets the three forests need at most 1.2 GB, because their trees
-    keep only their splits and the label sets that occur in each leaf (see `OutOfBagLogOdds`).
+    With 20,000 rows and 1,131 label sets a fit of the stack takes 1.1 GB, because its trees keep
+    only their splits and the label sets that occur in each leaf (see `OutOfBagLogOdds`).
 
     A fourth forest, a random forest that is fitted on the label sets, is left out on purpose: on
     the Yeast data it takes as long as the three others together and does not improve the

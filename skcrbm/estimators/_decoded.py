@@ -357,7 +357,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """Return the `ClassifierPosterior` of the rows, which holds probabilities or a sampler."""
 
         def sampler(n_samples):
-            distribution = LabelDistribution(self.estimator_, len(self.classes_))
+            distribution = LabelDistribution(self.estimator_, len(self._targets.classes))
             few = distribution.n_labels <= _MOST_LABELS_OF_TABLES
             if few and distribution.is_joint and count_rows(X):
                 return distribution.draw_from_tables(X, n_samples, self._seed, known)
