@@ -34,8 +34,12 @@ def stack(**options):
 
 def shares_in_leaves(forest, rows, X):
     """Return, for each tree, the shares (n, N) of the training rows in the leaves of X."""
+    weight = WEIGHT.max(axis=1)
+    # Forests of scikit-learn draw rows by their weights, or older versions draw rows regardless of
+    # the weights, rows of weight 0 included, and then count the drawn rows with their weights.
+    drawn_by_weight = not any(33 in drawn for drawn in forest.estimators_samples_)
     for tree, drawn in zip(forest.estimators_, forest.estimators_samples_):
-        count = np.bincount(drawn, minlength=len(rows)).astype(float)
+        count = np.bincount(drawn, minlength=len(rows)) * (1.0 if drawn_by_weight else weight)
         together = tree.apply(X)[:, None] == tree.apply(rows)
         yield (together * count) / (together * count).sum(axis=1, keepdims=True)
 
