@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from skcrbm.decoding import apply_thresholds, decode_label_sets
@@ -33,6 +33,7 @@ from skcrbm.utils.validation import (
     check_count,
     check_same_length,
     note_features,
+    take_rows,
 )
 
 # Number of EM steps that optimise the weight of the mixture. The log-likelihood is a concave
@@ -179,7 +180,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         rows = np.flatnonzero(counted.any(axis=1))
         if np.isnan(visible).any():  # folds must not depend on the values of labels of weight 0
             y = targets.framed(visible, y.index) if hasattr(y, "iloc") else visible
-        X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
+        X, y = take_rows(X, rows), take_rows(y, rows)
         visible, weight = visible[rows], weight[rows]
         complete = np.flatnonzero(~np.isnan(visible).any(axis=1))
         if not len(complete):

@@ -13,6 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.estimators import CRBMClassifier
 from skcrbm.pipeline import Pipeline, make_pipeline
+from skcrbm.utils.label_weights import is_per_label
 from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
 
@@ -56,6 +57,12 @@ class StackedPipeline(Pipeline):
                     f"sample_weight is not supported by {type(part).__name__}.fit, which is one of "
                     "the estimators of the stack. Leave this estimator out, or enable metadata "
                     "routing, with which only the steps that request weights get them"
+                )
+            if not isinstance(part, OutOfBagLogOdds) and is_per_label(sample_weight):
+                raise ValueError(
+                    f"sample_weight must have shape (n_samples,) for the {type(part).__name__} of "
+                    f"the stack, got {np.shape(sample_weight)}. Leave this estimator out, or "
+                    "transform X before the stack, if weights belong to single labels"
                 )
         weights = {f"{name}__sample_weight": sample_weight for name, _ in self.steps}
         return super().fit(X, y, **weights, **params)

@@ -523,7 +523,7 @@ class CRBMClassifier(RBMClassifier):
         averaged = not full_batch and solver.averaged
 
         # Scale the columns of X, and choose the model from which training starts.
-        inputs = in_faster_storage(rows.X)
+        inputs = in_faster_storage(rows.X, not (full_batch or is_auto(self.alpha)))
         if partial:
             columns = self._columns.for_rows(inputs) if resume and self._columns else None
         else:

@@ -344,7 +344,7 @@ class ImageCRBM(RBMClassifier):
         solver = resolve_solver(self.solver, STOCHASTIC_SOLVERS)
 
         # Scale the columns of X, and choose the model from which training starts.
-        inputs, columns = in_faster_storage(rows.X), None
+        inputs, columns = in_faster_storage(rows.X, not is_auto(self.alpha)), None
         if partial:
             columns = self._columns.for_rows(inputs) if resume and self._columns else None
         elif is_auto(self.alpha):

@@ -428,7 +428,7 @@ class MSSVMCRBM(RBMClassifier):
         solver = self._chosen_solver(partial)
 
         # Scale the columns of X, and choose the model from which training starts.
-        inputs, columns = in_faster_storage(rows.X), None
+        inputs, columns = in_faster_storage(rows.X, not is_auto(self.alpha)), None
         if partial:
             columns = self._columns.for_rows(inputs) if resume and self._columns else None
         elif is_auto(self.alpha):

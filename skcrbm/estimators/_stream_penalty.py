@@ -65,13 +65,14 @@ def stream_penalty(
 def _hash_rows(X):
     """Return 64-bit hash values of the rows.
 
-    A random projection of each row is rounded to float32, so that the order of the terms in a
-    product of matrices does not change the value. Its bits are then mixed as in SplitMix64 (Steele
-    et al. 2014).
+    Two random projections of each row are rounded to float32, so that the order of the terms in a
+    product of matrices does not change the values. A single one has too few values for millions of
+    rows. Their bits are then mixed as in SplitMix64 (Steele et al. 2014).
     """
+    directions = np.random.RandomState(0).uniform(-1, 1, (X.shape[1], 2))
     with np.errstate(over="ignore", invalid="ignore"):
-        projected = np.asarray(X @ np.random.RandomState(0).random_sample(X.shape[1]), np.float32)
-    value = projected.view(np.uint32).astype(np.uint64)
+        projected = np.asarray(X @ directions, np.float32) + np.float32(0)  # turns -0 into 0
+    value = projected.view(np.uint32).astype(np.uint64) @ np.array([1, 2**32], np.uint64)
     for shift, factor in ((16, 0x9E3779B97F4A7C15), (30, 0xBF58476D1CE4E5B9)):
         value = (value ^ (value >> np.uint64(shift))) * np.uint64(factor)
     return value ^ (value >> np.uint64(31))

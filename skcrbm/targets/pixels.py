@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -171,11 +171,23 @@ def pixel_weights(sample_weight: Any, arrays: ImageArrays) -> np.ndarray:
     A ValueError is raised if the weights are negative, not numbers, all 0, or have a wrong shape.
     """
     shapes, first = arrays.shapes, None
+    if isinstance(sample_weight, Iterator):
+        raise ValueError(
+            "sample_weight should be an array (n_images,) or a list of images, got "
+            f"{type(sample_weight).__name__}; convert it to a list"
+        )
     if isinstance(sample_weight, Iterable) and not isinstance(sample_weight, (str, bytes, dict)):
-        first = next(iter(sample_weight), None)
-    if np.ndim(first) == 0:
+        first = next((part for part in sample_weight if part is not None), None)
+    if not isinstance(first, (list, tuple)) and np.ndim(first) == 0:
         return np.repeat(check_sample_weight(sample_weight, shapes[:, :1]), np.diff(arrays.start))
-    parts = [pixel_values(part) for part in pixel_labels(sample_weight, shapes, "sample_weight")]
+    parts = pixel_labels(sample_weight, shapes, "sample_weight")
+    for i, given in enumerate(sample_weight):
+        try:
+            if given is None or np.ma.is_masked(given):
+                raise TypeError("it has missing or masked weights; use a weight of 0")
+            parts[i] = pixel_values(parts[i])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"image {i} of sample_weight should hold numbers: {error}") from error
     weight = np.concatenate(parts)
     return check_sample_weight(weight, weight)
 

@@ -25,6 +25,8 @@ _MOST_RATIO = 8.0
 # X is stored as a sparse matrix in a fit if less than this share of its entries differs from 0. The
 # kernels and products for sparse matrices are then faster.
 _MOSTLY_ZERO = 0.1
+# A stochastic fit makes no sparse copy of a memory-mapped X with more bytes than this (1 GB).
+_MOST_MAPPED = 2**30
 # A sparse column with few zeros is centred, which fills its zeros, if its mean is larger than this
 # number times its standard deviation (sd). Columns with a smaller mean are not centred. They are
 # divided by their root mean square, which is at most 1.6 times 2 sd, the divisor of a centred
@@ -169,12 +171,16 @@ class LazyRows:
         return X.astype(np.float64) if self.columns is None else self.columns.transform(X)
 
 
-def in_faster_storage(X: Any) -> Any:
+def in_faster_storage(X: Any, mapped: bool = False) -> Any:
     """Return X (N, D) as a CSR matrix if few entries differ from 0, else as an ndarray.
 
     The choice does not depend on whether X is sparse or dense, so that a fit to a dense array and a
-    fit to the same values in a CSR matrix give the same model.
+    fit to the same values in a CSR matrix give the same model. There is an exception: if `mapped`
+    is True, a large memory-mapped X is returned unchanged, because it may be larger than the
+    memory.
     """
+    if mapped and not sparse.issparse(X) and X.nbytes > _MOST_MAPPED and _is_memory_mapped(X):
+        return X
     if sparse.issparse(X):
         filled = np.count_nonzero(X.data)
     else:
@@ -188,6 +194,12 @@ def in_faster_storage(X: Any) -> Any:
         X.eliminate_zeros()
         X.sort_indices()
     return X
+
+
+def _is_memory_mapped(X):
+    while X is not None and not isinstance(X, np.memmap):  # go from a view to its array
+        X = getattr(X, "base", None)
+    return X is not None
 
 
 def in_double(X: Any, columns: Columns | None = None) -> Any:
@@ -296,7 +308,9 @@ def _sparse_scales(X, share, centre):
     deviation = np.sqrt(second)
     unit = np.maximum(np.sqrt(square / np.where(varies, filled, 1.0)), 2.0 * deviation)
     few_zeros = varies & (filled > 0.5)
-    far = few_zeros & (np.abs(mean) > _FAR_FROM_0 * deviation)
+    # Weights can hide that a column has many zeros, which a shift would fill.
+    stored = np.bincount(X.indices[X.data != 0], minlength=n_columns)
+    far = few_zeros & (4 * stored > X.shape[0]) & (np.abs(mean) > _FAR_FROM_0 * deviation)
     signed = few_zeros & (total(X.data < 0) > 0)  # words have no negative values
     unit = np.where(far | signed, 2.0 * deviation, unit)
     ratio = _relative_scales(width * unit, varies & ~(far | signed))

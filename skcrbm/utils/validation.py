@@ -238,7 +238,7 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
             raise TypeError("they have masked entries")
         if hold_dates(given):
             raise TypeError("they are dates or times")
-        if given.dtype.kind in "buif" and not given.any():
+        if given.dtype.kind in "buif" and given.size and not given.any():
             raise NothingToLearnError(
                 "sample_weight is zero for every row, so there is nothing to fit"
             )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import KFold
@@ -165,3 +166,11 @@ def test_errors_and_names():
         blend.fit(X, pd.DataFrame(Y, columns=list("abcd")))
     assert list(blend.label_names_) == list("abcd")
     assert blend.score(X, pd.DataFrame(Y, columns=list("abcd"))) > 0.2
+
+
+@pytest.mark.parametrize("form", [sparse.coo_matrix, sparse.bsr_array, sparse.dok_matrix])
+def test_all_sparse_forms_of_inputs(form):
+    stack = make_stacked(final_estimator=FINAL, n_estimators=10, random_state=0)
+    wanted = BlendedLabelSets(stack, cv=2).fit(X[:60], Y[:60]).predict_proba(X)
+    found = BlendedLabelSets(stack, cv=2).fit(form(X[:60]), Y[:60]).predict_proba(form(X))
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)

@@ -9,6 +9,7 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier
+from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier, DecodedClassifier
 from skcrbm.calibration import ConformalLabelSets
@@ -179,3 +180,10 @@ def test_errors(model, y, weight, text):
     fit = model.fit_transform if isinstance(model, OutOfBagLogOdds) else model.fit
     with pytest.raises(ValueError, match=text):
         fit(X, y, sample_weight=weight)
+
+
+def test_transformers_of_a_stack_take_weights_of_rows_only():
+    mixed = make_stacked([StandardScaler(), FORESTS["extra"]], LAST, random_state=0)
+    with pytest.raises(ValueError, match=r"sample_weight must have shape .* StandardScaler"):
+        mixed.fit(X, Y, WEIGHT)
+    mixed.fit(X, Y, WEIGHT.max(axis=1))

@@ -91,3 +91,32 @@ def test_errors_name_the_argument(name, weight, text):
     with pytest.raises(ValueError, match=text) as error:
         clone(MODELS[name]).fit(X, Y, sample_weight=weight)
     assert "sample_weight" in str(error.value)
+
+
+MASKED = np.ma.masked_array(WEIGHT, WEIGHT == 2)
+
+
+@pytest.mark.parametrize(
+    ("weight", "text"),
+    [
+        (MASKED, "use a weight of 0"),
+        ([], r"\(n_samples,\)"),
+        (WEIGHT.astype(str), "sample_weight.*(strings|type <U)"),
+        ([None, *WEIGHT[1:]], "(image 0 of sample_weight|sample_weight must be numbers)"),
+        ([WEIGHT[0], *np.ones(23)], "sample_weight (must be numbers|should have)"),
+        ((part for part in WEIGHT), "sample_weight.*generator"),
+    ],
+    ids=["masked", "empty", "strings", "none", "mixed", "generator"],
+)
+@pytest.mark.parametrize("name", MODELS)
+def test_unusual_weights_are_explained(name, weight, text):
+    with pytest.raises(ValueError, match=text) as error:
+        clone(MODELS[name]).fit(X, Y, sample_weight=weight)
+    assert "MultiLabelBinarizer" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_number_is_the_weight_of_all_images(name):
+    found = clone(MODELS[name]).fit(X, Y, sample_weight=2.0)
+    wanted = clone(MODELS[name]).fit(X, Y, sample_weight=np.full(24, 2.0))
+    np.testing.assert_array_equal(found.predict_proba(X), wanted.predict_proba(X))

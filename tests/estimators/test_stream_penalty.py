@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from skcrbm import CRBMClassifier
-from skcrbm.estimators._stream_penalty import StreamPenalty
+from skcrbm.estimators._stream_penalty import StreamPenalty, _hash_rows
 
 
 def test_rows_that_come_again_are_not_counted_again():
@@ -35,6 +35,14 @@ def test_estimated_number_of_rows(n_rows):
     assert len(counted.hashes) == 256
     assert counted.n_rows == pytest.approx(n_different, rel=0.2)
     assert counted.alpha == min(1.0, 2000 / counted.n_rows)
+
+
+def test_different_rows_have_different_hash_values():
+    """Narrow ranges of float32 projections do not limit the number of hash values."""
+    X = np.unique(np.random.RandomState(0).randint(0, 10, (200_000, 6)), axis=0).astype(float)
+    assert len(np.unique(_hash_rows(X))) == len(X)
+    zeros = np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 0.0], [-0.0, -0.0]])
+    assert len(np.unique(_hash_rows(zeros))) == 2
 
 
 def stream(model, X, Y, size=1000):

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
+from skcrbm import MSSVMCRBM, CRBMClassifier, ImageCRBM
 from skcrbm.utils import columns
 from skcrbm.utils.columns import Columns, LazyRows, in_faster_storage
 
@@ -167,3 +169,34 @@ def test_a_word_of_most_texts_is_not_centred(share, value):
     coef, intercept = columns.as_given(rng.normal(size=(3, 90)), np.zeros(3))
     inside, b = columns.inside(coef, intercept)
     np.testing.assert_allclose(X @ coef.T + intercept, Z @ inside.T + b, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["crbm", "mssvm", "images"])
+def test_large_memory_maps_are_not_copied(kind, tmp_path, monkeypatch):
+    """A stochastic fit with a given penalty reads a memory-mapped X by batches, as documented."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((60, 30)) < 0.05, rng.random((60, 30)), 0.0)
+    Y = rng.integers(0, 2, (60, 4))
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", np.float64, "r", shape=X.shape)
+    model = {
+        "crbm": CRBMClassifier(alpha=0.01, solver="adam", max_iter=2, random_state=0),
+        "mssvm": MSSVMCRBM(n_hidden=1, alpha=0.01, solver="adam", max_iter=2, random_state=0),
+        "images": ImageCRBM(n_hidden=1, alpha=0.01, max_iter=2, random_state=0),
+    }[kind]
+    wanted = clone(model).fit(X, Y)
+    monkeypatch.setattr(columns, "_MOST_MAPPED", 1000)
+    copies = []
+    monkeypatch.setattr(columns.sparse, "csr_matrix", lambda *given: copies.append(given))
+    found = clone(model).fit(mapped, Y)
+    assert not copies
+    np.testing.assert_allclose(found.visible_coef_, wanted.visible_coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_a_heavy_row_does_not_fill_the_other_rows():
+    """A shift fills the zeros of a column, so weights alone must not cause it."""
+    X = sparse.random(200, 50, 0.05, format="lil", random_state=0)
+    X[0] = 1 + np.random.default_rng(0).random(50)
+    X, weight = X.tocsr(), np.ones(200)
+    weight[0] = 1e4
+    assert Columns(X, weight).transform(X).nnz == X.nnz
