@@ -23,6 +23,7 @@ from skcrbm.constraints._counted_trees import counted_trees
 from skcrbm.constraints._distributions import Counted, Eliminated, Impossible, Listed
 from skcrbm.constraints._rules import LabelNumbers
 from skcrbm.constraints._wide import Wide, wide_rules
+from skcrbm.targets.frames import framed_top
 from skcrbm.targets.kinds import TargetsMixin, label_output
 from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import make_label_targets
@@ -389,12 +390,15 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             satisfy the rules, the last vectors are filled with -1.
         proba : ndarray (n_samples, k)
             Probabilities under the rules; 0 for vectors filled with -1.
+
+            After `set_label_output`, both are data frames or series, as those of `CRBMClassifier`.
         """
         check_outer_fitted(self)
         k = check_count("k", k)
         answers = self._answers(X, self._known(X, y_known), lambda part: part.top(k))
         labels, log_proba = map(np.concatenate, zip(*answers))
-        return TopLabelSets(labels, np.exp(log_proba))
+        top = TopLabelSets(labels, np.exp(log_proba))
+        return framed_top(top, self._targets, self._label_container, X)
 
     def score_samples(self, X, y):
         """Return the log-probability (n_samples,) of the label vectors y.

@@ -12,18 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors
-from skcrbm.targets.frames import named_series
+from skcrbm.targets.frames import framed_top
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import has_columns, lists_classes, targets_of_columns
 from skcrbm.targets.new_labels import in_label_order, listed_labels
 from skcrbm.utils.fitting import first_copies, first_copy_of_each
-from skcrbm.utils.label_distribution import TopLabelSets
 from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.labels import (
     in_rows_of,
     may_be_empty,
-    ranked_index,
     require_observed,
     unseen_share,
 )
@@ -466,18 +464,7 @@ class JointClassifier(StructuredClassifier):
         check_count("k", k)
         with one_blas_thread():
             top = self._joint(X, y_known).top(k, candidates, method, random_state)
-        arrays = self._label_container in ("default", "sparse")
-        return top if arrays else self._framed_top(top, X)
-
-    def _framed_top(self, top, X):
-        """Return the `TopLabelSets` as data frames or series, with k rows for each row of X."""
-        n_rows, k = top.proba.shape
-        container, index = self._label_container, None
-        if container == "pandas":
-            index = ranked_index(X.index if hasattr(X, "iloc") else range(n_rows), k)
-        labels = top.labels.reshape(n_rows * k, *top.labels.shape[2:])
-        proba = named_series(top.proba.ravel(), index, "proba", container)
-        return TopLabelSets(self._targets.framed(labels, index, container), proba)
+        return framed_top(top, self._targets, self._label_container, X)
 
     def predict_pairwise_proba(self, X, y_known=None):
         """Return P(y_i = 1, y_k = 1 | x) of all pairs of labels.

@@ -9,6 +9,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.utils._optional_dependencies import check_pandas_support
 
+from skcrbm.utils.labels import ranked_index
+
 _CONTAINERS = ("default", "pandas", "polars", "sparse")
 
 
@@ -65,3 +67,18 @@ def sparse_labels(labels: Any) -> Any:
             'of y hold classes that are no numbers; use "default", "pandas" or "polars"'
         )
     return csr_matrix(labels)
+
+
+def framed_top(top: Any, targets: Any, container: str, X: Any) -> Any:
+    """Return the `TopLabelSets` of X in the container of predictions.
+
+    In data frames or series, there are k rows for each row of X.
+    """
+    if container in ("default", "sparse"):
+        return top
+    (n_rows, k), index = top.proba.shape, None
+    if container == "pandas":
+        index = ranked_index(X.index if hasattr(X, "iloc") else range(n_rows), k)
+    labels = top.labels.reshape(n_rows * k, *top.labels.shape[2:])
+    proba = named_series(top.proba.ravel(), index, "proba", container)
+    return top._replace(labels=targets.framed(labels, index, container), proba=proba)

@@ -188,6 +188,22 @@ def test_the_best_vectors_of_a_joint_model():
     np.testing.assert_array_equal(labels[:, 0], model.predict(X[:4]))
 
 
+def test_best_vectors_in_a_data_frame():
+    X, Y = make_structured_labels(60, n_labels=3, random_state=0)
+    Y = pd.DataFrame(Y, columns=list("abc"))
+    X = pd.DataFrame(X, index=np.arange(60) + 5).add_prefix("x")
+    joint = CRBMClassifier(n_hidden=0, alpha=0.05, max_iter=3, random_state=0)
+    model = Constrained(joint, [Implies("a", "b")]).fit(X, Y)
+    top = model.predict_topk(X, 2)
+    frames = model.set_label_output("pandas").predict_topk(X, 2)
+    assert frames.labels.columns.tolist() == list("abc")
+    assert frames.labels.index[:3].tolist() == [(5, 0), (5, 1), (6, 0)]
+    np.testing.assert_array_equal(frames.labels, top.labels.reshape(120, 3))
+    np.testing.assert_array_equal(frames.proba, top.proba.ravel())
+    free = joint.fit(X, Y).set_label_output("pandas").predict_topk(X, 2)
+    pd.testing.assert_index_equal(frames.labels.index, free.labels.index)
+
+
 def test_contradictions_are_named():
     rules = [Implies("a", "b"), Clause(on=["a"]), Between(["b", "c"], 0, 1), Forbidden({"b": 1})]
     Y = pd.DataFrame(np.eye(3, dtype=int), columns=["a", "b", "c"])
