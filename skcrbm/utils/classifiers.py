@@ -101,9 +101,10 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
             ) from error
         if "y contains NaN" in str(error):
             raise ValueError(
-                f"{name} does not take missing labels (NaN in y). CRBMClassifier, MSSVMCRBM, "
-                "LMBMClassifier, LayeredGMClassifier and stacks from make_stacked take them, also "
-                f"inside of DecodedClassifier. The error of {name}: {error}"
+                f"{name} does not take missing labels (NaN in y, or labels of weight 0). "
+                "CRBMClassifier, MSSVMCRBM, LMBMClassifier, LayeredGMClassifier and stacks from "
+                f"make_stacked take them, also inside of DecodedClassifier. The error of {name}: "
+                f"{error}"
             ) from error
         raise
 

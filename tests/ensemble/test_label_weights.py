@@ -182,6 +182,11 @@ def test_errors(model, y, weight, text):
         fit(X, y, sample_weight=weight)
 
 
+def test_folds_with_a_forest_explain_labels_of_weight_0():
+    with pytest.raises(ValueError, match="labels of weight 0"):
+        OutOfBagLogOdds(FORESTS["extra"], cv=3).fit_transform(X, Y, WEIGHT)
+
+
 def test_transformers_of_a_stack_take_weights_of_rows_only():
     mixed = make_stacked([StandardScaler(), FORESTS["extra"]], LAST, random_state=0)
     with pytest.raises(ValueError, match=r"sample_weight must have shape .* StandardScaler"):
