@@ -1,4 +1,4 @@
-"""Links of the README, and the content of the source distribution."""
+"""Links of the README, the content of the source distribution, and the tests that CI names."""
 
 import importlib.util
 import re
@@ -56,3 +56,17 @@ def test_the_readme_begins_with_claim_installation_and_example():
     assert "make_structured_labels" in screen
     for mark in ("<!-- main-job -->", "<!-- tests -->"):
         assert f"{mark}\n```sh\n" in README
+
+
+def test_continuous_integration_names_tests_that_exist():
+    path = ROOT / ".ci" / "run"
+    if not path.exists():
+        pytest.skip("not in a checkout")
+    listed = re.findall(r"^  (tests/\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(listed) > 20
+    for name in listed:
+        file, _, function = name.partition("::")
+        assert (ROOT / file).exists(), name
+        if function:
+            text = (ROOT / file).read_text(encoding="utf-8")
+            assert f"def {function}(" in text, name
