@@ -1,6 +1,6 @@
 """Processor time per row of `Constrained` under trees of labels and counts over 1000 labels.
 
-The probabilities of the labels are given, so that the time is that of the rules alone. With
+The probabilities of the labels are given, so that only the rules take time. With
 ``--elimination`` a rule that is always true is added, which has no place in trees with counts: the
 answers then come from variable elimination.
 

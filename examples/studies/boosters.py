@@ -53,7 +53,7 @@ LEAST_GAIN = 0.01
 
 
 class VaryingLabels(ClassifierMixin, BaseEstimator):
-    """CatBoost for labels of which some are constant in the training rows, such as those of a fold.
+    """CatBoost for labels of which some are constant in the training rows, as in a fold.
 
     CatBoost refuses constant labels. They get the probability 0 or 1, as in OneVsRestClassifier.
 

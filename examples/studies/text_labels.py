@@ -95,7 +95,7 @@ def matrix(data, name):
 
 
 def generated(*args, **kwargs):
-    """Return texts as TF-IDF (CSR) and labels; the parameters are those of `generated_counts`."""
+    """Return texts as TF-IDF (CSR) and labels; for the parameters see `generated_counts`."""
     X, Y = generated_counts(*args, **kwargs)
     return TfidfTransformer(sublinear_tf=True).fit_transform(X).tocsr(), Y
 

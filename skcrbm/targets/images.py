@@ -33,14 +33,14 @@ def make_image_targets(y: Any, classes: Any = None, estimator: Any = None) -> Ta
 def flat_weights(sample_weight: Any) -> Any:
     """Return weights of pixels (N, height, width) as an array (N, n_pixels); keep other weights."""
     try:
-        ndim = np.ndim(sample_weight)
+        weight = np.asanyarray(sample_weight)
     except ValueError:  # a ragged list, which the validation of row weights refuses
         return sample_weight
-    if ndim < 3:
+    if weight.ndim < 3:
         return sample_weight
-    if np.ma.is_masked(sample_weight):
+    if np.ma.is_masked(weight):
         raise ValueError("sample_weight must not have masked entries; use a weight of 0")
-    return flat_images(np.asarray(sample_weight), "sample_weight")
+    return flat_images(np.asarray(weight), "sample_weight")
 
 
 class ImageTargets(MultilabelTargets):
