@@ -10,11 +10,17 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def absolute():
-    path = ROOT / ".ci" / "absolute_links.py"
+def file_of_checkout(name):
+    """Return the path of a file in .ci; skip the test in a source distribution, which lacks it."""
+    path = ROOT / ".ci" / name
     if not path.exists():
         pytest.skip("not in a checkout")
+    return path
+
+
+@pytest.fixture(scope="module")
+def absolute():
+    path = file_of_checkout("absolute_links.py")
     spec = importlib.util.spec_from_file_location("absolute_links", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -59,10 +65,8 @@ def test_the_readme_begins_with_claim_installation_and_example():
 
 
 def test_continuous_integration_names_tests_that_exist():
-    path = ROOT / ".ci" / "run"
-    if not path.exists():
-        pytest.skip("not in a checkout")
-    listed = re.findall(r"^  (tests/\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    text = file_of_checkout("run").read_text(encoding="utf-8")
+    listed = re.findall(r"^  (tests/\S+)$", text, re.MULTILINE)
     assert len(listed) > 20
     for name in listed:
         file, _, function = name.partition("::")
