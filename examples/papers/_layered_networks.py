@@ -55,6 +55,10 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         training and on the held-out images.
     random_state : int, default=0
         Seed of the parameters, of the held-out images and of the order of the images.
+    images_of_epoch : callable or None, default=None
+        Function of images and the number of an epoch that returns the images to train with in this
+        epoch, such as images with other hidden pixels. Its result for epoch 0 takes the place of
+        the held-out images. None: all epochs have the images of `fit`.
     device : str, default="cpu"
         Where PyTorch computes: "cpu", in a single thread, or "cuda". Parameters and orders are the
         same on both, so accuracies differ by rounding alone, which many steps make larger.
@@ -71,6 +75,7 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         batch_size=20,
         label_smoothing=0.0,
         random_state=0,
+        images_of_epoch=None,
         device="cpu",
     ):
         self.net = net
@@ -81,6 +86,7 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.label_smoothing = label_smoothing
         self.random_state = random_state
+        self.images_of_epoch = images_of_epoch
         self.device = device
 
     def _draw_parameters(self):
@@ -182,6 +188,9 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         X, X_val, y, y_val = train_test_split(
             X, y, test_size=self.validation_fraction, stratify=y, random_state=self.random_state
         )
+        images = X
+        if self.images_of_epoch is not None:
+            X_val = self.images_of_epoch(X_val, 0)
         X, y = self._tensor(X), self._tensor(y.astype(np.int64))
         y_val = self._tensor(y_val.astype(np.int64))
         rng = np.random.RandomState(self.random_state)
@@ -193,6 +202,8 @@ class ImageNetwork(ClassifierMixin, BaseEstimator):
         step = self._recorded_step() if self.device == "cuda" else self._step()
         best, kept = np.inf, self.parameters_
         for epoch in range(1, self.max_iter + 1):
+            if self.images_of_epoch is not None:
+                X = self._tensor(self.images_of_epoch(images, epoch))
             order = self._tensor(rng.permutation(len(X)))
             for part in order.split(self.batch_size):
                 step(X[part], y[part])

@@ -177,13 +177,15 @@ def cells():
         options["visible"] = visible
         yield table, row, "LGM", data, "layered", options, figures[0]
         if net == "local" and (table, visible) != (8, 0.3):  # short with pixels drawn once
-            yield table, row, "redrawn", data, "redrawn", options, None
+            yield table, row, "redrawn", data, "layered", {**options, "redrawn": True}, None
         for name, figure in zip(("NN(sigmoid)", "NN(relu)"), figures[1:]):
             options = {"activation": name[3:-1], "net": net, "visible": visible}
             yield table, row, name, data, "nn", options, None
             # As in the paper, whose networks read 0.5 in place of a hidden pixel, too.
             options = {**options, "label_smoothing": 0.1}
             yield table, row, f"{name}, smoothed labels", data, "nn", options, figure
+        options = {**options, "redrawn": True}
+        yield table, row, f"{name}, smoothed labels, redrawn", data, "nn", options, None
     for table, data in ((7, "mnist"), (8, "fashion_mnist")):
         for visible in (0.3, 0.7):
             for name in ("sigmoid", "relu"):
@@ -216,6 +218,11 @@ def hide(X, visible, seed, fill):
     return np.where(hidden, np.float32(fill), X)
 
 
+def images_of_epoch(X, epoch, visible, seed, fill=np.nan):
+    """Return images whose visible pixels are drawn for an epoch; epoch 0: for validation."""
+    return hide(X, visible, 10_000 * seed + (1000 + epoch if epoch else 3), fill)
+
+
 def fit_redrawn(model, X, y, visible, seed=0):
     """Fit to images whose visible pixels change in every epoch; return model and best epoch.
 
@@ -225,10 +232,10 @@ def fit_redrawn(model, X, y, visible, seed=0):
     X, X_val, y, y_val = train_test_split(
         X, y, test_size=STOPPING.validation_fraction, stratify=y, random_state=seed
     )
-    X_val = hide(X_val, visible, 10_000 * seed + 3, np.nan)
+    X_val = images_of_epoch(X_val, 0, visible, seed)
     best, kept, kept_at = np.inf, None, 0
     for epoch in range(1, model.max_iter + 1):
-        model.partial_fit(hide(X, visible, 10_000 * seed + 1000 + epoch, np.nan), y)
+        model.partial_fit(images_of_epoch(X, epoch, visible, seed), y)
         loss = log_loss(y_val, model.predict_proba(X_val))
         print(f"  epoch {epoch}: validation {loss:.4f}", flush=True)
         if loss < best:
@@ -271,20 +278,23 @@ def run(kind, options, data, max_iter, seed=0, device="cpu"):
     """
     X, y, X_test, y_test = data
     options = dict(options)
-    visible = options.pop("visible", None)
-    if kind == "redrawn":
-        X_test = hide(X_test, visible, 10_000 * seed + 2, np.nan)
-    elif visible is not None:
+    visible, redrawn = options.pop("visible", None), options.pop("redrawn", False)
+    if visible is not None:
         fill = np.nan if kind == "layered" else 0.5
-        X = hide(X, visible, 10_000 * seed + 1, fill)
         X_test = hide(X_test, visible, 10_000 * seed + 2, fill)
+        if not redrawn:
+            X = hide(X, visible, 10_000 * seed + 1, fill)
+        elif kind == "nn":
+            options["images_of_epoch"] = partial(
+                images_of_epoch, visible=visible, seed=seed, fill=fill
+            )
     start = time.perf_counter()
-    if kind in ("layered", "redrawn"):
+    if kind == "layered":
         model = LayeredGMClassifier(
             **options,
             solver=Adam(batch_size=20),
             max_iter=max_iter,
-            early_stopping=STOPPING if kind == "layered" else False,
+            early_stopping=False if redrawn else STOPPING,
             random_state=seed,
             verbose=1,
         )
@@ -294,7 +304,7 @@ def run(kind, options, data, max_iter, seed=0, device="cpu"):
         model = LayerwiseCD(**options, max_iter=max_iter, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if kind == "redrawn":
+        if redrawn and kind == "layered":
             model, epochs = fit_redrawn(model, X, y, visible, seed)
         else:
             epochs = model.fit(X, y).n_iter_

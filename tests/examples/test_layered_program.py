@@ -8,6 +8,7 @@ import pytest
 from examples._harness import Rows, run_missing
 from examples.papers import layered_cd, layered_tables
 from skcrbm.layers import Conv2d, Dense
+from skcrbm.learning import EarlyStopping
 
 # These tests fit models with the programs, which is slow.
 pytestmark = pytest.mark.deep
@@ -62,8 +63,8 @@ def test_accuracy_of_a_cell(kind, images, fitted, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("kind", ["layered", "redrawn"])
-def test_accuracy_on_images_with_hidden_pixels(kind, images, fitted, monkeypatch):
+@pytest.mark.parametrize("redrawn", [False, True])
+def test_accuracy_on_images_with_hidden_pixels(redrawn, images, fitted, monkeypatch):
     fit_redrawn, kept = layered_tables.fit_redrawn, []
 
     def recorded(*args):
@@ -72,9 +73,10 @@ def test_accuracy_on_images_with_hidden_pixels(kind, images, fitted, monkeypatch
 
     monkeypatch.setattr(layered_tables, "fit_redrawn", recorded)
     options = layered_tables.seq("TRW", **layered_tables.dense(n_nodes=20), visible=0.5)
-    accuracy, epochs, _ = layered_tables.run(kind, options, images, 60)
+    options["redrawn"] = redrawn
+    accuracy, epochs, _ = layered_tables.run("layered", options, images, 60)
     hidden = np.random.RandomState(2).random_sample(images[2].shape) >= 0.5
-    model, best = kept[0] if kind == "redrawn" else (fitted[0], fitted[0].n_iter_)
+    model, best = kept[0] if redrawn else (fitted[0], fitted[0].n_iter_)
     right = model.predict(np.where(hidden, np.nan, images[2])) == images[3]
     assert accuracy == right.mean() > 0.4
     assert epochs == best
@@ -189,6 +191,37 @@ def test_a_network_keeps_its_best_epoch():
     assert again.best_iter_ == again.n_iter_ == model.best_iter_ > 1
     assert all(torch.equal(a, b) for a, b in zip(model.parameters_, again.parameters_))
     assert model.score(X, y) > 0.3
+
+
+def test_a_network_reads_the_images_of_each_epoch(monkeypatch):
+    """Hidden pixels of the training images change in every epoch, the others' are drawn once."""
+    torch = pytest.importorskip("torch")
+    networks = pytest.importorskip("examples.papers._layered_networks")
+    rng = np.random.default_rng(0)
+    X, y = rng.random((100, 784)).astype(np.float32) + 1, np.arange(100) % 10
+    seen = []
+
+    def scores(self, images):
+        seen.append(images.numpy().copy())
+        return torch.zeros((len(images), 10), requires_grad=True)
+
+    monkeypatch.setattr(networks.ImageNetwork, "_scores", scores)
+    monkeypatch.setattr(layered_tables, "STOPPING", EarlyStopping(0.2, n_iter_no_change=2))
+    options = {"net": "conv", "activation": "relu", "visible": 0.3, "redrawn": True}
+    layered_tables.run("nn", options, (X, y, X[:50], y[:50]), 3)
+    # Four batches of 20 in each epoch, and the 20 held-out images after it; then the test images.
+    assert [len(part) for part in seen] == 3 * [20, 20, 20, 20, 20] + [50]
+    masks = [part != 0.5 for part in seen]
+    assert all(0.25 < mask.mean() < 0.35 for mask in masks)
+    by_image = [{} for _ in range(3)]
+    for epoch, part in itertools.product(range(3), range(4)):
+        for image, mask in zip(seen[5 * epoch + part], masks[5 * epoch + part]):
+            row = np.argmin(np.abs(X - image)[:, mask].sum(axis=1))
+            by_image[epoch][row] = mask.tobytes()
+    assert len(by_image[0]) == 80 and by_image[0].keys() == by_image[1].keys()
+    assert all(by_image[0][k] != by_image[1][k] for k in by_image[0])
+    np.testing.assert_array_equal(seen[4], seen[9])
+    np.testing.assert_array_equal(seen[4], seen[14])
 
 
 @pytest.mark.parametrize("net", ["conv", "local"])
