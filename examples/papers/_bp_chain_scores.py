@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.inference import infer
+from skcrbm.inference import Gibbs, infer, sample
 from skcrbm.inference.factor_graph._lanes import Lanes
 from skcrbm.kernels.scalar import SUM
 
@@ -18,6 +18,8 @@ from skcrbm.kernels.scalar import SUM
 FLOOR = -100.0
 #: Largest number of updates of a single state's probability for the distribution of a Gibbs chain.
 MAX_UPDATES = 1.2e9
+#: Number of chains from which the probabilities of rows are estimated.
+N_CHAINS = 100_000
 
 
 def chain_log_probs(energy, method, rows):
@@ -78,16 +80,69 @@ def gibbs_log_probs(energy, n_sweeps, rows):
         return None
     score = scores_of_all_states(energy)
     p = np.full_like(score, 0.5**n)
-    order = [int(i) for block in energy.sampling_blocks for i in np.arange(n)[block]]
     places = [[(slice(None),) * i + (value,) for value in (0, 1)] for i in range(n)]
     odds = [expit(score[places[i][1]] - score[places[i][0]]) for i in range(n)] if n < 20 else None
-    for _, i in itertools.product(range(n_sweeps), order):
+    for _, i in itertools.product(range(n_sweeps), order_of_updates(energy)):
         off, on = places[i]
         both = p[off] + p[on]
         share = odds[i] if odds else expit(score[on] - score[off])
         p[on], p[off] = both * share, both * (1 - share)
     with np.errstate(divide="ignore"):
         return np.log(p[tuple(np.asarray(rows).astype(int).T)])
+
+
+def order_of_updates(energy):
+    """Return the variables in the order in which a Gibbs sweep updates them."""
+    variables = np.arange(energy.n_variables)
+    return [int(i) for block in energy.sampling_blocks for i in variables[block]]
+
+
+def estimated_gibbs_log_probs(energy, n_sweeps, rows, seed, n_chains=N_CHAINS):
+    """Estimate the log-probabilities (N,) of rows after `n_sweeps` Gibbs sweeps from coin flips.
+
+    `n_chains` chains run for all sweeps but the last. The probability of a row is the mean, over
+    their states, of the probability that the last sweep turns the state into the row. Means over
+    2000 rows of the models to be learned, up to 31 variables, vary by .02 nats with the seed.
+    """
+    n = energy.n_variables
+    if n_sweeps == 1:
+        states = np.random.RandomState(seed).randint(2, size=(n_chains, n))
+    else:
+        method = Gibbs(burn_in=n_sweeps - 2, n_chains=n_chains)
+        states = sample(energy, method, n_samples=n_chains, random_state=seed)[0]
+    codes, counts = np.unique(_codes(states), return_counts=True)
+    rows, index = np.unique(np.asarray(rows).astype(int), axis=0, return_inverse=True)
+    with np.errstate(divide="ignore"):
+        logs = np.log([last_sweep(energy, codes, counts / n_chains, row) for row in rows])
+    return logs[index.ravel()]
+
+
+def _codes(states):
+    """Return the states of 0/1 variables (N, n) as integers; bit i is variable i."""
+    return np.asarray(states).astype(np.int64) @ (1 << np.arange(np.shape(states)[1]))
+
+
+def last_sweep(energy, codes, probabilities, row):
+    """Return the probability that a Gibbs sweep from a random state ends in a row (n,).
+
+    `codes` are the possible states before the sweep, as integers of which bit i is variable i, and
+    `probabilities` their probabilities. After the sweep has set variable i to its value in the row,
+    states that differ in variable i alone are equal, so that their probabilities are added.
+    """
+    for i in order_of_updates(energy):
+        log_odds = np.full(len(codes), float(np.ravel(energy.field)[i]))
+        for factors in energy.tables:
+            for variables, table in zip(factors.variables, factors.log_potentials):
+                if i in variables:
+                    place = np.zeros(len(codes), np.int64)
+                    for j in variables:
+                        place = 2 * place + (0 if j == i else codes >> j & 1)
+                    step = 1 << (len(variables) - 1 - list(variables).index(i))
+                    log_odds += table[place + step].astype(float) - table[place]
+        probabilities = probabilities * expit(log_odds if row[i] else -log_odds)
+        codes, inverse = np.unique(codes & ~(1 << i) | int(row[i]) << i, return_inverse=True)
+        probabilities = np.bincount(inverse, probabilities)
+    return float(probabilities[0])
 
 
 def precision_and_recall(drawn, valid):

@@ -178,6 +178,62 @@ def test_probabilities_of_gibbs_chains(loopy):
     assert scores.gibbs_log_probs(energy, 10**8, states) is None
 
 
+@pytest.mark.parametrize("n_sweeps", [1, 3])
+def test_the_last_sweep_from_all_states(n_sweeps, loopy):
+    """From the exact distribution of the states before it, it gives the exact distribution."""
+    energy, states = loopy
+    codes = states @ (1 << np.arange(5))
+    before = np.full(32, 1 / 32)
+    if n_sweeps > 1:
+        before = np.exp(scores.gibbs_log_probs(energy, n_sweeps - 1, states))
+    found = [scores.last_sweep(energy, codes, before, row) for row in states]
+    expected = np.exp(scores.gibbs_log_probs(energy, n_sweeps, states))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_sweeps", [1, 2, 4])
+def test_estimated_probabilities_of_gibbs_chains(n_sweeps, loopy):
+    energy, states = loopy
+    exact = scores.gibbs_log_probs(energy, n_sweeps, states)
+    rows = np.repeat(states, 2, axis=0)
+    found = scores.estimated_gibbs_log_probs(energy, n_sweeps, rows, 0, n_chains=40_000)
+    np.testing.assert_allclose(found, np.repeat(exact, 2), atol=0.03)
+    coarse = scores.estimated_gibbs_log_probs(energy, n_sweeps, states, 0, n_chains=10)
+    assert np.abs(coarse - exact).max() > 0.1
+
+
+@pytest.mark.parametrize("learner", ["pcd", "cd 100 updates"])
+def test_own_likelihood_of_a_large_model_is_estimated(learner, fitted, tmp_path, monkeypatch):
+    exact, _ = run(f"mrf n=10 instance=0 {learner}", tmp_path)
+    monkeypatch.setattr(scores, "MAX_UPDATES", 0)
+    found, _ = run(f"mrf n=10 instance=0 {learner}", tmp_path / "estimated")
+    assert "long_fresh" in exact.keys() - found.keys()
+    for column in ("own_train", "own_fresh"):
+        assert float(found[column]) == pytest.approx(float(exact[column]), abs=0.02)
+        assert found[column] != exact[column]
+
+
+def test_table_of_distances():
+    """Medians of differences from exact learning over the instances that both learners have."""
+    learners = {"mle": (-1, -1), "bp_chain cold 20": (-1.5, -3), "cd 100 updates": (-1.25, -2)}
+    rows = [
+        {"kind": "mrf", "n": "10", "instance": str(i), "learner": learner, "fresh": f"{fresh - i}"}
+        | {"own_fresh": f"{own * (i + 1)}"}
+        for learner, (fresh, own) in learners.items()
+        for i in range(3)
+        if learner != "cd 100 updates" or i < 2
+    ]
+    lines = program.table_of_distances(rows)
+    cells = [[text.strip() for text in line.split("|")[1:-1]] for line in lines]
+    exact, own = (dict(zip(cells[0], values)) for values in cells[2:])
+    assert (exact["reading"], own["reading"]) == ("exact", "own")
+    assert exact["bp_chain cold 20"] == "-0.500 (-0.500 to -0.500)"
+    assert exact["pcd"] == own["bp"] == exact["chain ahead of cd"] == ""
+    assert own["bp_chain cold 20"] == "-4.000 (-6.000 to -2.000)"
+    assert own["cd 100 updates"] == "-1.500 (-2.000 to -1.000)"
+    assert own["chain ahead of cd"] == "0 of 2"
+
+
 def test_own_samples_of_the_chain(fitted, tmp_path):
     """Own columns of a chain come from its samples and from its sequential conditionals."""
     found, _ = run("sequences n=5 instance=0 bp_chain warm 5", tmp_path)

@@ -218,7 +218,8 @@ def test_a_network_reads_the_images_of_each_epoch(monkeypatch):
         for image, mask in zip(seen[5 * epoch + part], masks[5 * epoch + part]):
             row = np.argmin(np.abs(X - image)[:, mask].sum(axis=1))
             by_image[epoch][row] = mask.tobytes()
-    assert len(by_image[0]) == 80 and by_image[0].keys() == by_image[1].keys()
+    assert len(by_image[0]) == 80
+    assert by_image[0].keys() == by_image[1].keys()
     assert all(by_image[0][k] != by_image[1][k] for k in by_image[0])
     np.testing.assert_array_equal(seen[4], seen[9])
     np.testing.assert_array_equal(seen[4], seen[14])
