@@ -100,11 +100,13 @@ def checked_features(
 
     If `reset` is True, `n_features_in_` and `feature_names_in_` of the estimator are set; otherwise
     X must agree with these attributes. `as_rows` is a function that converts an X with more than
-    two dimensions, such as images, to a 2-D array; without it such an X is an error. All error
-    messages name X.
+    two dimensions, such as images, to a 2-D array; without it such an X is an error. Dask arrays
+    and data frames are computed. All error messages name X.
     """
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        # Only a Dask array itself can put its sparse blocks together.
+        X = X.compute() if hasattr(X, "compute") else X
         if getattr(X, "ndim", 2) > 2 and as_rows is not None:
             X = as_rows(np.asarray(X))
         if getattr(X, "ndim", 2) > 2:
