@@ -16,7 +16,7 @@ from skcrbm.inference import (
     sample,
 )
 from skcrbm.inference.factor_graph._flat_graph import flat_graph
-from skcrbm.inference.factor_graph._lanes import Lanes
+from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
 from skcrbm.inference.factor_graph.messages import factor_appearance
 from skcrbm.inference.ising._messages import edge_appearance
 from skcrbm.kernels.scalar import MAX, SUM
@@ -280,6 +280,36 @@ def test_lanes_are_inference_given_what_is_held(kind, zeros, damping):
     for variable in range(n):
         expected = found.log_odds[:, variable]
         np.testing.assert_allclose(lanes.log_odds(variable), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+@pytest.mark.parametrize("kind", [SUM, MAX])
+@pytest.mark.parametrize("lanes_type", [Lanes, IsingLanes])
+def test_sweeps_that_leave_out_settled_factors(lanes_type, kind, damping, monkeypatch):
+    """Many sweeps at once are as many single sweeps, which send all messages."""
+    energy = random_graph(3, 9, 12, 4, scale=0.7, arity=4)
+    if lanes_type is IsingLanes:
+        energy = FactorGraphEnergy.from_energy(random_sparse_ising(3, n_models=4))
+    many, single = lanes_type(energy, kind, damping), lanes_type(energy, kind, damping)
+    parts, part = [], lanes_type._part
+
+    def recorded(self, active):
+        parts.append(active.sum())
+        return part(self, active)
+
+    monkeypatch.setattr(lanes_type, "_part", recorded)
+    values = np.random.default_rng(0).random((energy.n_variables, 4)) < 0.5
+    for step, variable in enumerate(np.random.default_rng(1).permutation(energy.n_variables)):
+        for lanes in (many, single):
+            # In step 3 the models clamp different variables.
+            lanes.hold(np.array([0, 1, 2, 3]) if step == 3 else variable, values[variable])
+        many.sweep(7)
+        for _ in range(7):
+            single.sweep(1)
+        for v in range(energy.n_variables):
+            np.testing.assert_allclose(many.log_odds(v), single.log_odds(v), rtol=1e-8, atol=1e-8)
+    assert (len(parts) > 1) == (damping == 0.0)
+    assert parts == sorted(parts, reverse=True)
 
 
 @pytest.mark.parametrize("method", ["gibbs", "gibbs_with_gradients"])

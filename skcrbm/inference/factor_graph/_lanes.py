@@ -31,10 +31,14 @@ from skcrbm.inference.factor_graph._flat_graph import (
 )
 from skcrbm.inference.factor_graph.messages import field_weights
 from skcrbm.kernels.factor_logs import add_messages, repeat_logs
-from skcrbm.kernels.factor_tables import form_beliefs, repeat_tables, work_arrays
+from skcrbm.kernels.factor_tables import TableGraph, form_beliefs, repeat_tables, work_arrays
 from skcrbm.kernels.sparse_ising import repeat_ising
 from skcrbm.utils.limits import ROWS_PER_CHUNK
 from skcrbm.utils.validation import kernel_array
+
+# Settled factors are left out of later sweeps if the other factors have at most this share of the
+# edges. Otherwise it would take longer to select the other factors than to send all messages.
+_ACTIVE_SHARE = 0.9
 
 
 class Lanes:
@@ -162,30 +166,75 @@ class Lanes:
             self._belief[variable, every] = values
 
     def sweep(self, n_iter):
-        """Make `n_iter` sweeps; each sends all messages from the beliefs of the previous sweep."""
+        """Make `n_iter` sweeps; each sends all messages from the beliefs of the previous sweep.
+
+        A factor is settled if at most one of its variables is not clamped. Without damping, its
+        message to this variable does not change after the first sweep. So later sweeps leave out
+        settled factors.
+        """
         if self._dtype is not None:
-            self._belief, self._after = self._send(self.damping == 0.5, n_iter)
+            active = self._active_factors() if n_iter > 1 else None
+            if active is None:
+                self._send(self._arrays, self._on, self._message, n_iter)
+            else:
+                self._send(self._arrays, self._on, self._message, 1)
+                self._send_active(active, n_iter - 1)
         else:
             repeat_logs(
                 self.kind, self._factors, self.damping, self._limit, self._field, self.held,
                 self._message, self._belief, self._after, n_iter,
             )  # fmt: skip
 
+    def _active_factors(self):
+        """Return a mask (F,) of the factors that are not settled, or None to use all factors."""
+        clamped = (self.held >= 0).all(axis=0)
+        if self.damping or not clamped.any():
+            return None
+        free = ~clamped[self._graph.variables]
+        active = np.add.reduceat(free, self._graph.edge_start[:-1], dtype=np.int64) > 1
+        n_sent = np.diff(self._graph.edge_start)[active].sum()
+        return active if n_sent <= _ACTIVE_SHARE * self._graph.n_edges else None
+
+    def _send_active(self, active, n_iter):
+        """Do the same as `_send`, but only for the factors of the mask `active` (F,)."""
+        edge = np.repeat(active, np.diff(self._graph.edge_start))
+        fields = np.empty_like(self._on)
+        n_lanes = np.uintp(len(self.held))
+        form_beliefs(self._graph.variables[~edge], self._on, self._message[~edge], fields, n_lanes)
+        if not active.any():
+            self._belief = fields
+            return
+        message = self._message[edge]
+        self._send(self._part(active), fields, message, n_iter)
+        self._message[edge] = message
+
     def _prepare(self, graph):
         """Return the graph as the arrays that the kernel of `_send` takes."""
         return graph.tables(self._dtype)
+
+    def _part(self, active):
+        """Return the factors of a mask (F,) in the form that `_prepare` returns."""
+        variables, edge_start, table, table_start = self._arrays
+        n_edges, n_entries = np.diff(edge_start), np.diff(table_start)
+        return TableGraph(
+            variables[np.repeat(active, n_edges)],
+            np.append(0, np.cumsum(n_edges[active])),
+            table[np.repeat(active, n_entries)],
+            np.append(0, np.cumsum(n_entries[active])),
+        )
 
     def _work_for(self, n):
         """Allocate the work arrays of `_send` for n models."""
         return work_arrays(self._arrays.table.dtype, n)
 
-    def _send(self, halved, n_iter):
-        """Send all messages `n_iter` times as odds. Return the beliefs and a work array.
+    def _send(self, arrays, on, message, n_iter):
+        """Send the messages of a graph `n_iter` times as odds, and update `message` and beliefs.
 
-        `halved` is True for a damping of 0.5, and False for no damping.
+        `arrays` is the graph in the form that `_prepare` returns, `on` (n, lanes) the fields, as
+        weights of the value 1, and `message` (E, lanes) the messages of the graph.
         """
-        return repeat_tables(
-            self.kind, halved, self._arrays, self._on, self._off, self._message, self._belief,
+        self._belief, self._after = repeat_tables(
+            self.kind, self.damping == 0.5, arrays, on, self._off, message, self._belief,
             self._after, self._work, n_iter,
         )  # fmt: skip
 
@@ -224,10 +273,14 @@ class IsingLanes(Lanes):
     def _work_for(self, n):
         return np.empty((2, n), self._dtype)
 
-    def _send(self, halved, n_iter):
+    def _part(self, active):
         edges, weights = self._arrays
-        return repeat_ising(
-            self.kind, halved, edges, weights, self._on, self._off, self._message, self._belief,
+        return edges[active], weights[active]
+
+    def _send(self, arrays, on, message, n_iter):
+        edges, weights = arrays
+        self._belief, self._after = repeat_ising(
+            self.kind, self.damping == 0.5, edges, weights, on, self._off, message, self._belief,
             self._after, self._work, n_iter,
         )  # fmt: skip
 
