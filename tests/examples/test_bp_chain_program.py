@@ -255,6 +255,28 @@ def test_own_samples_of_the_chain(fitted, tmp_path):
     assert found["own_precision"] == f"{precision:.3f}"
 
 
+@pytest.mark.parametrize(("learner", "sweeps"), [("cd 100 updates", 20), ("pcd", 100)])
+def test_shares_of_gibbs_chains(learner, sweeps, fitted, tmp_path):
+    """Own samples come from as many sweeps as in learning, long samples from 1000 sweeps."""
+    found, _ = run(f"sequences n=5 instance=0 {learner}", tmp_path)
+    _, _, valid, _ = program.problem("sequences", 5, 0)
+    energy, n = fitted[0].energy_, 5 * len(valid)
+    known = {tuple(row) for row in valid.astype(int).tolist()}
+    logs = log_probabilities(energy)
+    for prefix, length in (("own_", sweeps), ("long_", 1000)):
+        method = Gibbs(burn_in=length - 1, n_chains=n)
+        drawn = sample(energy, method, n_samples=n, random_state=0)[0].astype(int)
+        seen = [tuple(row) for row in drawn.tolist()]
+        precision = sum(row in known for row in seen) / n
+        assert found[f"{prefix}precision"] == f"{precision:.3f}" > "0.2"
+        assert found[f"{prefix}recall"] == f"{len(known & set(seen)) / len(known):.3f}" > "0.5"
+    # After 1000 sweeps the chains have the distribution of the model.
+    assert float(found["long_fresh"]) == pytest.approx(mean_log(valid, energy), abs=2e-3)
+    assert float(found["long_train"]) == pytest.approx(float(found["train"]), abs=2e-3)
+    assert found["long_excluded"] == "0.000"
+    assert min(logs.values()) > program.FLOOR
+
+
 def test_rows_that_a_sampler_excludes_are_counted():
     found = program.log_texts("own_", [-1.0, -250.0, -np.inf], True)
     assert found == {"own_fresh": "-67.0000", "own_excluded": "0.667"}
