@@ -160,3 +160,57 @@ def test_prose_about_settings_on_silhouettes_is_the_results():
     assert float(longer["marginal_all"]) == float(
         rows["noisy Caltech 20%, MLE-BP, printed, rate 0.05"]["marginal_all"]
     )
+
+
+# Phrases of doc/learning_rules.md about other settings on small images, and the figures: (setting,
+# column of the results, number of digits), all of the same task.
+_CHANGED = ("marginal_changed", 1)
+SETTINGS_CLAIMS = [
+    (
+        "occluded MNIST 8x8",
+        r"epochs: (\S+)% at a rate of 0\.15, (\S+)% at 0\.05, (\S+)% at 0\.02 and (\S+)% at 0\.005 "
+        r".*? (\S+)% are left wrong with batches of 10 images, (\S+)% with 20, (\S+)% with 40, "
+        r"(\S+)% with 80 and (\S+)% with 160\. .*? batches of 20 leave (\S+)% wrong at a rate of "
+        r"0\.15, and batches of 10 leave (\S+)% \(of all pixels (\S+)% and (\S+)%\); with the "
+        r"printed settings at 0\.05 they leave (\S+)% and (\S+)%\. At",
+        [
+            *(
+                (name, *_CHANGED)
+                for name in ("MSSVM", *(f"MSSVM, rate {r}" for r in (0.05, 0.02, 0.005)))
+            ),
+            ("MSSVM, batch 10", *_CHANGED),
+            ("MSSVM", *_CHANGED),
+            *((f"MSSVM, batch {n}", *_CHANGED) for n in (40, 80, 160)),
+            *((f"MSSVM{n}, 50 epochs", *_CHANGED) for n in ("", ", batch 10")),
+            *((f"MSSVM{n}, 50 epochs", "marginal_all", 2) for n in ("", ", batch 10")),
+            *((f"MSSVM, printed, rate 0.05{n}, 50 epochs", *_CHANGED) for n in ("", ", batch 10")),
+        ],
+    ),
+    (
+        "noisy MNIST 10%",
+        r"the state has (\S+)%, (\S+)%, (\S+)% and (\S+)% wrong at rates of 0\.005, 0\.01, 0\.02 "
+        r"and 0\.05, and (\S+)% and (\S+)% at 0\.15 and 0\.5\. At 0\.05 batches of 10 leave (\S+)% "
+        r"wrong, and batches of 160 (\S+)%\. With 200 epochs at 0\.005 the (\d+)th is the best, at "
+        r"(\S+)%\.",
+        [
+            *((f"rate {r}", "marginal_map_all", 2) for r in (0.005, 0.01, 0.02, 0.05, 0.15, 0.5)),
+            *((f"batch {n}, rate 0.05", "marginal_map_all", 2) for n in (10, 160)),
+            ("200 epochs, rate 0.005", "marginal_map_epoch", 0),
+            ("200 epochs, rate 0.005", "marginal_map_all", 2),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "phrase", "places"), SETTINGS_CLAIMS)
+def test_prose_about_settings_is_the_results(task, phrase, places):
+    found = found_in("learning_rules.md", phrase)
+    rows = Rows(DOC / "rule_settings.csv").read()
+    expected = [
+        f"{float(rows[f'{task}, {name}'][column]):.{digits}f}" for name, column, digits in places
+    ]
+    assert list(found.groups()) == expected
+    if task == "noisy MNIST 10%":
+        regression = float(rows[f"{task}, LR"]["marginal_all"])
+        settings = {name for name, _, _ in places}
+        assert all(float(rows[f"{task}, {n}"]["marginal_map_all"]) > regression for n in settings)
