@@ -10,8 +10,8 @@ epochs. Of MLE-BP and MSSVM it varies the rate, the batch size, the average and 
 
 It uses 3000 digits or silhouettes of 14 x 14 pixels and 64 hidden units, keeps the epoch with the
 fewest wrong pixels on 1000 validation images, and tests on 2000 images. Finished cells are kept in
-a CSV file, so the program can be stopped and restarted. A cell takes 5 to 40 seconds of one core,
-so choose cells with ``--only``.
+a CSV file, so the program can be stopped and restarted. A cell takes 5 to 60 seconds of one core,
+with 200 epochs four minutes, so choose cells with ``--only``.
 
     python -m examples.studies.rule_settings --only 12x12
 """

@@ -197,6 +197,21 @@ def test_prose_about_the_searches_of_the_structural_svm():
             assert round(float(rows[name, machine]["A"]), 3) >= round(float(relaxed), 3)
 
 
+def test_prose_about_defaults_on_images_is_the_results():
+    found = found_in(
+        "default_settings.md", r"ahead of it in patches and, by (\S+)%, in noise at 28"
+    )
+    done = Rows(DOC / "margin_settings.csv").read()
+    wrong = {
+        task: [float(done[f"{task}, {name}"]["all"]) for name in margin_settings.MODELS]
+        for task in margin_settings.TASKS
+    }
+    assert all(margin < none for none, _, margin in wrong.values())
+    ahead = {task: margin - hidden for task, (_, hidden, margin) in wrong.items()}
+    assert found.groups() == (f"{ahead['noise, 28 x 28']:.2f}",)
+    assert ahead["patches, 14 x 14"] > 0 > ahead["noise, 14 x 14"]
+
+
 # --- perturb-and-max-product ----------------------------------------------------------------
 
 
