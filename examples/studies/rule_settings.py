@@ -10,8 +10,8 @@ epochs. Of MLE-BP and MSSVM it varies the rate, the batch size, the average and 
 
 It uses 3000 digits or silhouettes of 14 x 14 pixels and 64 hidden units, keeps the epoch with the
 fewest wrong pixels on 1000 validation images, and tests on 2000 images. Finished cells are kept in
-a CSV file, so the program can be stopped and restarted. A cell takes 5 to 40 seconds of one core,
-so choose cells with ``--only``.
+a CSV file, so the program can be stopped and restarted. A cell takes 5 to 60 seconds of one core,
+with 200 epochs four minutes, so choose cells with ``--only``.
 
     python -m examples.studies.rule_settings --only 12x12
 """
@@ -81,7 +81,11 @@ SETTINGS = {
     "every row, rate 0.05": Setting(every_row=True, rate=0.05),
     **{f"{n} sweeps, rate 1.5": Setting(n_steps=n) for n in (1, 50)},
     **{f"batch {n}, rate 1.5": Setting(batch_size=n) for n in (10, 40, 80, 160)},
-    **{f"batch {n}, rate 0.05": Setting(batch_size=n, rate=0.05) for n in (10, 160)},
+    **{
+        f"batch {n}, rate {rate}": Setting(batch_size=n, rate=rate)
+        for rate in (0.005, 0.05)
+        for n in (10, 160)
+    },
     **{f"no average, rate {r}": Setting(average=False, rate=r) for r in (0.005, 0.05, 1.5)},
     **{f"larger W, rate {r}": Setting(scale=MARGIN_SCALE, rate=r) for r in (0.05, 0.5)},
     "margin, rate 0.15": Setting(margin=True, rate=0.15),
@@ -104,7 +108,7 @@ OTHERS = {
 for _rule, _parts, _exact in (("MLE-BP", _BP, SumProduct()), ("MSSVM", _MARGIN, MixedProduct())):
     for _rate in (0.05, 0.02, 0.005):
         OTHERS[f"{_rule}, rate {_rate}"] = (*_parts, Setting(rate=_rate))
-    for _size in (10, 160):
+    for _size in (10, 40, 80, 160):
         OTHERS[f"{_rule}, batch {_size}"] = (*_parts, Setting(rate=0.15, batch_size=_size))
     OTHERS[f"{_rule}, no average"] = (*_parts, Setting(rate=0.05, average=False))
     OTHERS[f"{_rule}, tolerance 0.001"] = (
@@ -119,11 +123,16 @@ for _rule, _parts, _exact in (("MLE-BP", _BP, SumProduct()), ("MSSVM", _MARGIN, 
             {"inference": _exact},
             Setting(rate=_rate, average=False),
         )
-    OTHERS[f"{_rule}, printed, rate 0.05, 50 epochs"] = (
-        _parts[0],
-        {"inference": _exact},
-        Setting(rate=0.05, average=False, n_epochs=50),
-    )
+    for _name, _size in (("", 20), (", batch 10", 10)):
+        OTHERS[f"{_rule}{_name}, 50 epochs"] = (
+            *_parts,
+            Setting(rate=0.15, batch_size=_size, n_epochs=50),
+        )
+        OTHERS[f"{_rule}, printed, rate 0.05{_name}, 50 epochs"] = (
+            _parts[0],
+            {"inference": _exact},
+            Setting(rate=0.05, average=False, batch_size=_size, n_epochs=50),
+        )
 
 
 class Search(LocalSearch):
