@@ -187,7 +187,7 @@ class Lanes:
 
     def _active_factors(self):
         """Return a mask (F,) of the factors that are not settled, or None to use all factors."""
-        clamped = (self.held >= 0).all(axis=0)
+        clamped = np.all(self.held >= 0, axis=0)
         if self.damping or not clamped.any():
             return None
         free = ~clamped[self._graph.variables]
