@@ -168,8 +168,8 @@ LAYERED_CLAIMS = [
     (
         r"on the convolutional net of MNIST they have (\S+) \(\.986\) with 70% of the pixels and "
         r"(\S+) \(\.956\) with 30%, on the local net (\S+) \(\.952\) with 30%, and on the "
-        r"convolutional net of Fashion-MNIST (\S+) \(\.878\) with 70% and (\S+) \(\.830\) with 30%\. "
-        r".*? it has (\S+) on",
+        r"convolutional net of Fashion-MNIST (\S+) \(\.878\) with 70% and (\S+) \(\.830\) with "
+        r"30%\. .*? it has (\S+) on",
         lambda: [
             *(
                 accuracy(table, row, "NN(relu), smoothed labels, redrawn")
