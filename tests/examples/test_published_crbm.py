@@ -83,6 +83,52 @@ CRBM_CLAIMS = [
     ),
 ]
 
+# Rows at full size that were made while hidden units began inference.
+EARLIER = {
+    "MLE-BP": (*DIGITS[1:], SILHOUETTES[1]),
+    "MLE-BP + L2": (*DIGITS, *SILHOUETTES),
+    "MSSVM": (DIGITS[0], DIGITS[3], SILHOUETTES[1]),
+    "LSSVM": SILHOUETTES,
+    "CD-10": SILHOUETTES,
+    "CD-PercLoss": SILHOUETTES[1:],
+}
+
+
+def test_prose_about_rows_of_the_earlier_version_is_the_results():
+    phrase = (
+        r"The other (\d+) rows come .*? took (\S+) hours on digits and (\S+) hours on silhouettes\."
+    )
+    found = found_in("learning_rules.md", phrase)
+    rows = Rows(DOC / "crbm_tables.csv").read()
+    hours = [
+        sum(
+            float(rows[f"{task}, {method}, full"]["seconds"]) / 3600
+            for method, earlier in EARLIER.items()
+            for task in earlier
+            if task in tasks
+        )
+        for tasks in (DIGITS, SILHOUETTES)
+    ]
+    n_rows = sum(len(tasks) for tasks in EARLIER.values())
+    assert list(found.groups()) == [str(n_rows), *(f"{value:.1f}" for value in hours)]
+
+
+def test_prose_about_noisy_silhouettes_is_the_results():
+    phrase = (
+        r"than in the paper \(by (\S+) and (\S+)\), and more .*? \(by (\S+) and (\S+)\)\. The small"
+    )
+    found = found_in("learning_rules.md", phrase)
+    rows = Rows(DOC / "crbm_tables.csv").read()
+    position = list(crbm_tables.TASKS).index(SILHOUETTES[0])
+    expected = []
+    for part, column in enumerate(("all", "changed")):
+        for method in ("MLE-BP", "MSSVM"):
+            printed = crbm_tables.PUBLISHED[method].split()[position].split("/")[part]
+            value = float(rows[f"{SILHOUETTES[0]}, {method}, full"][column]) - float(printed)
+            assert (value < 0) == (column == "all")
+            expected.append(f"{abs(value):.2f}".removeprefix("0"))
+    assert list(found.groups()) == expected
+
 
 def wrong_pixels(size):
     """Return the share of wrong pixels of all, in %, by task and rule, without our own rule."""
