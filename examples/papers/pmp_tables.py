@@ -74,9 +74,9 @@ def make_cells(size):
 
 def gradient_cells():
     """Yield the cells of Gibbs with gradients in experiment 6; 460 is the cost of the graph."""
-    for cost, n_free, n_held in ((460, 1, 1), (5, 10, 5)):
+    for cost, n_held in ((460, 1), (5, 5)):
         for held in ("", "shapes", "places"):
-            n_sweeps = n_held if held else n_free
+            n_sweeps = n_held if held else 5
             for seed in range(3):
                 name = f"deconvolution gwg {held} known" if held else "deconvolution gwg"
                 key = f"{name} images=30 sweeps={n_sweeps} cost={cost} seed={seed}"

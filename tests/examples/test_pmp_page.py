@@ -100,6 +100,28 @@ def deconvolution_figures():
     return [*ends, *(row["places"] for row in seed), seed[0]["places_true"]]
 
 
+def chain_figures():
+    """Return the figures of the paragraph about Gibbs with gradients in experiment 6."""
+    name = "deconvolution gwg{} images=30 sweeps={} cost={} seed={}".format
+    held = [
+        [float(ROWS[name(f" {known} known", 1, 460, seed)]["explained"]) for seed in range(3)]
+        for known in ("shapes", "places")
+    ]
+    free = [ROWS[name("", 5, cost, 0)] for cost in (460, 5)]
+    known = [ROWS[name(f" {part} known", 5, 5, 0)]["explained"] for part in ("shapes", "places")]
+    by_maxima = ROWS["deconvolution images=30 sweeps=50 damping=0.5 seed=0"]
+    return [
+        *(f"{choose(part):.0f}" for part in held for choose in (min, max)),
+        *(f"{float(free[0][column]):.0f}" for column in ("explained", "all_off")),
+        known[0],
+        f"{float(known[1]):.0f}",
+        f"{float(free[1]['explained']):.1f}",
+        *(free[1][column] for column in ("places", "places_true")),
+        f"{float(by_maxima['explained']):.1f}",
+        by_maxima["places"],
+    ]
+
+
 # A phrase of doc/perturb_and_max_product.md, and a function that returns the figures.
 MEAN_CLAIMS = [
     (
@@ -199,6 +221,13 @@ MEAN_CLAIMS = [
         r"images have (\d+) to (\d+)% more places than are true, and samples of 100 images have "
         r"(\d+) to (\d+)% more\..*? \((\d+) and (\d+) places where (\d+) are true\)",
         deconvolution_figures,
+    ),
+    (
+        r"After a sweep, (\d+) to (\d+)% and (\d+) to (\d+)% of the pixels are explained, .*? "
+        r"knowledge (\d+)% after five sweeps, .*? shape at all \((\d+)%\)\. .*? they explain "
+        r"(\S+)% and (\S+)% of .*? they explain (\S+)%, by (\d+) places where (\d+) are true: .*? "
+        r"explains (\S+)% of these images with (\d+) places after 50",
+        chain_figures,
     ),
 ]  # fmt: skip
 
