@@ -8,6 +8,7 @@ from skcrbm.datasets import deconvolution_energy, make_deconvolution
 from skcrbm.inference import PerturbAndMaxProduct, sample
 
 N_FEATURES, SIZE = 5, 6
+P_LOCATION, P_FEATURE = 0.01, 0.25
 
 
 def log_odds(p):
@@ -18,9 +19,10 @@ def log_odds(p):
 def painted(locations, features):
     """Return 0/1 images (n, H, W) of shapes (F, k, k) at places (n, F, h, w)."""
     n, _, height, width = locations.shape
-    images = np.zeros((n, height + SIZE - 1, width + SIZE - 1), bool)
-    for row in range(SIZE):
-        for column in range(SIZE):
+    size = features.shape[1]
+    images = np.zeros((n, height + size - 1, width + size - 1), bool)
+    for row in range(size):
+        for column in range(size):
             on = features[:, row, column] == 1
             images[:, row : row + height, column : column + width] |= locations[:, on].any(axis=1)
     return images
@@ -36,7 +38,9 @@ def deconvolve(n_images, n_sweeps, damping, seed):
     """
     images, _, true = make_deconvolution(n_images, random_state=seed)
     started = time.process_time()
-    energy = deconvolution_energy(images.astype(np.float32), N_FEATURES, SIZE, 0.01, 0.25)
+    energy = deconvolution_energy(
+        images.astype(np.float32), N_FEATURES, SIZE, P_LOCATION, P_FEATURE
+    )
     built = time.process_time()
     method = PerturbAndMaxProduct(max_iter=n_sweeps, damping=damping)
     state = sample(energy, method, n_samples=1, random_state=seed)[0, 0]
@@ -46,20 +50,27 @@ def deconvolve(n_images, n_sweeps, damping, seed):
     first = np.prod(shape)
     locations = state[:first].reshape(shape)
     features = state[first : first + N_FEATURES * SIZE**2].reshape(N_FEATURES, SIZE, SIZE)
-    explained = painted(locations, features) == (images == 1)
     return {
         "seed": seed,
         "n_images": n_images,
         "sweeps": n_sweeps,
         "damping": damping,
-        "explained": f"{100 * explained.mean():.2f}",
+        **row_of_state(images, true, locations, features),
+        "seconds_building": f"{built - started:.1f}",
+        "seconds": f"{seconds:.1f}",
+    }
+
+
+def row_of_state(images, true, locations, features):
+    """Return columns of a state: pixels that it explains, its places and its log-prior."""
+    prior = locations.sum() * log_odds(P_LOCATION) + features.sum() * log_odds(P_FEATURE)
+    return {
+        "explained": f"{100 * (painted(locations, features) == (images == 1)).mean():.2f}",
         "all_off": f"{100 * (1 - images.mean()):.2f}",
         "places": int(locations.sum()),
         "places_true": int(true.sum()),
-        "prior": f"{locations.sum() * log_odds(0.01) + features.sum() * log_odds(0.25):.0f}",
-        "features": " ".join("".join(map(str, part)) for part in features.reshape(N_FEATURES, -1)),
-        "seconds_building": f"{built - started:.1f}",
-        "seconds": f"{seconds:.1f}",
+        "prior": f"{prior:.0f}",
+        "features": " ".join("".join(map(str, part.ravel())) for part in features),
     }
 
 

@@ -4,6 +4,7 @@
 2. "log Z": random Ising models and cyclic lattices; means of perturbed maxima minus log Z.
    "digits" is ours: an Ising model and an RBM of the 8 x 8 digits, in seconds.
 6. "deconvolution": shapes and places that make up images, as ORs of ANDs.
+   "likelihood" is about appendix B.4: likelihoods and samples of small RBMs.
    "twos" is the table of appendix B.3: an RBM of 250 hidden units on 5000 twos.
 3. "zeros": an Ising model of the contours of the MNIST zeros.
 4. "recovery": couplings of a lattice and of Erdos-Renyi graphs from samples.
@@ -35,7 +36,9 @@ from examples._harness import OUTPUT, make_parser, run_tables
 from examples.papers import _pmp_learning as learning
 from examples.papers import _pmp_recovery as recovery
 from examples.papers._pmp_deconvolution import deconvolve, draw_features
+from examples.papers._pmp_deconvolution_chains import deconvolve_by_gradients
 from examples.papers._pmp_exact import SIDES, four_variables, lattice_log_z, random_log_z
+from examples.papers._pmp_likelihood import likelihood
 from examples.papers._pmp_report import report
 
 RULES = {"plain": False, "average": True}
@@ -59,12 +62,32 @@ def make_cells(size):
     yield from digit_cells(range(1) if quick else range(3))
     for n_images, n_sweeps in ((5, 50),) if quick else ((30, 50), (30, 500), (100, 1000)):
         for damping in (0.5, 0.8):
-            for seed in range(1) if quick else range(3):
+            for seed in seeds:
                 key = f"deconvolution images={n_images} sweeps={n_sweeps} damping={damping}"
                 yield f"{key} seed={seed}", partial(deconvolve, n_images, n_sweeps, damping, seed)
     if not quick:
+        yield from gradient_cells()
+        yield from likelihood_cells()
         yield from learning_cells(full)
         yield from short_cells()
+
+
+def gradient_cells():
+    """Yield the cells of Gibbs with gradients in experiment 6; 460 is the cost of the graph."""
+    for cost, n_held in ((460, 1), (5, 5)):
+        for held in ("", "shapes", "places"):
+            n_sweeps = n_held if held else 5
+            for seed in range(3):
+                name = f"deconvolution gwg {held} known" if held else "deconvolution gwg"
+                key = f"{name} images=30 sweeps={n_sweeps} cost={cost} seed={seed}"
+                yield key, partial(deconvolve_by_gradients, 30, n_sweeps, held, cost, seed)
+
+
+def likelihood_cells():
+    """Yield the cells that compare likelihoods with samples (appendix B.4)."""
+    for learner in ("pmp", "gibbs reset", "gibbs pcd"):
+        for seed in range(3):
+            yield f"likelihood {learner} seed={seed}", partial(likelihood, learner, seed)
 
 
 def digit_cells(seeds):
@@ -127,11 +150,18 @@ def learning_cells(full):
                 yield key, work
         if kind == "erdos-renyi":
             yield from printed_cells(kind, side, n_data_sweeps)
+            if not full:
+                yield from more_sweeps_cells(kind, side, n_data_sweeps)
         for n in (5, 10, 25, 50, 100) if full else (5, 25):
             for learner in ("pmp", "gibbs pcd", "gwg pcd"):
                 key = f"recovery {kind} {side} persistent {learner} updates={n} seed=0"
                 work = partial(recovery.recovery_persistent, kind, side, learner, n, n_data_sweeps)
                 yield key, partial(work, 100_000 if full else 10_000)
+    if not full:
+        for n in (5, 25):
+            key = f"recovery erdos-renyi 200 persistent gibbs pcd updates={n} steps=100000 seed=0"
+            options = ("erdos-renyi", 200, "gibbs pcd", n, 5000, 100_000)
+            yield key, partial(recovery.recovery_persistent, *options)
     yield from reference_cells("mnist", lambda: learning.mnist_digits(None), 5000)
     for n_epochs, n in ((200, 100),) if full else ((1, 25), (5, 25)):
         for learner in ("pmp", "gibbs reset", "gibbs pcd"):
@@ -157,6 +187,19 @@ def printed_cells(kind, side, n_data_sweeps):
                     key = f"recovery {kind} {side} {learner}-{n} {name} seed={seed}"
                     options = (kind, side, learner, n, seed, n_data_sweeps, begin, centred)
                     yield key, partial(recovery.recovery_printed, *options)
+
+
+def more_sweeps_cells(kind, side, n_data_sweeps):
+    """Yield cells with the other numbers of sweeps of the paper, for the two fast learners."""
+    for n in (10, 50, 100):
+        for learner in ("pmp", "gibbs reset"):
+            options = (kind, side, learner, n, 0, n_data_sweeps)
+            key = f"recovery {kind} {side} {learner}-{n}"
+            yield f"{key} plain seed=0", partial(recovery.recovery, *options, False)
+            yield (
+                f"{key} printed seed=0",
+                partial(recovery.recovery_printed, *options, "zeros", False),
+            )
 
 
 def short_cells():
@@ -194,12 +237,14 @@ FIRST = [
         for name in ("pmp", "mplp", "lp", "gibbs reset", "gibbs pcd", "gwg reset")
     ),
     partial(limited, partial(deconvolve, 2, 2, 0.5, 0)),
+    partial(limited, partial(deconvolve_by_gradients, 2, 1, "", 5, 0)),
 ]
 
 
 def draw(done, name):
     """Draw the shapes that the deconvolution finds."""
-    rows = [row for row in done.values() if row.get("features") and row["seed"] == "0"]
+    rows = [row for row in done.values() if row.get("damping") and row.get("features")]
+    rows = [row for row in rows if row["seed"] == "0"]
     rows.sort(key=lambda row: (int(row["n_images"]), int(row["sweeps"]), float(row["damping"])))
     if not rows:
         return
