@@ -106,7 +106,7 @@ def checked_features(
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
         # Only a Dask array itself can put its sparse blocks together.
-        X = X.compute() if hasattr(X, "compute") else X
+        X = X.compute() if hasattr(type(X), "__dask_graph__") else X
         if getattr(X, "ndim", 2) > 2 and as_rows is not None:
             X = as_rows(np.asarray(X))
         if getattr(X, "ndim", 2) > 2:

@@ -54,6 +54,17 @@ def test_an_array_of_sparse_blocks(client):
     np.testing.assert_array_equal(here.predict_proba(rows), there.predict_proba(blocks))
 
 
+def test_a_data_frame(client):
+    """Dask's data frames are computed; a column named "compute" is a column."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=["memory", "compute", "disk", "network"])
+    here = clone(MODEL).fit(frame, Y)
+    np.testing.assert_array_equal(here.visible_coef_, clone(MODEL).fit(X, Y).visible_coef_)
+    dd = pytest.importorskip("dask.dataframe")
+    there = clone(MODEL).fit(dd.from_pandas(frame, npartitions=2), Y)
+    np.testing.assert_array_equal(here.visible_coef_, there.visible_coef_)
+
+
 def test_prediction_block_by_block(client):
     model = MODEL.fit(X, Y)
     blocks = da.from_array(X, chunks=(50, -1))

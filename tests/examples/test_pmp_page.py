@@ -165,9 +165,9 @@ MEAN_CLAIMS = [
         ],
     ),
     (
-        r"has a log MMD of (\S+) \(two seeds; published -5\.36\), restarted Gibbs chains have (\S+) "
-        r"\(-4\.18\), PCD-100 (\S+) \(-2\.70\) and PCD-1 (\S+) \(-2\.88\), .*? falls to (\S+)\. "
-        r".*? have (\S+), ahead of .*? have (\S+), and perturb-and-max-product (\S+)\. \*",
+        r"has a log MMD of (\S+) \(two seeds; published -5\.36\), restarted Gibbs chains have "
+        r"(\S+) \(-4\.18\), PCD-100 (\S+) \(-2\.70\) and PCD-1 (\S+) \(-2\.88\), .*? falls to "
+        r"(\S+)\. .*? have (\S+), ahead of .*? have (\S+), and perturb-and-max-product (\S+)\. \*",
         lambda: [
             sampled("twos pmp-100 plain", "log_mmd", 100, "0,1"),
             *(

@@ -324,6 +324,20 @@ def test_threads_blocks_and_batch(make, monkeypatch):
     assert (other.samples != whole.samples).any()
 
 
+def test_bits_do_not_depend_on_the_evidence_of_other_models():
+    """Models without evidence leave out settled factors, in any company."""
+    energy = KINDS["Ising"]().rows(np.zeros(3, int))
+    clamp = np.full((3, energy.n_variables), np.nan)
+    clamp[1, 1:] = 1
+    clamp[2, 0] = 0
+    options = {"returns": BOTH, "n_samples": 200}
+    method = BPChain(random_state=3)
+    whole = infer(energy, method, clamp=clamp, **options)
+    alone = infer(energy.rows([0]), method, clamp=clamp[:1], **options)
+    np.testing.assert_array_equal(alone.samples[0], whole.samples[0])
+    np.testing.assert_array_equal(alone.sample_log_prob[0], whole.sample_log_prob[0])
+
+
 def test_random_numbers_go_on():
     energy = KINDS["Ising"]()
     for order in ("index", "random"):

@@ -49,6 +49,11 @@ class Lanes:
     `by_form` splits a batch into groups of models with the same form, so that the form of a model
     does not depend on the other models. `kind` is SUM or MAX. `damping` is the share of the old
     log-message in the new log-message.
+
+    A factor is settled if at most one of its variables is not clamped. Without damping, its message
+    to this variable does not change after the first sweep with the same clamped variables. If
+    `same_clamped` is True, all models must have the same clamped variables at any time, and later
+    sweeps leave out the settled factors. This changes rounding errors.
     """
 
     #: Largest number of models (or samples) that are processed side by side.
@@ -56,8 +61,9 @@ class Lanes:
     #: Share of the range of the dtype that a product of messages may use, see `fits_odds`.
     share = 1.0
 
-    def __init__(self, energy, kind, damping=0.0):
+    def __init__(self, energy, kind, damping=0.0, same_clamped=False):
         self.kind, self.damping = kind, float(damping)
+        self.leaves_out = same_clamped and self.damping == 0
         self._graph, self._field = flat_graph(energy), energy.field
         norms = self._graph.norms(energy.n_variables)
         self._evidence = held_values(energy)
@@ -166,14 +172,9 @@ class Lanes:
             self._belief[variable, every] = values
 
     def sweep(self, n_iter):
-        """Make `n_iter` sweeps; each sends all messages from the beliefs of the previous sweep.
-
-        A factor is settled if at most one of its variables is not clamped. Without damping, its
-        message to this variable does not change after the first sweep. So later sweeps leave out
-        settled factors.
-        """
+        """Make `n_iter` sweeps; each sends all messages from the beliefs of the previous sweep."""
         if self._dtype is not None:
-            active = self._active_factors() if n_iter > 1 else None
+            active = self._active_factors() if self.leaves_out and n_iter > 1 else None
             if active is None:
                 self._send(self._arrays, self._on, self._message, n_iter)
             else:
@@ -187,8 +188,8 @@ class Lanes:
 
     def _active_factors(self):
         """Return a mask (F,) of the factors that are not settled, or None to use all factors."""
-        clamped = np.all(self.held >= 0, axis=0)
-        if self.damping or not clamped.any():
+        clamped = self.held[0] >= 0
+        if not clamped.any():
             return None
         free = ~clamped[self._graph.variables]
         active = np.add.reduceat(free, self._graph.edge_start[:-1], dtype=np.int64) > 1

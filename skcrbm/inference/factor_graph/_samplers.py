@@ -189,10 +189,16 @@ class _LaneChain(Chain):
         """Draw all samples, in groups of models whose messages have the same form."""
         if self.energy.n_models:
             for rows in self.kind.by_form(self.graph, self.method.damping):
-                self._run(rows, n_jobs)
+                free = self.energy.free[rows].all(axis=1)
+                self._run(rows[free], True, n_jobs)
+                self._run(rows[~free], False, n_jobs)
 
-    def _run(self, rows, n_jobs):
-        """Draw all samples of the models `rows`, whose messages have the same form."""
+    def _run(self, rows, free, n_jobs):
+        """Draw all samples of the models `rows`, whose messages have the same form.
+
+        `free` tells whether no variable of these models is clamped. All models then have the same
+        clamped variables in each step.
+        """
         n_samples, n_edges = self.states.shape[1], max(1, self.flat.n_edges)
         n_lanes = min(self.kind.n_lanes, max(_MIN_LANES, BLOCK_ENTRIES // n_edges))
         at_once = max(1, BLOCK_ENTRIES // (n_edges * n_lanes)) * n_lanes
@@ -200,7 +206,7 @@ class _LaneChain(Chain):
             chunks = [rows[some][part] for part in row_chunks(len(rows[some]), n_lanes)]
 
             def begin(chunk):
-                start = self.kind(self.graph.rows(chunk), SUM, self.method.damping)
+                start = self.kind(self.graph.rows(chunk), SUM, self.method.damping, free)
                 start.sweep(self.method.max_iter)
                 return start
 
