@@ -48,7 +48,7 @@ def test_grid_search_on_the_cluster(client):
 def test_an_array_of_sparse_blocks(client):
     """It is put together as a sparse matrix, in `fit` and in prediction."""
     rows = sparse.csr_array(np.where(np.abs(X) > 1, X, 0))
-    blocks = da.from_array(rows.toarray(), chunks=(50, -1)).map_blocks(sparse.csr_array)
+    blocks = da.from_array(rows.toarray(), chunks=(50, -1)).map_blocks(sparse.csr_matrix)
     here, there = clone(MODEL).fit(rows, Y), clone(MODEL).fit(blocks, Y)
     np.testing.assert_array_equal(here.visible_coef_, there.visible_coef_)
     np.testing.assert_array_equal(here.predict_proba(rows), there.predict_proba(blocks))
