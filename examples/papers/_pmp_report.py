@@ -349,7 +349,8 @@ def _recovery(rows):
     lines = [
         "All pairs learned by 1000 steps with an L1 penalty of .01, 20 states; scores against "
         "2000 fresh rows. Log RMSE of W, half the couplings, and beside it of the zeros. The "
-        "slope is the factor by which couplings of true edges are too small (1 is right). "
+        "slope is the regression slope, through 0, of learned on true couplings of the true "
+        "edges (1 is right). "
         '"printed": the steps of the paper, -1/+1 moments that are not centred, all parameters '
         'from 0; "from data": biases from the half log-odds of the data; "centred": centred '
         "moments, too. The other rows are the estimator, whose fields move four times as fast.",

@@ -108,7 +108,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         - "cd", "pcd", "pmp", "bp_chain" and "weighted_bp_chain": rules that estimate the gradient
           of the likelihood from sampled labels; `inference` sums over missing labels (see
           `ContrastiveDivergence`, `PersistentContrastiveDivergence`, `PMPLearning` and
-          `BPChainLearning`);
+          `BPChainLearning`). The states of "pmp" and "bp_chain" are biased on graphs with cycles,
+          so the coefficients make up for the bias of the sampler; predictions do not use it;
         - "backprop", `Backpropagation`: fits the probabilities after a fixed number of iterations
           of `inference`. `predict_proba` then runs the same iterations.
     inference : str or object, default="sum_product"

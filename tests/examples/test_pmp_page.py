@@ -142,8 +142,8 @@ MEAN_CLAIMS = [
     ),
     (
         r"a mean log MMD of (\S+), Gibbs with gradients (\S+) and restarted Gibbs chains (\S+)\. "
-        r".*? the means are (\S+) and (\S+), and (\S+) and (\S+) with one .*? at a bandwidth of "
-        r"\.05 \((\S+) and (\S+)\) and in the covariances \((\S+) and (\S+)\), .*? in place of 25 "
+        r".*? the means are (\S+) and (\S+), and one seed has (\S+) and (\S+)\. .*? at a bandwidth "
+        r"of \.05 \((\S+) and (\S+)\) and in the covariances \((\S+) and (\S+)\), .*? place of 25 "
         r"its log MMD is (\S+), and perturb-and-max-product still has (\S+) \(step .*? they have "
         r"(\S+) and (\S+) with the step of \.00025, and (\S+) and (\S+) with \.001\.",
         lambda: [

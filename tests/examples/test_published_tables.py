@@ -199,7 +199,7 @@ def test_prose_about_the_searches_of_the_structural_svm():
 
 def test_prose_about_defaults_on_images_is_the_results():
     found = found_in(
-        "default_settings.md", r"ahead of it in patches and, by (\S+)%, in noise at 28"
+        "default_settings.md", r"ahead of `MSSVMCRBM` in patches and, by (\S+)%, in noise at 28"
     )
     done = Rows(DOC / "margin_settings.csv").read()
     wrong = {
