@@ -62,7 +62,9 @@ def mean_log(rows, energy):
     return np.mean([logs[tuple(row)] for row in rows.astype(int).tolist()])
 
 
-@pytest.mark.parametrize("learner", ["mle", "weighted_bp_chain", "bp", "cd 100 updates"])
+@pytest.mark.parametrize(
+    "learner", ["mle", "weighted_bp_chain", "bp", "cd 100 updates", "gibbs 100 updates"]
+)
 def test_likelihoods_by_enumeration(learner, fitted, tmp_path):
     found, done = run(f"mrf n=10 instance=0 {learner}", tmp_path)
     truth, train, fresh, _ = program.problem("mrf", 10, 0)
@@ -232,6 +234,39 @@ def test_table_of_distances():
     assert own["bp_chain cold 20"] == "-4.000 (-6.000 to -2.000)"
     assert own["cd 100 updates"] == "-1.500 (-2.000 to -1.000)"
     assert own["chain ahead of cd"] == "0 of 2"
+
+
+def test_start_of_the_gibbs_chains(fitted, tmp_path, monkeypatch):
+    """After a sweep, chains from the data are closer to the data than chains from coin flips.
+
+    So the first step of chains from coin flips gains more.
+    """
+    monkeypatch.setattr(program, "N_STEPS", 1)
+    monkeypatch.setattr(program, "gibbs_sweeps", lambda learner, n: 1)
+    gains = []
+    for learner in ("cd 100 updates", "gibbs 100 updates"):
+        found, _ = run(f"mrf n=10 instance=0 {learner}", tmp_path)
+        gains.append(float(found["fresh"]))
+    assert gains[1] > gains[0] + 0.01
+
+
+def test_learners_that_stop_early(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "FEWER_STEPS", (5,))
+    every, _ = run("mrf n=10 instance=0 mle", tmp_path / "all")
+    found, _ = run("mrf n=10 instance=0 mle steps=5", tmp_path)
+    assert [model.n_iter_ for model in fitted] == [N_STEPS, 5]
+    assert found["learner"] == "mle, 5 steps"
+    assert float(found["train"]) < float(every["train"]) - 0.01
+    rows = [every, found, {**found, "train": f"{float(found['train']) - 1}"}]
+    lines = program.table_of_steps(rows)
+    cells = [[text.strip() for text in line.split("|")[1:-1]] for line in lines]
+    row = dict(zip(cells[0], next(line for line in cells if line[1] == "mle")))
+    assert row["exact, 12 steps"] == f"{float(every['train']):.3f}"
+    assert row["exact, 5 steps"] == f"{float(found['train']) - 0.5:.3f}"
+    assert row["own, 5 steps"] == f"{float(found['own_train']):.3f}"
+    assert program.table(rows, {"train": "train"})[2:] == [
+        f"| 10 | mle | 1 | {float(every['train']):.3f} |"
+    ]
 
 
 def test_own_samples_of_the_chain(fitted, tmp_path):

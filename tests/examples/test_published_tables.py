@@ -299,6 +299,7 @@ SEQUENCE_ROWS = {
     "chain, 5 iterations from the messages before": "bp_chain warm 5",
     "chain, weighted": "weighted_bp_chain",
     'Gibbs, 100 updates from the data ("cd")': "cd 100 updates",
+    "Gibbs, 100 updates from coin flips": "gibbs 100 updates",
     'persistent Gibbs chains ("pcd")': "pcd",
     'independent beliefs ("bp")': "bp",
 }
