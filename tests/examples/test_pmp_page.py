@@ -125,10 +125,23 @@ def chain_figures():
 # A phrase of doc/perturb_and_max_product.md, and a function that returns the figures.
 MEAN_CLAIMS = [
     (
-        r"After five epochs restarted chains have (\S+) with 25 sweeps and (\S+) with 100,",
+        r"After five epochs perturb-and-max-product has (\S+) with 25 sweeps and (\S+) with 100, "
+        r"restarted chains (\S+) and (\S+), .*? persistent chains (\S+) and (\S+)\. So .*? fall "
+        r"from (\S+) to (\S+), and at a bandwidth of \.05 it has (\S+) after five epochs and (\S+) "
+        r"after the first\.",
         lambda: [
-            sampled("mnist gibbs reset-25 plain epochs=5", "log_mmd", sweeps, "0")
-            for sweeps in (25, 100)
+            *(
+                sampled(f"mnist {learner}-25 plain epochs=5", "log_mmd", sweeps, "0")
+                for learner in ("pmp", "gibbs reset", "gibbs pcd")
+                for sweeps in (25, 100)
+            ),
+            *(
+                sampled(f"mnist pmp-25 plain epochs={epochs}", column, 25, "0", digits=digits)
+                for column, digits, several in (
+                    ("covariance_error", 3, (1, 5)), ("log_mmd_05", 2, (5, 1)),
+                )
+                for epochs in several
+            ),
         ],
     ),
     (
