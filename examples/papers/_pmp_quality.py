@@ -34,16 +34,19 @@ _SAMPLERS = {
     "pmp": lambda n_sweeps: PerturbAndMaxProduct(max_iter=n_sweeps),
     "mplp": lambda n_sweeps: PerturbAndMAP(MPLP(max_iter=n_sweeps)),
     "lp": lambda n_sweeps: PerturbAndMAP("linear_program"),  # it has no sweeps
-    "gibbs reset": lambda n_sweeps: ResetGibbs(burn_in=n_sweeps - 1),
-    "gwg reset": lambda n_sweeps: ResetGibbsWithGradients(burn_in=n_sweeps - 1),
 }
+_CHAINS = {"gibbs reset": ResetGibbs, "gwg reset": ResetGibbsWithGradients}
 
 
 def learning_rule(learner, n_sweeps, n_states):
     """Return the learning rule of a learner with its number of sweeps and states per step."""
     if learner == "gibbs pcd":
         return PersistentContrastiveDivergence(n_steps=n_sweeps, n_chains=n_states)
-    return PMPLearning(_SAMPLERS[learner](n_sweeps), n_samples=n_states)
+    if learner in _CHAINS:  # a chain for each state, which is drawn after the last sweep
+        sampler = _CHAINS[learner](burn_in=n_sweeps - 1, n_chains=n_states)
+    else:
+        sampler = _SAMPLERS[learner](n_sweeps)
+    return PMPLearning(sampler, n_samples=n_states)
 
 
 def draw(energy, learner, n_sweeps, n_samples, seed):

@@ -236,18 +236,28 @@ def test_table_of_distances():
     assert own["chain ahead of cd"] == "0 of 2"
 
 
-def test_start_of_the_gibbs_chains(fitted, tmp_path, monkeypatch):
-    """After a sweep, chains from the data are closer to the data than chains from coin flips.
-
-    So the first step of chains from coin flips gains more.
-    """
-    monkeypatch.setattr(program, "N_STEPS", 1)
-    monkeypatch.setattr(program, "gibbs_sweeps", lambda learner, n: 1)
-    gains = []
-    for learner in ("cd 100 updates", "gibbs 100 updates"):
-        found, _ = run(f"mrf n=10 instance=0 {learner}", tmp_path)
-        gains.append(float(found["fresh"]))
-    assert gains[1] > gains[0] + 0.01
+@pytest.mark.parametrize("n", [10, 28])
+def test_gibbs_chains_from_coin_flips(n):
+    """Each of the 3000 states is the end of a chain of its own, which starts at coin flips."""
+    sampler = program.settings("gibbs 100 updates", n)["learning"].sampler
+    sweeps = program.gibbs_sweeps("gibbs 100 updates", n)
+    assert sweeps == {10: 10, 28: 4}[n]
+    free = FactorGraphEnergy.from_tables([[0, 1]], np.zeros((1, 4)), n_variables=n)
+    options = {"returns": "samples", "n_samples": 3000, "random_state": 0}
+    drawn = infer(free, sampler, **options)
+    assert drawn.n_iter == sweeps
+    assert sampler.n_chains == program.settings("cd 100 updates", n)["learning"].n_chains == 3000
+    # A model with strong couplings keeps the state of a chain, so starts show in its samples.
+    pairs = [[i, i + 1] for i in range(0, n, 2)]
+    table = np.tile([60.0, -60.0, -60.0, 60.0], (len(pairs), 1))
+    stuck = FactorGraphEnergy.from_tables(pairs, table, n_variables=n)
+    states = infer(stuck, sampler, **options).samples[0].astype(bool)
+    assert (states[:, ::2] == states[:, 1::2]).all()
+    # 3000 independent coins: four standard errors of the mean and of the moments of two pairs.
+    coins = 2.0 * states[:, ::2] - 1
+    moments = coins.T @ coins / len(coins)
+    np.testing.assert_allclose(moments, np.eye(len(pairs)), atol=4 / np.sqrt(3000))
+    np.testing.assert_allclose(coins.mean(axis=0), 0, atol=4 / np.sqrt(3000))
 
 
 def test_learners_that_stop_early(fitted, tmp_path, monkeypatch):
