@@ -305,6 +305,36 @@ SEQUENCE_ROWS = {
 }
 
 
+def test_prose_about_sequences():
+    """Precision and recall of own samples, and by exact samples, of the learners in the prose."""
+    rows = list(Rows(DOC / "bp_chain_tables.csv").read().values())
+    found = found_in(
+        "factor_graphs.md",
+        r"slightly ahead \(precision and recall of (\S+) and (\S+), and (\S+) and (\S+) for the "
+        r"chain as printed\)\. With 31 variables the chain has (\S+) and (\S+) as printed and "
+        r"(\S+) and (\S+) with 5 iterations, \"cd\" (\S+) and (\S+), and Gibbs chains that begin "
+        r"at coin flips in training (\S+) and (\S+)\. By exact samples the chain as printed then "
+        r"has (\S+) and (\S+), \"cd\" (\S+) and (\S+), and Gibbs chains from coin flips (\S+) and "
+        r"(\S+)\.",
+    )
+    chain, gibbs, random = "bp_chain cold 20", "cd 100 updates", "gibbs 100 updates"
+    expected = []
+    for n, prefix, learners in (
+        ("7", "own_", (gibbs, chain)),
+        ("31", "own_", (chain, "bp_chain warm 5", gibbs, random)),
+        ("31", "", (chain, gibbs, random)),
+    ):
+        for learner in learners:
+            cell = [
+                r for r in rows if (r["kind"], r["n"], r["learner"]) == ("sequences", n, learner)
+            ]
+            assert len(cell) == 3
+            for name in ("precision", "recall"):
+                mean = sum(float(row[prefix + name]) for row in cell) / 3
+                expected.append(f"{mean:.2f}".removeprefix("0"))
+    assert list(found.groups()) == expected
+
+
 def test_the_table_of_sequences_in_the_guide():
     """Means of three seeds with 23 variables, by the learner's own samples and by exact samples."""
     rows = Rows(DOC / "bp_chain_tables.csv").read().values()
