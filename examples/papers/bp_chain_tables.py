@@ -135,13 +135,13 @@ def settings(learner, n):
         return {"learning": BPLearning(n_samples=3000), "inference": BELIEFS}
     if learner in CHAINS:
         return {"learning": BPChainLearning(CHAINS[learner], n_samples=100)}
-    chain, hundred = CHAINS["bp_chain warm 5"], gibbs_sweeps("cd 100 updates", n)
+    chain, n_sweeps = CHAINS["bp_chain warm 5"], gibbs_sweeps("cd 100 updates", n)
     rules = {
         "weighted_bp_chain": BPChainLearning(chain, n_samples=100, weighted=True),
         "pcd": PersistentContrastiveDivergence(n_chains=3000),
-        "cd 100 updates": ContrastiveDivergence(hundred, n_chains=3000),
+        "cd 100 updates": ContrastiveDivergence(n_sweeps, n_chains=3000),
         "cd 100 sweeps": ContrastiveDivergence(100, n_chains=3000),
-        "gibbs 100 updates": learning_rule("gibbs reset", hundred, 3000),
+        "gibbs 100 updates": learning_rule("gibbs reset", n_sweeps, 3000),
     }
     return {"learning": rules[learner]}
 
