@@ -8,6 +8,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import signal
 import threading
 import time
@@ -46,14 +47,49 @@ with interrupts_later():  # a process cannot import Numba again if the import wa
 _SECONDS_TO_WRITE = 3600
 
 
+_FOLDER = Path(__file__).parent
+_IMPORT = re.compile(r"^\s*(?:from|import) skcrbm\.kernels((?:\.\w+)*)", re.MULTILINE)
+
+
 @functools.cache
-def _kernel_fingerprint():
-    """Return a hash of all kernel sources, because changing a kernel may affect all its callers."""
+def _source(path):
+    return path.read_bytes() if path.is_file() else b""
+
+
+@functools.cache
+def _imported_files(path):
+    """Return a set of the files of kernels that a file imports; a package stands for its files."""
+    modules = _IMPORT.findall(_source(path).decode())
+    places = [_FOLDER.joinpath(*module.split(".")[1:]) for module in modules]
+    return {
+        file
+        for place in places
+        for file in (place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")])
+    }
+
+
+@functools.cache
+def _sources_fingerprint(path):
+    """Return a hash of a file of kernels and of all kernels that it imports, even indirectly.
+
+    The compiled code of a kernel includes the kernels that it calls.
+    """
+    files = set()
+    waiting = {path, Path(__file__)}
+    while waiting:
+        files |= waiting
+        waiting = set().union(*map(_imported_files, waiting)) - files
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    for file in sorted(files):
+        digest.update(file.name.encode())
+        digest.update(_source(file))
     return digest.hexdigest()
+
+
+def _fields(kinds):
+    """Return the field names of NamedTuples among types; Numba's names of the types lack them."""
+    tuples = (kind for kind in kinds if isinstance(kind, numba.types.BaseTuple))
+    return [(getattr(kind, "fields", ()), _fields(kind.types)) for kind in tuples]
 
 
 @functools.cache
@@ -85,7 +121,8 @@ class _CacheFile(IndexDataCacheFile):
 
     def _name(self, key):
         """Return the file name for a key, which contains argument types, processor and bytecode."""
-        digest = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode())
+        parts = self._version, self._source_stamp, key, _fields(key[0])
+        digest = hashlib.sha256(repr(parts).encode())
         return f"{Path(self._index_name).stem}.{digest.hexdigest()[:24]}.nbc"
 
     def load(self, key):
@@ -125,7 +162,7 @@ class _Implementation(FunctionCache._impl_class):
 
 
 class _ForgivingCache(FunctionCache):
-    """Numba's disk cache, keyed by all kernel sources; a failure of the cache raises no error."""
+    """Numba's disk cache, keyed by the kernel's sources; a failure of the cache raises no error."""
 
     _impl_class = _Implementation
 
@@ -136,7 +173,7 @@ class _ForgivingCache(FunctionCache):
             _CacheFile(
                 cache_path=folder,
                 filename_base=self._impl.filename_base,
-                source_stamp=_kernel_fingerprint(),
+                source_stamp=_sources_fingerprint(Path(py_func.__code__.co_filename)),
             )
             for folder in dict.fromkeys(folders)
         )

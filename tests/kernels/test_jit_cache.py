@@ -259,6 +259,68 @@ def test_editing_a_callee_changes_the_caller(site, tmp_path):
     assert call(site, NUMBA_CACHE_DIR=cache) == 1
 
 
+def test_keys_depend_on_imported_kernels_only(site):
+    """A file's key changes with itself and with the files that it imports, even indirectly."""
+    kernels = site / "skcrbm" / "kernels"
+    sources = {
+        "alone.py": "",
+        "caller.py": "from skcrbm.kernels.callee import (\n    double,\n)\n",
+        "top.py": "def late():\n    from skcrbm.kernels.parts.caller import total\n",
+        "of_folder.py": "from skcrbm.kernels.parts import caller\n",
+        "parts/__init__.py": "",
+        "parts/caller.py": "import skcrbm.kernels.callee\n",
+    }
+    (kernels / "parts").mkdir()
+    for name, source in sources.items():
+        (kernels / name).write_text(source)
+    code = f"""
+from pathlib import Path
+from skcrbm.kernels.jit import _sources_fingerprint
+for name in {list(sources)}:
+    print(_sources_fingerprint(Path({str(kernels)!r}) / name))
+"""
+
+    def changed(edited):
+        """Return the names of the files whose keys change with an edit of a file."""
+        before = finish(start(code, site))
+        path = kernels / edited
+        path.write_text(path.read_text() + "# edited\n")
+        after = finish(start(code, site))
+        return {name for name, a, b in zip(sources, before, after, strict=True) if a != b}
+
+    callers = {"caller.py", "top.py", "of_folder.py", "parts/caller.py"}
+    assert changed("callee.py") == callers
+    assert changed("alone.py") == {"alone.py"}
+    assert changed("parts/caller.py") == {"top.py", "of_folder.py", "parts/caller.py"}
+    assert changed("jit.py") == set(sources)
+    assert changed("compiler.py") == set(sources)
+
+
+FIELDS = """
+import sys
+from typing import NamedTuple
+import numpy as np
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.caller import first
+
+class Pair(NamedTuple):
+    {}: float
+    {}: float
+
+print(first(Pair(1.0, 2.0)), sum(first.stats.cache_hits.values()))
+"""
+
+
+def test_fields_of_named_tuples_are_in_the_key(site, tmp_path):
+    """The class of a tuple is not imported by the kernel, and its fields may change places."""
+    kernel = "from skcrbm.kernels.jit import jit\n@jit\ndef first(pair):\n    return pair.a\n"
+    (site / "skcrbm" / "kernels" / "caller.py").write_text(kernel)
+    for fields, value in [("ab", "1.0"), ("ba", "2.0")]:
+        for hits in "01":
+            code = FIELDS.format(*fields)
+            assert finish(start(code, site, NUMBA_CACHE_DIR=tmp_path)) == [value, hits]
+
+
 @pytest.mark.deep
 def test_processes_that_compile_at_once(site, tmp_path):
     """Three processes, two dtypes, one empty cache; then each finds its own version."""
