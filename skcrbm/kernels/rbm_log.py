@@ -73,7 +73,7 @@ def _max_message(w, x, zero):
 def _row_sums(incoming, k0, k1):
     """Return the sums of the rows k0 and k1 of `incoming` (B, H).
 
-    The loop is fast because it loads numbers without storing any (see the architecture page).
+    The loop is fast because it loads numbers without storing any (see `skcrbm.kernels`).
     """
     sum0 = incoming.dtype.type(0)
     sum1 = incoming.dtype.type(0)
