@@ -7,13 +7,31 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 import skcrbm
 
 ROOT = Path(skcrbm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 COMPILATION = ("compiler.py", "jit.py")
+# Circles of files that import each other. The list may only become shorter.
+KNOWN_CIRCLES = [
+    {"skcrbm.energies._categorical_graph", "skcrbm.energies._factor_graph"},
+    {
+        "skcrbm.inference.factor_graph.search",
+        "skcrbm.inference.ising._milp",
+        "skcrbm.inference.ising._search",
+        "skcrbm.inference.label_search",
+    },
+]
+# The only file that imports private names of a package.
+PRIVATE_NAMES = {
+    "sklearn": {"skcrbm/utils/sklearn_private.py"},
+    "numba": {"skcrbm/kernels/compiler.py", "skcrbm/kernels/jit.py"},
+}
 KERNELS = [p for p in sorted((ROOT / "kernels").rglob("*.py")) if p.name != "__init__.py"]
 
 # Which parts of the package each part may import, itself apart.
@@ -126,6 +144,58 @@ def test_no_part_reaches_into_another(path):
             assert not private, f"{name_of(path)} imports {module}"
 
 
+def module_of(path):
+    return ".".join([ROOT.name, *path.relative_to(ROOT).with_suffix("").parts])
+
+
+def circles(imports):
+    """Sets of nodes of a directed graph, {node: nodes}, of which each leads to all others."""
+    position = {node: i for i, node in enumerate(imports)}
+    edges = np.zeros((len(imports), len(imports)), bool)
+    for node, others in imports.items():
+        edges[position[node], [position[other] for other in others]] = True
+    n, labels = connected_components(csr_array(edges), connection="strong")
+    found = [set() for _ in range(n)]
+    for node, label in zip(imports, labels):
+        found[label].add(node)
+    return [nodes for nodes in found if len(nodes) > 1]
+
+
+def test_circles_are_found():
+    assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a", "b"]}) == [{"b", "c"}]
+
+
+def test_no_files_import_each_other():
+    modules = {module_of(path): path for path in FILES if path.name != "__init__.py"}
+    imports = {
+        module: set(imported_modules(path)) & set(modules) for module, path in modules.items()
+    }
+    assert imports["skcrbm.inference.registry"]
+    found = sorted(circles(imports), key=sorted)
+    assert found == KNOWN_CIRCLES
+
+
+def private_names(path):
+    """Pairs (package, name) of the private names of other packages that a file imports."""
+    for module in imported_modules(path):
+        head, *rest = module.split(".")
+        private = any(part.startswith("_") for part in rest) or module.startswith("numba.core")
+        if rest and private and head != ROOT.name:
+            yield head, module
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_private_names_of_other_packages_stand_in_one_file(path):
+    for package, name in private_names(path):
+        assert name_of(path) in PRIVATE_NAMES.get(package, ()), f"{name_of(path)} imports {name}"
+
+
+@pytest.mark.parametrize("package", PRIVATE_NAMES)
+def test_the_files_with_private_names_have_them(package):
+    found = {name_of(path) for path in FILES if package in dict(private_names(path))}
+    assert found == PRIVATE_NAMES[package]
+
+
 def test_every_part_has_a_layer():
     parts = {part_of(p) for p in FILES}
     assert parts == set(MAY_IMPORT)
@@ -234,11 +304,6 @@ def test_no_raw_njit_no_global_random_numbers_no_print(path):
                     "SeedSequence",
                     "default_rng",
                 }, f"np.random.{node.attr}"
-
-
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_files_stay_readable(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
 
 
 LOCATION = re.compile(r'"(skcrbm\.[\w.]+:\w+)"')

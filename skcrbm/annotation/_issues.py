@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.multioutput import make_label_targets
@@ -18,6 +17,7 @@ from skcrbm.utils.classifiers import (
 )
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.options import Integer
+from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
 from skcrbm.utils.validation import check_count, check_same_length, check_sample_weight
 
 # Number of entries of the ranking that `str` shows.

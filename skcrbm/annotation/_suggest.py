@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import xlogy
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding import decode_label_sets
@@ -21,6 +20,7 @@ from skcrbm.utils.labels import (
 )
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
+from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, validate_params
 from skcrbm.utils.validation import check_same_length, count_rows
 
 

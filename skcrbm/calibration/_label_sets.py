@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from skcrbm.calibration._conformal import ConformalBase, check_groups, conformal_quantile
 from skcrbm.calibration._summary import summarize
@@ -21,6 +19,7 @@ from skcrbm.utils.labels import all_label_vectors
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, fit_context
 from skcrbm.utils.validation import check_count, count_rows, take_rows
 
 # Scores that differ by less than this number count as equal, so that rounding errors of sums of
@@ -172,7 +171,7 @@ class ConformalLabelSets(ConformalBase):
         self.random_state = random_state
 
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the classifier, and calibrate the threshold on predictions out of fold.
 

@@ -5,10 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.special import logit
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.multiclass import type_of_target
 
 from skcrbm.model_selection.folds import out_of_fold
@@ -20,6 +19,7 @@ from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.labels import in_rows_of, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
+from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
 from skcrbm.utils.validation import (
     check_same_length,
     check_sample_weight,
@@ -151,7 +151,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None):
         """Fit the calibrators on out-of-fold predictions, and the classifier on all rows.
 

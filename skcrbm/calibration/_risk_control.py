@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import binom
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from skcrbm.calibration._conformal import ConformalBase
 from skcrbm.targets.kinds import label_output
@@ -18,6 +16,7 @@ from skcrbm.utils.classifiers import check_outer_fitted
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.label_distribution import LabelDistribution
 from skcrbm.utils.options import Integer
+from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, fit_context
 
 # Number of thresholds that `fit` compares if the loss may rise when a label is added.
 _N_THRESHOLDS = 50
@@ -134,7 +133,7 @@ class ConformalRiskControl(ConformalBase):
         self.n_jobs = n_jobs
 
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None):
         """Fit the classifier, and calibrate the threshold on predictions out of fold.
 

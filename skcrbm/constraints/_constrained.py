@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logit
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from skcrbm.constraints._contradictions import (
@@ -34,6 +33,7 @@ from skcrbm.utils.labels import in_rows_of, indicator_by_name
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
 from skcrbm.utils.validation import check_count, check_same_length, count_rows
 from skcrbm.utils.warnings import warn_user
 
@@ -199,7 +199,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return multilabel_tags(super().__sklearn_tags__(), self.estimator)
 
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit the classifier, and check the rules.
 

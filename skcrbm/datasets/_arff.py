@@ -17,7 +17,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 from scipy import sparse
-from sklearn.externals import _arff
 from sklearn.utils import Bunch
 
 from skcrbm.datasets._tables import (
@@ -31,6 +30,7 @@ from skcrbm.datasets._tables import (
     naming_the_file,
 )
 from skcrbm.exceptions import DataFileError
+from skcrbm.utils.sklearn_private import arff
 from skcrbm.utils.warnings import warn_user
 
 _KEYWORD = re.compile(r"^\s*(@\w+)\s+")
@@ -198,8 +198,8 @@ def parse_arff(
     with open(path, encoding=encoding) as stream:
         lines = _Lines(stream)
         with _naming_the_line(path, lines, encoding):
-            decoded = _arff.ArffDecoder().decode(
-                lines, return_type=_arff.LOD_GEN if is_sparse else _arff.DENSE_GEN
+            decoded = arff.ArffDecoder().decode(
+                lines, return_type=arff.LOD_GEN if is_sparse else arff.DENSE_GEN
             )
         names = [name for name, _ in decoded["attributes"]]
         of_labels = _find_labels(path, labels, names, decoded["relation"])
@@ -219,7 +219,7 @@ def _naming_the_line(path, lines, encoding):
             yield
         except (DataFileError, UnicodeDecodeError):
             raise
-        except _arff.ArffException as error:
+        except arff.ArffException as error:
             reason = _reason(lines, error)
             raise DataFileError(f"{path}, line {lines.number}: {reason}") from error
         except (ValueError, TypeError, OverflowError, IndexError) as error:

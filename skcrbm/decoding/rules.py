@@ -13,8 +13,6 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils._param_validation import Options as OneOf
 
 from skcrbm.decoding._model_expected import decode_expected_f1, decode_expected_jaccard
 from skcrbm.decoding.best_states import (
@@ -36,6 +34,8 @@ from skcrbm.decoding.thresholds import (
     labels_by_fitted_thresholds,
 )
 from skcrbm.utils.options import Integer, KnownName, Options, Registry, resolve_options
+from skcrbm.utils.sklearn_private import HasMethods, StrOptions
+from skcrbm.utils.sklearn_private import Options as OneOf
 
 DECODERS = Registry(
     "decode",

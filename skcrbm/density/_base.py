@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
@@ -56,6 +54,7 @@ from skcrbm.learning.solvers import (
 from skcrbm.utils.fitting import CallbackSupportMixin, all_or_nothing, forget, skip_empty_batches
 from skcrbm.utils.labels import require_observed
 from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.sklearn_private import Interval, fit_context
 from skcrbm.utils.warnings import warn_user
 
 SOLVERS = ("adam", "sgd")
@@ -136,7 +135,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
     @skip_empty_batches
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
         """Do one epoch on the given rows.
 

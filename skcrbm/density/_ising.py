@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan, start_log_odds
 from skcrbm.energies import IsingEnergy, SparseIsingEnergy
@@ -15,6 +14,7 @@ from skcrbm.learning.fit import fit
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.sklearn_private import fit_context
 
 
 class IsingParams(NamedTuple):
@@ -235,7 +235,7 @@ class IsingModel(BaseDensity):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
         """Learn the distribution of the rows of X.
 

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.density._questions import DensityQuestions
@@ -34,6 +32,7 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.labels import require_observed, signs_of
 from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES, MAX_ENUMERATED
 from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.sklearn_private import Interval, fit_context
 from skcrbm.utils.warnings import warn_user
 
 
@@ -224,7 +223,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None):
         """Learn the distribution of the rows of X.
 

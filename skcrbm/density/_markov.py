@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan, start_log_odds
 from skcrbm.density._categories import decode, encode, find_categories, read_columns
@@ -18,6 +17,7 @@ from skcrbm.learning.fit import fit
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.sklearn_private import fit_context
 
 
 class TableParams(NamedTuple):
@@ -223,7 +223,7 @@ class MarkovRandomField(BaseDensity):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
         """Learn the distribution of the rows of X.
 

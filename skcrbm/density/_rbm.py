@@ -6,8 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.utils._param_validation import StrOptions
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from skcrbm.density._base import SOLVERS, BaseDensity, DensityPlan, Rows, density_plan
 from skcrbm.energies import RBMEnergy
@@ -19,6 +18,7 @@ from skcrbm.learning.rules import LearningRule, PersistentContrastiveDivergence
 from skcrbm.learning.solvers import LossPlateau, Solver, resolve_solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.sklearn_private import StrOptions, fit_context
 
 # Each training step reads all rows if there are at most _FULL_BATCH_ROWS rows, else a batch of
 # _BATCH_ROWS rows.
@@ -206,7 +206,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
         """Learn the distribution of the rows of X.
 

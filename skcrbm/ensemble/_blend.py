@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from skcrbm.decoding import apply_thresholds, decode_label_sets
 from skcrbm.decoding.expected import jaccard
@@ -29,6 +28,7 @@ from skcrbm.utils.labels import (
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
 from skcrbm.utils.options import Integer, check_parameters, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
 from skcrbm.utils.validation import (
     check_count,
     check_same_length,
@@ -142,7 +142,7 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return multilabel_tags(super().__sklearn_tags__(), self.estimator)
 
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None):
         """Fit the stack and find the weight.
 

@@ -5,15 +5,8 @@ from typing import Any
 
 import numpy as np
 from scipy.special import logit
-from sklearn.base import (
-    BaseEstimator,
-    MetaEstimatorMixin,
-    TransformerMixin,
-    _fit_context,
-    clone,
-)
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.ensemble._compact_forest import CompactForest, compact
@@ -27,6 +20,7 @@ from skcrbm.utils.label_weights import is_per_label, label_weight_beside
 from skcrbm.utils.labels import require_complete, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import SavedModel
+from skcrbm.utils.sklearn_private import HasMethods, Interval, fit_context
 from skcrbm.utils.validation import check_same_length, check_sample_weight, note_features
 from skcrbm.utils.warnings import warn_user
 
@@ -183,7 +177,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         return np.array(names, dtype=object)
 
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None):
         """Fit the classifier on all rows, for later calls of `transform`.
 
@@ -215,7 +209,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         return self
 
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit_transform(self, X, y, sample_weight=None):
         """Fit, and return the log-odds of the training rows, out of bag or out of fold.
 

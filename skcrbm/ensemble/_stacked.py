@@ -6,8 +6,6 @@ from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.pipeline import make_union
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
-from sklearn.utils.metadata_routing import _routing_enabled
 from sklearn.utils.validation import has_fit_parameter
 
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
@@ -15,6 +13,7 @@ from skcrbm.estimators import CRBMClassifier
 from skcrbm.pipeline import Pipeline, make_pipeline
 from skcrbm.utils.label_weights import is_per_label
 from skcrbm.utils.options import Integer
+from skcrbm.utils.sklearn_private import HasMethods, StrOptions, routing_enabled, validate_params
 from skcrbm.utils.warnings import warn_user
 
 # `fit` warns if the held-out log-likelihood of the plain model is better than the log-likelihood of
@@ -49,7 +48,7 @@ class StackedPipeline(Pipeline):
         """
         if sample_weight is None:
             return super().fit(X, y, **params)
-        if _routing_enabled():
+        if routing_enabled():
             return super().fit(X, y, sample_weight=sample_weight, **params)
         for _, part in getattr(self.steps[0][1], "transformer_list", []):
             if not has_fit_parameter(part, "sample_weight"):

@@ -8,15 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
-from sklearn.utils import _safe_indexing, check_random_state
-from sklearn.utils._metadata_requests import (
-    MetadataRouter,
-    MethodMapping,
-    _routing_enabled,
-    process_routing,
-)
-from sklearn.utils._param_validation import HasMethods, make_constraint
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import has_fit_parameter
 
 from skcrbm.decoding.posterior import ZERO_DIVISION, ClassifierPosterior
@@ -49,6 +43,13 @@ from skcrbm.utils.label_distribution import LabelDistribution
 from skcrbm.utils.label_weights import checked_label_weight, is_per_label
 from skcrbm.utils.labels import in_order_of, in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
+from skcrbm.utils.sklearn_private import (
+    HasMethods,
+    fit_context,
+    make_constraint,
+    routing_enabled,
+    safe_indexing,
+)
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
 # Up to this number of labels, samples of a row are drawn from the table of all label vectors. With
@@ -201,7 +202,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit the classifier, and find thresholds if `decode` is a `Threshold`.
 
@@ -305,7 +306,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """Return the keyword arguments for the estimator's `fit`."""
         if sample_weight is not None:
             fit_params = {**fit_params, "sample_weight": sample_weight}
-        if _routing_enabled():
+        if routing_enabled():
             return process_routing(self, "fit", **fit_params).estimator.fit
         if sample_weight is not None and not has_fit_parameter(self.estimator, "sample_weight"):
             raise ValueError(
@@ -369,7 +370,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             draws = []
             for rows in np.array_split(np.arange(count_rows(X)), max(count_rows(X), 1)):
                 given = None if known is None else known[rows]
-                x = _safe_indexing(inputs, rows)
+                x = safe_indexing(inputs, rows)
                 draws.append(np.asarray(call_given(model, "sample", x, given, **options)))
             return np.concatenate(draws)
 

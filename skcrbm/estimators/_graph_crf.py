@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
@@ -46,6 +45,7 @@ from skcrbm.utils.fitting import (
     with_callbacks,
 )
 from skcrbm.utils.options import Integer, option_name
+from skcrbm.utils.sklearn_private import fit_context
 from skcrbm.utils.validation import check_sample_weight
 
 # Standard deviation of the initial coefficients of latent states.
@@ -283,7 +283,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
@@ -336,7 +336,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         return self
 
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self,
         X: Iterable,

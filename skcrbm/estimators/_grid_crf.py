@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, _fit_context, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import FactorGraphEnergy
@@ -62,6 +61,7 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.options import Integer, check_parameters, is_auto
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 from skcrbm.utils.validation import NothingToLearnError
 
 # Number of images in a mini-batch, if the batch size of a stochastic solver is "auto".
@@ -233,7 +233,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
@@ -273,7 +273,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
     @skip_empty_batches
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self,
         X: Iterable,

@@ -8,9 +8,7 @@ from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import RBMEnergy
@@ -64,6 +62,7 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.labels import binary_images, flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, check_parameters, is_auto
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 
 # Value of alpha="auto" if the first call is `partial_fit`. It is a typical result of the search for
 # alpha on a few thousand images.
@@ -233,7 +232,7 @@ class ImageCRBM(RBMClassifier):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
@@ -290,7 +289,7 @@ class ImageCRBM(RBMClassifier):
 
     @skip_empty_batches
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self,
         X: ArrayLike,

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, resolve_decoder
@@ -56,6 +54,7 @@ from skcrbm.utils.labels import label_sets_of, require_two_classes
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 
 _N_FOLDS = 5
 # The search for alpha and for the tree stops after about this number of held-out rows in total.
@@ -289,7 +288,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
         """Fit the model.
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import with_a_label
@@ -58,6 +57,7 @@ from skcrbm.utils.fitting import (
     with_callbacks,
 )
 from skcrbm.utils.options import Integer
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 
 _DEFAULT_LAYERS = (Dense(100),)
 _SOLVERS = ("adam", "sgd")
@@ -260,7 +260,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
@@ -311,7 +311,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
 
     @skip_empty_batches
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self,
         X: ArrayLike,

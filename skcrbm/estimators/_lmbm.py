@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
@@ -35,6 +33,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.labels import label_sets_of, require_observed, signs_of, visible_of
 from skcrbm.utils.options import Integer, is_auto, option_name
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 
 # Largest relative duality gap for which a fit that ends at `max_iter` does not warn.
 _SMALL_GAP = 1e-2
@@ -292,7 +291,7 @@ class LMBMClassifier(PairwiseClassifier):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
         """Fit the model.
 

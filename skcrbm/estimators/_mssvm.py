@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
@@ -71,6 +69,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
 from skcrbm.utils.options import Integer, is_auto, option_name
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 
 # Options of message passing if `inference` is a name. Damping prevents oscillating messages.
 # Messages with damping need more iterations to converge, so `max_iter` is set, too.
@@ -306,7 +305,7 @@ class MSSVMCRBM(RBMClassifier):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
@@ -362,7 +361,7 @@ class MSSVMCRBM(RBMClassifier):
 
     @skip_empty_batches
     @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self,
         X: ArrayLike,

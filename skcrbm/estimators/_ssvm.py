@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
@@ -29,6 +27,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.labels import label_sets_of, require_complete
 from skcrbm.utils.options import Integer
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 from skcrbm.utils.warnings import warn_user
 
 
@@ -211,7 +210,7 @@ class SSVMClassifier(PairwiseClassifier):
 
     @all_or_nothing
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
         """Fit the model.
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.learning.data import Design
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves
@@ -48,6 +47,7 @@ from skcrbm.targets.sequences import (
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import EpochCallbacks, pass_hooks, warn_of_early_end
 from skcrbm.utils.options import Integer, is_auto, option_name
+from skcrbm.utils.sklearn_private import Interval, StrOptions
 from skcrbm.utils.validation import check_sample_weight
 from skcrbm.utils.warnings import warn_user
 

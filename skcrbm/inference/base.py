@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils._param_validation import Interval
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
@@ -22,6 +21,7 @@ from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
 from skcrbm.utils.options import is_built_in
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.sklearn_private import Interval
 
 
 class ContradictionError(ValueError):

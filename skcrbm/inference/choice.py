@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sklearn.utils._param_validation import HasMethods
-
 from skcrbm import energies
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
@@ -21,6 +19,7 @@ from skcrbm.inference.base import (
 )
 from skcrbm.inference.registry import METHODS, answers_of, energies_of, has_solver
 from skcrbm.utils.options import KnownName, is_built_in
+from skcrbm.utils.sklearn_private import HasMethods
 
 
 def available_methods(

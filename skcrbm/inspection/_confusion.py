@@ -1,12 +1,12 @@
 """LabelConfusionDisplay: plot the labels that are predicted in place of missed labels."""
 
 import numpy as np
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.inspection._label_sets import SharesDisplay
 from skcrbm.utils.classifiers import final_model
 from skcrbm.utils.labels import indicator_by_name, indicator_with_nan, label_names_of
+from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 
 class LabelConfusionDisplay(SharesDisplay):

@@ -1,10 +1,10 @@
 """ConvergenceDisplay: plot how inference converged, during training or in a call of `infer`."""
 
 import numpy as np
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.classifiers import final_model
+from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 
 class ConvergenceDisplay:

@@ -6,7 +6,8 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
-from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 # Largest number of variables. Drawings of larger graphs are not readable.
 _MOST_VARIABLES = 300

@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.classifiers import final_model
+from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 
 class LabelDependencyDisplay:

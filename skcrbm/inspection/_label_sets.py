@@ -1,11 +1,11 @@
 """Plot labels that occur together (CooccurrenceDisplay) and label sets (LabelSetsDisplay)."""
 
 import numpy as np
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.classifiers import call_given, final_model
 from skcrbm.utils.labels import indicator_with_nan, label_names_of
+from skcrbm.utils.sklearn_private import check_matplotlib_support
 from skcrbm.utils.validation import check_count
 
 

@@ -12,13 +12,13 @@ from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.learning.objectives import Contrast, Objective
 from skcrbm.learning.phases import MOMENTS, Expected, Moments, Phase, one_model_per_row
 from skcrbm.learning.rules import Likelihood
 from skcrbm.utils.options import Integer
+from skcrbm.utils.sklearn_private import Interval
 from skcrbm.utils.validation import as_real
 
 # Names of the ways to estimate flip rates, as values of `NoisyLikelihood.flip_rates`.

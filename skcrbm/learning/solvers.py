@@ -7,10 +7,10 @@ from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.learning.optimizers import AdamSteps, GradientSteps, Optimizer, PolynomialAverage
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
+from skcrbm.utils.sklearn_private import Interval, StrOptions
 
 # Automatic step sizes of Adam and of gradient descent. The first number is the usual step size of
 # Adam. With the second number, gradient descent learns about as fast as Adam.

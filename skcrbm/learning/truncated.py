@@ -7,7 +7,6 @@ from numbers import Real
 from typing import ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from skcrbm.inference.layered.network import Held, LayeredInput, probabilities
 from skcrbm.inference.layered.truncated import TruncatedInference
@@ -17,6 +16,7 @@ from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.truncated_graphs import GraphTruncated
 from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS, VECTOR_ROWS
 from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.sklearn_private import Interval
 
 
 class Backpropagation(LearningRule):

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator, ShuffleSplit
-from sklearn.utils import _safe_indexing, check_random_state, indexable
+from sklearn.utils import check_random_state, indexable
 
 from skcrbm.model_selection._stratified import (
     MultilabelStratifiedShuffleSplit,
     check_fold_options,
 )
 from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
+from skcrbm.utils.sklearn_private import safe_indexing
 
 
 def _group_parts(present, groups, shares, rng=None):
@@ -217,7 +218,7 @@ def multilabel_train_test_split(
         train, test = next(split.split(X, y))
     else:
         train, test = _group_split(y, groups, test_size, train_size, random_state)
-    return [_safe_indexing(array, rows) for array in all_arrays for rows in (train, test)]
+    return [safe_indexing(array, rows) for array in all_arrays for rows in (train, test)]
 
 
 def _group_split(y, groups, test_size, train_size, random_state):

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn import model_selection
 from sklearn.model_selection import check_cv
-from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.classifiers import (
@@ -17,6 +16,7 @@ from skcrbm.utils.classifiers import (
 )
 from skcrbm.utils.labels import indicator_with_nan, is_frame, with_dimensions
 from skcrbm.utils.options import Integer, tags_of_inner
+from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
 
 
 @validate_params(

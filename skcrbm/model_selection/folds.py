@@ -11,11 +11,11 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import _check_method_params
+from sklearn.utils import indexable
 
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
 from skcrbm.utils.classifiers import explained_fit
+from skcrbm.utils.sklearn_private import check_method_params, safe_indexing
 
 # First words of the warning that an estimator issues if the user interrupts its fit and it keeps
 # the parameters found so far. Cross-validation turns this warning into a KeyboardInterrupt, because
@@ -32,19 +32,19 @@ def resolve_cv(cv: Any, y: np.ndarray) -> Any:
 
 def _fit_predict(estimator, X, y, train, test, respond, fit_params, beside):
     """Fit on the training rows, and call `respond` on the test rows."""
-    params = _check_method_params(X, fit_params, indices=train)
+    params = check_method_params(X, fit_params, indices=train)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", _INTERRUPTED, UserWarning)
         try:
             with explained_fit(estimator, X, y):
                 model = clone(estimator).fit(
-                    _safe_indexing(X, train), _safe_indexing(y, train), **params
+                    safe_indexing(X, train), safe_indexing(y, train), **params
                 )
         except UserWarning as warning:
             if not str(warning).startswith(_INTERRUPTED):
                 raise
             raise KeyboardInterrupt from warning
-    rows = [_safe_indexing(X, test)] + [_safe_indexing(array, test) for array in beside]
+    rows = [safe_indexing(X, test)] + [safe_indexing(array, test) for array in beside]
     return respond(model, *rows)
 
 

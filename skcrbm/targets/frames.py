@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from sklearn.utils._optional_dependencies import check_pandas_support
 
 from skcrbm.utils.labels import ranked_index
+from skcrbm.utils.sklearn_private import check_pandas_support
 
 _CONTAINERS = ("default", "pandas", "polars", "sparse")
 

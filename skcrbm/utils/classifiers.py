@@ -16,12 +16,11 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.labels import in_rows_of, label_names_of
+from skcrbm.utils.sklearn_private import is_search, safe_indexing
 from skcrbm.utils.validation import as_float_array
 
 
@@ -43,7 +42,7 @@ def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
             model = model.estimator
         elif hasattr(model, "best_estimator_"):
             model = model.best_estimator_
-        elif isinstance(model, BaseSearchCV):
+        elif is_search(model):
             model = model.estimator
         else:
             return model, X
@@ -121,7 +120,7 @@ def _check_frozen(estimator, X, y):
         if X is None:
             n_labels = len(classes) if classes is not None else y.shape[1]
         else:
-            row = X.tocsr()[:1] if issparse(X) else _safe_indexing(X, slice(0, 1))
+            row = X.tocsr()[:1] if issparse(X) else safe_indexing(X, slice(0, 1))
             proba = estimator.predict_proba(row)
             n_labels = label_marginals(proba, classes, "predict_proba(X)").shape[1]
         if n_labels != y.shape[1]:

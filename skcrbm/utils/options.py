@@ -18,13 +18,9 @@ from typing import Any, ClassVar, TypeVar
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import (
-    HasMethods,
-    Interval,
-    validate_parameter_constraints,
-)
 
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.sklearn_private import HasMethods, Interval, validate_parameter_constraints
 
 
 def import_location(location: str, registered: str) -> Any:

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import _safe_indexing, check_array, check_consistent_length
-from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
+from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.validation import validate_data
+
+from skcrbm.utils.sklearn_private import check_weights, num_samples, safe_indexing
 
 
 class NothingToLearnError(ValueError):
@@ -184,14 +186,14 @@ def note_features(estimator: Any, X: Any) -> None:
 def count_rows(X: Any) -> int:
     """Return the number of rows of X; raise a TypeError if X is an object without a length."""
     try:
-        return _num_samples(X)
+        return num_samples(X)
     except TypeError as error:
         raise TypeError(f"{_FORM}: {error}") from error
 
 
 def take_rows(X: Any, rows: Any) -> Any:
     """Return the rows of X at the indices `rows`; X may be a data frame or of any sparse format."""
-    return _safe_indexing(X.tocsr() if sparse.issparse(X) else X, rows)
+    return safe_indexing(X.tocsr() if sparse.issparse(X) else X, rows)
 
 
 def check_same_length(X: Any, y: Any, *others: Any) -> None:
@@ -244,7 +246,7 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
             raise NothingToLearnError(
                 "sample_weight is zero for every row, so there is nothing to fit"
             )
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = check_weights(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         require_finite_sum(weight)
         return weight
     except (OverflowError, TypeError, ValueError) as error:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sklearn.utils._param_validation import StrOptions
-
 from skcrbm.energies.layered_model import LayeredModel
 from skcrbm.utils.options import Integer, Options, options_constraint
+from skcrbm.utils.sklearn_private import StrOptions
 
 if TYPE_CHECKING:
     from skcrbm.inference.layered.network import LayeredNetwork

@@ -5,9 +5,8 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import ClassVar
 
-from sklearn.utils._param_validation import Interval
-
 from skcrbm.inference.base import InferenceMethod
+from skcrbm.utils.sklearn_private import Interval
 
 
 class DualDecomposition(InferenceMethod):

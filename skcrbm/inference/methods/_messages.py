@@ -6,9 +6,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from skcrbm.inference.base import IterativeMethod, Query
+from skcrbm.utils.sklearn_private import Interval
 from skcrbm.utils.validation import kernel_array
 
 # A model has converged only if no log-odds changes by more than _SLACK_PER_TOL times `tol`, the

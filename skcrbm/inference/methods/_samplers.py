@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod, resolve_method
 from skcrbm.inference.registry import METHODS
+from skcrbm.utils.sklearn_private import Interval, StrOptions
 
 
 class _RandomMethod(InferenceMethod):

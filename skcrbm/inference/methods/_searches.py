@@ -6,11 +6,11 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod, IterativeMethod
 from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES
+from skcrbm.utils.sklearn_private import Interval, StrOptions
 from skcrbm.utils.validation import as_float_array
 
 

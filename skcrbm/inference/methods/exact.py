@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
 from skcrbm.energies.base import QUERIES
@@ -21,6 +20,7 @@ from skcrbm.utils.limits import (
     MAX_EXACT_SECONDS,
     MAX_UNITS,
 )
+from skcrbm.utils.sklearn_private import Interval
 
 _SUMS = frozenset({"marginals", "statistics", "log_partition"})
 _STATES = frozenset({"map", "marginal_map"})
