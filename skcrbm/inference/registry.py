@@ -48,119 +48,141 @@ METHODS = Registry(
     },
 )
 
-_FACTOR_GRAPH = "skcrbm.inference.factor_graph"
-_SPARSE_ISING = "skcrbm.inference.ising._sparse"
-_AIS = "skcrbm.inference.any_energy._ais:solve"
-_MPLP = f"{_FACTOR_GRAPH}._bounds:solve_mplp"
-_LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._bounds:solve_linear_program"
-_MAP_SEARCH = f"{_FACTOR_GRAPH}.map_search:solve"
-_PERTURBED = "skcrbm.inference.any_energy.perturb_and_max_product"
-_PERTURB_AND_MAP = "skcrbm.inference.any_energy._perturb_and_map:solve"
-_GROUPS = "skcrbm.inference.rbm._group_messages:solve"
-_GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
-
-#: Maps (method, class of energies) to the location of the solver.
+#: Maps a method and a class of energies to the location of the solver.
 SOLVERS = {
-    ("exact", "BaseEnergy"): "skcrbm.inference.any_energy._exact:solve",
-    ("exact", "RBMEnergy"): "skcrbm.inference.rbm._exact:solve",
-    ("exact", "OneHotRBMEnergy"): "skcrbm.inference.rbm._one_hot:solve",
-    ("exact", "GroupedRBMEnergy"): "skcrbm.inference.rbm._groups:solve",
-    ("exact", "IsingEnergy"): "skcrbm.inference.ising._exact:solve",
-    ("exact", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
-    ("exact", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
-    ("exact", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._exact:solve_sparse_ising",
-    ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
-    ("mean_field", "GroupedRBMEnergy"): _GROUPS,
-    ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_mean_field",
-    ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_mean_field",
-    ("mean_field", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_mean_field",
-    ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
-    ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
-    ("sum_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_sum_product",
-    ("sum_product", "GroupedRBMEnergy"): _GROUPS,
-    ("sum_product", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_sum_product",
-    ("sum_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_sum_product",
-    ("sum_product", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_sum_product",
-    ("sum_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_sum_product",
-    ("sum_product", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_sum_product",
-    ("tree_reweighted", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_tree_reweighted",
-    ("tree_reweighted", "GroupedRBMEnergy"): _GROUPS,
-    ("tree_reweighted", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_tree_reweighted",
-    ("tree_reweighted", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_tree_reweighted",
-    ("tree_reweighted", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_tree_reweighted",
-    ("tree_reweighted", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_tree_reweighted",
-    ("tree_reweighted", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_tree_reweighted",
-    ("max_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_max_product",
-    ("max_product", "GroupedRBMEnergy"): _GROUPS,
-    ("max_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_max_product",
-    ("max_product", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_max_product",
-    ("max_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_max_product",
-    ("mixed_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_mixed_product",
-    ("branch_and_bound", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
-    ("branch_and_bound", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.search:solve",
-    ("milp", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
-    ("mplp", "RBMEnergy"): _MPLP,
-    ("mplp", "IsingEnergy"): _MPLP,
-    ("mplp", "SparseIsingEnergy"): _MPLP,
-    ("mplp", "FactorGraphEnergy"): _MPLP,
-    ("mplp", "CategoricalGraphEnergy"): _MPLP,
-    ("linear_program", "RBMEnergy"): "skcrbm.inference.ising.roof_dual:solve_rbm",
-    ("linear_program", "IsingEnergy"): "skcrbm.inference.ising.roof_dual:solve",
-    ("linear_program", "SparseIsingEnergy"): _LINEAR_PROGRAM,
-    ("linear_program", "FactorGraphEnergy"): _LINEAR_PROGRAM,
-    ("linear_program", "CategoricalGraphEnergy"): _LINEAR_PROGRAM,
-    ("dual_decomposition", "RBMEnergy"): "skcrbm.inference.rbm._dual_decomposition:solve",
-    ("icm", "RBMEnergy"): "skcrbm.inference.rbm._icm:solve",
-    ("icm", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
-    ("icm", "FactorGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
-    ("icm", "SparseIsingEnergy"): "skcrbm.inference.any_energy._icm:solve",
-    ("simulated_annealing", "BaseEnergy"): "skcrbm.inference.any_energy.annealing:solve",
-    ("simulated_annealing", "IsingEnergy"): "skcrbm.inference.ising._annealing:solve",
-    ("simulated_annealing", "SparseIsingEnergy"): "skcrbm.inference.ising._annealing:solve",
-    ("icm", "CategoricalGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
-    ("map_search", "IsingEnergy"): f"{_MAP_SEARCH}_from_energy",
-    ("map_search", "SparseIsingEnergy"): f"{_MAP_SEARCH}_from_energy",
-    ("map_search", "FactorGraphEnergy"): _MAP_SEARCH,
-    ("map_search", "GroupedRBMEnergy"): _GROUPS,
-    ("map_search", "CategoricalGraphEnergy"): _MAP_SEARCH,
-    ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy.gibbs:solve",
-    ("gibbs_with_gradients", "RBMEnergy"): _GRADIENTS,
-    ("gibbs_with_gradients", "IsingEnergy"): f"{_GRADIENTS}_ising",
-    ("gibbs_with_gradients", "SparseIsingEnergy"): f"{_GRADIENTS}_ising",
-    ("gibbs_with_gradients", "FactorGraphEnergy"): _GRADIENTS,
-    ("bp_chain", "RBMEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain_rbm",
-    ("bp_chain", "IsingEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain_ising",
-    ("bp_chain", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain_ising",
-    ("bp_chain", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain",
-    ("bp_chain", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}._state_samplers:solve_bp_chain",
-    ("perturb_and_max_product", "RBMEnergy"): f"{_PERTURBED}:solve_rbm",
-    ("perturb_and_max_product", "IsingEnergy"): f"{_PERTURBED}:solve_ising",
-    ("perturb_and_max_product", "SparseIsingEnergy"): f"{_PERTURBED}:solve_sparse_ising",
-    ("perturb_and_max_product", "FactorGraphEnergy"): (
-        f"{_FACTOR_GRAPH}._samplers:solve_perturb_and_max_product"
-    ),
-    ("perturb_and_max_product", "CategoricalGraphEnergy"): (
-        f"{_FACTOR_GRAPH}._state_samplers:solve_perturb_and_max_product"
-    ),
-    ("perturb_and_map", "RBMEnergy"): f"{_PERTURB_AND_MAP}_rbm",
-    ("perturb_and_map", "IsingEnergy"): _PERTURB_AND_MAP,
-    ("perturb_and_map", "SparseIsingEnergy"): _PERTURB_AND_MAP,
-    ("perturb_and_map", "FactorGraphEnergy"): _PERTURB_AND_MAP,
-    ("perturb_and_map", "CategoricalGraphEnergy"): f"{_PERTURB_AND_MAP}_states",
-    ("ais", "RBMEnergy"): "skcrbm.inference.rbm._ais:solve",
-    ("ais", "IsingEnergy"): _AIS,
-    ("ais", "SparseIsingEnergy"): _AIS,
-    ("ais", "FactorGraphEnergy"): _AIS,
-    ("ais", "CategoricalGraphEnergy"): _AIS,
-}
-
-#: Maps a class of energies to the location of its Gibbs sweep; see `gibbs_sweep`.
-SWEEPS = {
-    "BaseEnergy": "skcrbm.inference.any_energy.gibbs:sweep_blocks",
-    "IsingEnergy": "skcrbm.inference.any_energy.gibbs:sweep_ising_model",
-    "SparseIsingEnergy": "skcrbm.inference.any_energy.gibbs:sweep_sparse_ising",
-    "FactorGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_factor_graph",
-    "CategoricalGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_categorical_graph",
+    "exact": {
+        "BaseEnergy": "skcrbm.inference.any_energy._exact:solve",
+        "RBMEnergy": "skcrbm.inference.rbm._exact:solve",
+        "OneHotRBMEnergy": "skcrbm.inference.rbm._one_hot:solve",
+        "GroupedRBMEnergy": "skcrbm.inference.rbm._groups:solve",
+        "IsingEnergy": "skcrbm.inference.ising._exact:solve",
+        "SparseIsingEnergy": "skcrbm.inference.factor_graph._exact:solve_sparse_ising",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph._exact:solve",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph._exact:solve",
+    },
+    "mean_field": {
+        "RBMEnergy": "skcrbm.inference.rbm._mean_field:solve",
+        "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
+        "IsingEnergy": "skcrbm.inference.ising._messages:solve_mean_field",
+        "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_mean_field",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_mean_field",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_mean_field",
+        "LayeredEnergy": "skcrbm.inference.layered._solve:solve_mean_field",
+    },
+    "sum_product": {
+        "RBMEnergy": "skcrbm.inference.rbm._messages:solve_sum_product",
+        "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
+        "IsingEnergy": "skcrbm.inference.ising._messages:solve_sum_product",
+        "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_sum_product",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_sum_product",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_sum_product",
+        "LayeredEnergy": "skcrbm.inference.layered._solve:solve_sum_product",
+    },
+    "tree_reweighted": {
+        "RBMEnergy": "skcrbm.inference.rbm._messages:solve_tree_reweighted",
+        "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
+        "IsingEnergy": "skcrbm.inference.ising._messages:solve_tree_reweighted",
+        "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_tree_reweighted",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_tree_reweighted",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_tree_reweighted",
+        "LayeredEnergy": "skcrbm.inference.layered._solve:solve_tree_reweighted",
+    },
+    "max_product": {
+        "RBMEnergy": "skcrbm.inference.rbm._messages:solve_max_product",
+        "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
+        "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_max_product",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_max_product",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_max_product",
+    },
+    "mixed_product": {
+        "RBMEnergy": "skcrbm.inference.rbm._messages:solve_mixed_product",
+    },
+    "branch_and_bound": {
+        "IsingEnergy": "skcrbm.inference.ising._search:solve",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.search:solve",
+    },
+    "milp": {
+        "IsingEnergy": "skcrbm.inference.ising._search:solve",
+    },
+    "mplp": {
+        "RBMEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
+        "IsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
+        "SparseIsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
+    },
+    "linear_program": {
+        "RBMEnergy": "skcrbm.inference.ising.roof_dual:solve_rbm",
+        "IsingEnergy": "skcrbm.inference.ising.roof_dual:solve",
+        "SparseIsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
+    },
+    "dual_decomposition": {
+        "RBMEnergy": "skcrbm.inference.rbm._dual_decomposition:solve",
+    },
+    "icm": {
+        "RBMEnergy": "skcrbm.inference.rbm._icm:solve",
+        "IsingEnergy": "skcrbm.inference.ising._search:solve",
+        "SparseIsingEnergy": "skcrbm.inference.any_energy._icm:solve",
+        "FactorGraphEnergy": "skcrbm.inference.any_energy._icm:solve",
+        "CategoricalGraphEnergy": "skcrbm.inference.any_energy._icm:solve",
+    },
+    "map_search": {
+        "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
+        "IsingEnergy": "skcrbm.inference.factor_graph.map_search:solve_from_energy",
+        "SparseIsingEnergy": "skcrbm.inference.factor_graph.map_search:solve_from_energy",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.map_search:solve",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.map_search:solve",
+    },
+    "simulated_annealing": {
+        "BaseEnergy": "skcrbm.inference.any_energy.annealing:solve",
+        "IsingEnergy": "skcrbm.inference.ising._annealing:solve",
+        "SparseIsingEnergy": "skcrbm.inference.ising._annealing:solve",
+    },
+    "gibbs": {
+        "BaseEnergy": "skcrbm.inference.any_energy.gibbs:solve",
+    },
+    "gibbs_with_gradients": {
+        "RBMEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve",
+        "IsingEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve_ising",
+        "SparseIsingEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve_ising",
+        "FactorGraphEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve",
+    },
+    "bp_chain": {
+        "RBMEnergy": "skcrbm.inference.factor_graph._samplers:solve_bp_chain_rbm",
+        "IsingEnergy": "skcrbm.inference.factor_graph._samplers:solve_bp_chain_ising",
+        "SparseIsingEnergy": "skcrbm.inference.factor_graph._samplers:solve_bp_chain_ising",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph._samplers:solve_bp_chain",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph._state_samplers:solve_bp_chain",
+    },
+    "perturb_and_max_product": {
+        "RBMEnergy": "skcrbm.inference.any_energy.perturb_and_max_product:solve_rbm",
+        "IsingEnergy": "skcrbm.inference.any_energy.perturb_and_max_product:solve_ising",
+        "SparseIsingEnergy": (
+            "skcrbm.inference.any_energy.perturb_and_max_product:solve_sparse_ising"
+        ),
+        "FactorGraphEnergy": (
+            "skcrbm.inference.factor_graph._samplers:solve_perturb_and_max_product"
+        ),
+        "CategoricalGraphEnergy": (
+            "skcrbm.inference.factor_graph._state_samplers:solve_perturb_and_max_product"
+        ),
+    },
+    "perturb_and_map": {
+        "RBMEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve_rbm",
+        "IsingEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
+        "SparseIsingEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
+        "FactorGraphEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
+        "CategoricalGraphEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve_states",
+    },
+    "ais": {
+        "RBMEnergy": "skcrbm.inference.rbm._ais:solve",
+        "IsingEnergy": "skcrbm.inference.any_energy._ais:solve",
+        "SparseIsingEnergy": "skcrbm.inference.any_energy._ais:solve",
+        "FactorGraphEnergy": "skcrbm.inference.any_energy._ais:solve",
+        "CategoricalGraphEnergy": "skcrbm.inference.any_energy._ais:solve",
+    },
 }
 
 #: Maps (method, class of energies) to the answers of the solver, if the solver does not give all
@@ -172,6 +194,7 @@ ANSWERS = {
 }
 
 
+@lru_cache(maxsize=1024)
 def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
     """List the base classes of `energy_type` whose solvers are valid for `energy_type`.
 
@@ -187,24 +210,21 @@ def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
     return names
 
 
-@lru_cache(maxsize=1024)
-def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the name of the Python class under which `SOLVERS` has the solver for `energy_type`.
+def entry_for(table: dict[str, Any], energy_type: type[BaseEnergy]) -> str:
+    """Return the key of a table, the name of a class, whose entry is valid for `energy_type`.
 
-    It is `energy_type` itself or one of its base classes. The result is "" if there is no solver.
+    The result is "" if there is no such entry.
     """
-    names = _classes_of_the_model(energy_type)
-    return next((name for name in names if (method, name) in SOLVERS), "")
+    return next((name for name in _classes_of_the_model(energy_type) if name in table), "")
 
 
-@lru_cache(maxsize=1024)
-def _sweep_class(energy_type: type[BaseEnergy]) -> str:
-    """Return the name of the class of energies whose Gibbs sweep is used for `energy_type`."""
-    return next(name for name in _classes_of_the_model(energy_type) if name in SWEEPS)
+def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
+    """Return the name of the class of energies whose solver is used, or "" without a solver."""
+    return entry_for(SOLVERS.get(method, {}), energy_type)
 
 
 @cache
-def _imported(location: str, registered: str = "a function of skcrbm") -> Callable:
+def _imported(location: str, registered: str) -> Callable:
     """Import the function whose location is ``"module:function"``.
 
     `registered` describes the function in the error message.
@@ -214,7 +234,7 @@ def _imported(location: str, registered: str = "a function of skcrbm") -> Callab
 
 def energies_of(method: str) -> list[str]:
     """List the names of the classes of energies for which a method has solvers in the table."""
-    return [energy for name, energy in SOLVERS if name == method]
+    return list(SOLVERS.get(method, {}))
 
 
 def has_solver(method: str, energy_type: type[BaseEnergy]) -> bool:
@@ -224,18 +244,13 @@ def has_solver(method: str, energy_type: type[BaseEnergy]) -> bool:
 
 def solver_for(method: str, energy_type: type[BaseEnergy]) -> Callable:
     """Return the solver of the method with this name for a class of energies that it supports."""
-    key = method, _solver_class(method, energy_type)
-    return _imported(SOLVERS[key], f"the solver of {method!r} for {key[1]}")
+    name = _solver_class(method, energy_type)
+    return _imported(SOLVERS[method][name], f"the solver of {method!r} for {name}")
 
 
 def solver_location(method: str, energy_type: type[BaseEnergy]) -> str:
     """Return the location of a method's solver for a class of energies, or "" if none exists."""
-    return SOLVERS.get((method, _solver_class(method, energy_type)), "")
-
-
-def sweep_for(energy_type: type[BaseEnergy]) -> Callable:
-    """Return the function that runs Gibbs sweeps for a class of energies."""
-    return _imported(SWEEPS[_sweep_class(energy_type)])
+    return SOLVERS.get(method, {}).get(_solver_class(method, energy_type), "")
 
 
 def answers_of(method: str, energy_type: type[BaseEnergy], answers: frozenset) -> frozenset:
@@ -246,7 +261,7 @@ def answers_of(method: str, energy_type: type[BaseEnergy], answers: frozenset) -
 
 def _energy_names():
     """Return the names of all classes of energies that are defined at this time."""
-    names, classes = {energy for _, energy in SOLVERS}, [BaseEnergy]
+    names, classes = set().union(*SOLVERS.values()), [BaseEnergy]
     while classes:
         kind = classes.pop()
         names.add(kind.__name__)
@@ -347,11 +362,11 @@ def register_solver(
         raise ValueError(
             f"answers must contain only values from {sorted(QUERIES)}; got {answers!r}"
         )
-    key = method, energy_type
-    if SOLVERS.get(key, location) != location:
-        raise ValueError(f"{method!r} already has a solver for {energy_type}: {SOLVERS[key]}")
-    SOLVERS[key] = location
+    solvers = SOLVERS.setdefault(method, {})
+    if solvers.setdefault(energy_type, location) != location:
+        raise ValueError(
+            f"{method!r} already has a solver for {energy_type}: {solvers[energy_type]}"
+        )
     if answers is not None:
-        ANSWERS[key] = frozenset(answers)
-    _solver_class.cache_clear()
+        ANSWERS[method, energy_type] = frozenset(answers)
     _imported.cache_clear()  # a user may have redefined the function at this location in a notebook

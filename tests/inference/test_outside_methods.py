@@ -1,5 +1,6 @@
 """Methods that another package registers: when their names are valid, and what `infer` checks."""
 
+import copy
 import inspect
 import subprocess
 import sys
@@ -34,10 +35,9 @@ X, Y = make_structured_labels(60, random_state=0)
 def tables(monkeypatch):
     """Tables to which a test may add lines."""
     monkeypatch.setattr(METHODS, "locations", dict(METHODS.locations))
-    monkeypatch.setattr(registry, "SOLVERS", dict(SOLVERS))
+    monkeypatch.setattr(registry, "SOLVERS", copy.deepcopy(SOLVERS))
     monkeypatch.setattr(registry, "ANSWERS", dict(ANSWERS))
     yield
-    registry._solver_class.cache_clear()
     registry._imported.cache_clear()
 
 

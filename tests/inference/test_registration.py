@@ -1,5 +1,7 @@
 """An energy and a method of another package are like the house's own."""
 
+import copy
+
 import numpy as np
 import pytest
 from reference import conformance, outside
@@ -41,10 +43,8 @@ def statistics(energy, state):
 def tables(monkeypatch):
     """Tables that a test may add lines to."""
     monkeypatch.setattr(METHODS, "locations", dict(METHODS.locations))
-    monkeypatch.setattr(registry, "SOLVERS", dict(SOLVERS))
+    monkeypatch.setattr(registry, "SOLVERS", copy.deepcopy(SOLVERS))
     monkeypatch.setattr(registry, "ANSWERS", dict(ANSWERS))
-    yield
-    registry._solver_class.cache_clear()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from skcrbm.energies.states import (
 )
 from skcrbm.inference.base import Chains, empty_result, sum_statistics
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
-from skcrbm.inference.registry import sweep_for
+from skcrbm.inference.registry import entry_for
 from skcrbm.kernels.gibbs import FactorLists, sweep_categories, sweep_factors, sweep_ising
 from skcrbm.kernels.sparse_sweeps import sweep_colours
 from skcrbm.utils.labels import signs_of
@@ -53,8 +53,8 @@ def gibbs_sweep(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run Gibbs sweeps; a sweep draws each block of variables in turn, given the other variables.
 
-    The energies listed in the table `SWEEPS` have a compiled sweep, which draws the same states as
-    `sweep_blocks`, up to rounding.
+    The energies in the table `SWEEPS` (at the end of this file) have a compiled sweep, which draws
+    the same states as `sweep_blocks`, up to rounding.
 
     Each of the N models has C chains with the `states` (N, C, n_variables). Clamped variables are
     set to their values. `streams`, of shape (C,) or (N * C,), are the random streams of the chains,
@@ -66,6 +66,11 @@ def gibbs_sweep(
     (N, C, n_variables, K) if the variables have up to K states.
     """
     return sweep_for(type(energy))(energy, states, key, streams, step, n_sweeps)
+
+
+def sweep_for(energy_type: type[BaseEnergy]) -> Callable:
+    """Return the function that runs Gibbs sweeps for a class of energies."""
+    return SWEEPS[entry_for(SWEEPS, energy_type)]
 
 
 def repeatable(sweep: Callable) -> Callable:
@@ -443,3 +448,13 @@ def _factor_lists(energy, forbidden):
         there.start, there.factor, there.weight, there.first_entry,
         kernel_array(energy.log_potentials, np.float64), there.at_zero, there.output, forbidden,
     )  # fmt: skip
+
+
+#: Maps a class of energies to its Gibbs sweep; see `gibbs_sweep`.
+SWEEPS = {
+    "BaseEnergy": sweep_blocks,
+    "IsingEnergy": sweep_ising_model,
+    "SparseIsingEnergy": sweep_sparse_ising,
+    "FactorGraphEnergy": sweep_factor_graph,
+    "CategoricalGraphEnergy": sweep_categorical_graph,
+}
