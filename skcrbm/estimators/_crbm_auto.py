@@ -19,6 +19,7 @@ from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.lbfgs import fit_rows, n_states
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2, crbm_penalty
+from skcrbm.learning.penalty_path import geometric_penalties, penalty_at, penalty_path
 from skcrbm.learning.rules import LearningRule, Likelihood
 from skcrbm.learning.solvers import (
     LBFGS,
@@ -28,16 +29,9 @@ from skcrbm.learning.solvers import (
     Solver,
     resolve_solver,
 )
-from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.model_selection.folds import N_SEARCH_FOLDS, search_folds
 from skcrbm.utils.columns import in_double
-from skcrbm.utils.fitting import (
-    LiveLine,
-    count_rows_of,
-    first_copies,
-    folds_of_copies,
-    is_better,
-    say,
-)
+from skcrbm.utils.fitting import LiveLine, count_rows_of, say
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
@@ -52,9 +46,6 @@ _FEW_ROWS_ALPHA = 3e-3
 # Factor of the weak L2 penalty on W and the intercepts, if the objective is the sum (not the mean)
 # of the losses of all rows.
 _WEAK = 0.1
-# Number of folds into which the rows are split. The search evaluates only as many folds as it
-# needs.
-_N_FOLDS = 5
 # Seed of the split into folds. It does not depend on `random_state`, so that the penalties of
 # different seeds, and of models with more or fewer hidden units, can be compared.
 _FOLD_SEED = 0
@@ -70,11 +61,8 @@ _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
 # evaluation of a model with hidden units enumerates more than HIDDEN_STATES states, such models are
 # fitted with a single penalty only, to a random sample of the training rows of the first fold.
 _CONVEX_ENTRIES, _LEAST_SAMPLED = 2**21, 64
-# Factor by which a step of the search multiplies or divides the penalty.
-_STEP = np.sqrt(10.0)
-# The search starts at the penalty _START times the total variance of the columns, and stays between
-# _LEAST and _MOST times this penalty.
-_START, _LEAST, _MOST = 1e-3, 1e-4, 1e6
+# The search starts at the penalty _START times the total variance of the columns.
+_START = 1e-3
 # The search with hidden units starts at this multiple of the best penalty without hidden units. The
 # best penalty with hidden units is usually a little larger.
 _HIDDEN_FACTOR = 2.0
@@ -209,14 +197,9 @@ def search_penalty(
         found = _search_on_sample(settings, model, batch, variance, n_sampled)
         if model.params.weights.shape[1] == 0:
             return found.alpha, model, found.points
-    splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=_FOLD_SEED)
-    n_convex, n_hidden = (
-        int(np.clip(rows // n_rows, 1, _N_FOLDS)) for rows in (_CONVEX_ROWS, _HIDDEN_ROWS)
-    )
-    first = batch.visible[first_copies(batch.origin)]
-    folds = folds_of_copies(list(splitter.split(first, first))[:n_convex], batch.origin)
+    folds = search_folds(batch.visible, batch.origin, _CONVEX_ROWS, _FOLD_SEED)
     exact = resolve_method("exact")
-    path = PenaltyPath(
+    search = PenaltySearch(
         objective=settings.likelihood.conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
@@ -227,10 +210,10 @@ def search_penalty(
         live=LiveLine(settings.verbose),
     )
     try:
-        n_hidden = n_hidden if with_hidden else 0
-        found = path.search(model, batch, folds, n_hidden, _START * variance, found)
+        n_hidden = int(np.clip(_HIDDEN_ROWS // n_rows, 1, N_SEARCH_FOLDS)) if with_hidden else 0
+        found = search.search(model, batch, folds, n_hidden, _START * variance, found)
     finally:
-        path.live.end()
+        search.live.end()
     return found.alpha, found.model, found.points
 
 
@@ -343,9 +326,10 @@ class _Effort(NamedTuple):
     n_up: int  # maximum number of steps to larger penalties
 
 
-_CONVEX = _Effort(60, 30, 5e-4, 50, 50)
+_CONVEX = _Effort(60, 30, 5e-4, 7, 11)
+_SINGLE = _CONVEX._replace(n_down=0, n_up=0)
 _HIDDEN = _Effort(60, 25, 1e-3, 1, 2)
-_LARGE_HIDDEN = _Effort(60, 25, 1e-3, 0, 0)
+_LARGE_HIDDEN = _HIDDEN._replace(n_down=0, n_up=0)
 
 
 class PathPoint(NamedTuple):
@@ -359,7 +343,7 @@ class PathPoint(NamedTuple):
 
 @dataclass
 class PathResult:
-    """Result of a search by `PenaltyPath`."""
+    """Result of a `PenaltySearch`."""
 
     alpha: float
     model: Any  # initial model of the fit on all rows
@@ -367,20 +351,20 @@ class PathResult:
 
 
 class _Trial(NamedTuple):
-    """A tried penalty, the models fitted on the folds, and the losses of the n validation rows."""
+    """Models that were fitted on the folds with a penalty, and losses of the n validation rows."""
 
-    alpha: float
     models: list
     losses: np.ndarray  # (n, 2): negative log-likelihood, and log loss of the marginals
     weight: np.ndarray  # (n,): weights of the validation rows
 
     @property
-    def score(self):
+    def loss(self):
+        """Mean negative log-likelihood of the validation rows."""
         return float(self.weight @ self.losses[:, 0] / self.weight.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
-class PenaltyPath:
+class PenaltySearch:
     """Options of a search for the penalty by cross-validation."""
 
     objective: Objective
@@ -408,14 +392,13 @@ class PenaltyPath:
         """
         points = [] if found is None else found.points
         total = batch.weight.sum()
-        limits = start * _LEAST, start * _MOST
         convex = _without_hidden(model)
         best = None
         if found is None:
             parts = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
             stage = _Search(self, parts, total, _CONVEX, points)
             with one_blas_thread():
-                best, alpha = stage.best_penalty([convex] * len(parts), start, limits)
+                best, alpha = stage.climb([convex] * len(parts), start)
             found = PathResult(alpha, best.models[0], points)
         if model.params.weights.shape[1] == 0 or n_hidden_folds == 0:
             return found
@@ -425,13 +408,13 @@ class PenaltyPath:
             folds, effort, best = [_sampled_rows(folds[0], n_train)], _LARGE_HIDDEN, None
         parts = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
         if best is None:
-            stage = _Search(self, parts, total, _CONVEX, points)
+            stage = _Search(self, parts, total, _SINGLE, points)
             with one_blas_thread():
-                best = stage.single([convex] * len(parts), found.alpha)
+                best, _ = stage.climb([convex] * len(parts), found.alpha)
         models = [_with_hidden(m, model) for m in best.models[: len(parts)]]
         stage = _Search(self, parts, total, effort, points)
         with one_blas_thread():
-            deep, alpha = stage.best_penalty(models, _HIDDEN_FACTOR * found.alpha, limits)
+            deep, alpha = stage.climb(models, _HIDDEN_FACTOR * found.alpha)
         # The fit on all rows can start from the model of any fold, for example the last.
         if _hidden_units_help(best, deep):
             return PathResult(alpha, deep.models[-1], points)
@@ -457,41 +440,21 @@ class _Search:
         self.path, self.folds, self.total, self.points = path, folds, total, points
         self.effort = effort
 
-    def best_penalty(self, models, start, limits):
-        """Multiply the penalty by `_STEP` while the score improves; then divide it in the same way.
+    def climb(self, models, start):
+        """Return the best trial on the path of penalties, and the penalty at its parabola's vertex.
 
-        Return the best trial and a penalty. A smaller score is better; if two scores are equal, the
-        penalty that was tried first is the best. The returned penalty is the minimum of a parabola
-        through the scores of the best penalty, the next smaller penalty and the next larger
-        penalty.
+        `models` has a model for each fold, from which the fits with the penalty `start` begin.
         """
         effort = self.effort
-        trials = {0: self._try(models, start, effort.first)}
-        at = 0
-        for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
-            # If a larger penalty was better than the first penalty, there is no need to try smaller
-            # penalties.
-            if direction < 0 and at > 0:
-                break
-            for _ in range(n_steps):
-                alpha = start * _STEP ** (at + direction)
-                if not limits[0] <= alpha <= limits[1]:
-                    break
-                trials[at + direction] = self._try(trials[at].models, alpha, effort.later)
-                if not is_better(-trials[at + direction].score, -trials[at].score):
-                    break
-                at += direction
-        shift = 0.0
-        if at - 1 in trials and at + 1 in trials:
-            below, here, above = (trials[at + k].score for k in (-1, 0, 1))
-            bend = below - 2 * here + above
-            if bend > 0:
-                shift = 0.5 * (below - above) / bend
-        return trials[at], float(start * _STEP ** (at + shift))
 
-    def single(self, models, alpha):
-        """Fit models with a single penalty on all folds, and return the trial."""
-        return self._try(models, alpha, self.effort.first)
+        def train(alpha, neighbour):
+            if neighbour is None:
+                return self._try(models, alpha, effort.first)
+            return self._try(neighbour.models, alpha, effort.later)
+
+        penalties = geometric_penalties(start, effort.n_down, effort.n_up)
+        found = penalty_path(train, lambda trial: -trial.loss, penalties, effort.n_down)
+        return found.best.fitted, float(penalty_at(start, found.vertex))
 
     def _try(self, models, alpha, max_iter):
         path = self.path
@@ -517,7 +480,7 @@ class _Search:
                 for block in held_out.blocks()
             ]
         weight = np.concatenate([held_out.weight for _, held_out in self.folds])
-        tried = _Trial(alpha, fitted, np.vstack(losses), weight)
+        tried = _Trial(fitted, np.vstack(losses), weight)
         means = weight @ tried.losses / weight.sum()
         n_hidden = models[0].params.weights.shape[1]
         self.points.append(PathPoint(n_hidden, alpha, -means[0], means[1]))

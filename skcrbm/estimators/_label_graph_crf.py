@@ -36,7 +36,7 @@ from skcrbm.learning.output_graphs import (
 from skcrbm.learning.rules import Likelihood
 from skcrbm.learning.solvers import LBFGS
 from skcrbm.learning.structured import StructureSource
-from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.model_selection.folds import search_folds
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.multioutput import MultioutputTargets, is_matrix
 from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
@@ -45,8 +45,6 @@ from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
     count_rows_of,
-    first_copies,
-    folds_of_copies,
     forget,
     with_callbacks,
 )
@@ -56,7 +54,6 @@ from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 
-_N_FOLDS = 5
 # The search for alpha and for the tree stops after about this number of held-out rows in total.
 _SEARCH_ROWS = 3000
 # L2 penalty of the tables if alpha_pairs="auto", relative to the sum of the losses of all rows.
@@ -419,11 +416,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         states[(batch.codes == MISSING)[:, graph.output[graph.scored]]] = np.nan
         if not states.shape[1]:
             return None
-        states = states[observed]
-        splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
-        n_folds = int(np.clip(_SEARCH_ROWS // len(observed), 1, _N_FOLDS))
-        first = states[first_copies(origin)]
-        folds = folds_of_copies(list(splitter.split(first, first))[:n_folds], origin)
+        folds = search_folds(states[observed], origin, _SEARCH_ROWS, 0)
         folds = [(observed[train], observed[held]) for train, held in folds]
         return IndependentSearch(batch, n_classes, folds, self.n_jobs)
 

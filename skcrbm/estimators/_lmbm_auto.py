@@ -16,14 +16,9 @@ from skcrbm.estimators._base import Rows
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
-from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.utils.fitting import (
-    LiveLine,
-    count_rows_of,
-    first_copies,
-    folds_of_copies,
-    is_better,
-)
+from skcrbm.learning.penalty_path import geometric_penalties, penalty_path
+from skcrbm.model_selection.folds import search_folds
+from skcrbm.utils.fitting import LiveLine, count_rows_of, first_copies
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES
@@ -33,16 +28,12 @@ from skcrbm.utils.parallel import linear_fields
 # Minimum number of rows with an observed label for a search of C and eta (`pairwise_penalty`).
 _FEW_ROWS = 50
 # If there are too few rows for a search, C is _C divided by the total variance of the columns, and
-# eta is _RATIO times C times the sum of the row weights. Otherwise the search for C starts one step
-# below this value of C.
-_C, _RATIO = 3.0, 3.0
-# The rows are split into _N_FOLDS folds. The search evaluates as many folds as are needed for about
-# _FOLD_ROWS held-out rows.
-_N_FOLDS, _FOLD_ROWS = 5, 3000
-# The search tries C = center * _STEP**k for integers k in the range _LIMITS, where center is the
-# value of C without a search. It starts with k = _START, because smaller values of C are usually
-# better.
-_STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
+# eta is _RATIO times C times the sum of the row weights. Otherwise the search for C starts at this
+# value of C and tries smaller values first, because they are usually better. It goes at most
+# _MOST_STEPS steps in each direction.
+_C, _RATIO, _MOST_STEPS = 3.0, 3.0, 6
+# The search evaluates as many folds as are needed for about this number of held-out rows.
+_FOLD_ROWS = 3000
 # Values of eta / (C N), where N is the sum of the row weights. The search tries the values in
 # order. It stops when a value gives worse labels, or when a label search reaches its node limit.
 _RATIOS = (10.0, 3.0, 1.0, 0.3, 0.1)
@@ -195,10 +186,7 @@ def choose_penalties(estimator, rows: Rows, factors, columns, cliques, rng) -> C
     first = visible[first_copies(origin)]
     if _has_few_rows(first):
         return ChosenPenalties(C, _RATIO * C * weight.sum() if find_penalty else penalty)
-    splitter = MultilabelStratifiedKFold(
-        _N_FOLDS, shuffle=True, random_state=rng.randint(np.iinfo(np.int32).max)
-    )
-    n_folds = int(np.clip(_FOLD_ROWS // len(visible), 1, _N_FOLDS))
+    seed = rng.randint(np.iinfo(np.int32).max)
     rule = "map" if option_name(estimator.decode) == "map" else "hinge"
     line = LiveLine(estimator.verbose)
     search = PenaltySearch(
@@ -210,7 +198,7 @@ def choose_penalties(estimator, rows: Rows, factors, columns, cliques, rng) -> C
         "one_hot" if one_hot else rule,
         rule == "hinge" or may_be_empty(first),
         cliques,
-        folds_of_copies(list(splitter.split(first, first))[:n_folds], origin),
+        search_folds(visible, origin, _FOLD_ROWS, seed),
         rng,
         estimator.n_jobs,
         lambda row: line.show(_progress_text(row)),
@@ -268,23 +256,12 @@ class PenaltySearch:
 
     def choose_C(self, center: float, penalty: float = np.inf) -> float:
         """Find the best C for a given eta among `center` times powers of sqrt(10)."""
-        values = {}
-
-        def value(step):
-            if step not in values:
-                C = center * _STEP**step
-                values[step] = self._value(self._errors_of(C, penalty, proven=False))
-            return values[step]
-
-        best = _START
-        for direction in (1, -1):
-            while _LIMITS[0] < best < _LIMITS[1]:
-                if not is_better(-value(best + direction), -value(best)):
-                    break
-                best += direction
-            if best != _START:
-                break
-        return center * _STEP**best
+        return penalty_path(
+            lambda C, _: self._errors_of(C, penalty, proven=False),
+            lambda errors: -self._value(errors),
+            geometric_penalties(center, _MOST_STEPS, _MOST_STEPS)[::-1],
+            _MOST_STEPS,
+        ).penalty
 
     def choose_penalty(self, C: float) -> float:
         """Return the best eta for a given C.
@@ -292,21 +269,23 @@ class PenaltySearch:
         If weights of pairs do not improve the score by more than its standard error, eta is
         infinite.
         """
-        if C not in self._errors_without_pairs:
-            self._errors_of(C, np.inf, proven=False)
-        first = self._errors_without_pairs[C]
-        best, best_errors = np.inf, first
-        for ratio in _RATIOS:
-            errors = self._errors_of(C, ratio * C * self.weight.sum(), proven=True)
-            if errors is None:
-                break
-            if is_better(-self._value(errors), -self._value(best_errors)):
-                best, best_errors = ratio, errors
-            elif self._gain(errors, best_errors) > 0:
-                break
-        if self._gain(first, best_errors) <= 0:
-            return np.inf
-        return best * C * self.weight.sum()
+
+        def errors_with(penalty, _):
+            if penalty == np.inf and C in self._errors_without_pairs:
+                return self._errors_without_pairs[C]
+            return self._errors_of(C, penalty, proven=penalty < np.inf)
+
+        weight = self.weight.sum()
+        found = penalty_path(
+            errors_with,
+            lambda errors: -np.inf if errors is None else -self._value(errors),
+            [np.inf, *(ratio * C * weight for ratio in _RATIOS)],
+            ends=lambda trial, best: (
+                trial.fitted is None or self._gain(trial.fitted, best.fitted) > 0
+            ),
+        )
+        improved = self._gain(self._errors_without_pairs[C], found.best.fitted) > 0
+        return found.penalty if improved else np.inf
 
     def mean_dual(self, C: float) -> np.ndarray:
         """Average the dual variables (N, L) over the folds, as a start for the fit on all rows.

@@ -17,6 +17,7 @@ from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves
 from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, dual_blocks, fit_frank_wolfe
 from skcrbm.learning.large_margin.structured_hinge import HingeObjective
 from skcrbm.learning.large_margin.structured_planes import StructuredPlanes, fit_planes
+from skcrbm.learning.penalty_path import clearly_worse, penalty_path
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import (
     GRADIENT_SOLVERS,
@@ -31,8 +32,9 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.learning.structured import (
+    PATIENCE,
+    TOTALS,
     StructureSource,
-    choose_alpha,
     gradient_path,
     structured_penalty,
 )
@@ -325,18 +327,19 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     def score(found):
         return -np.inf if found is None else objective.score(found, held_out, 0)
 
-    return choose_alpha(train, score) / len(batch)
+    found = penalty_path(train, score, TOTALS, patience=PATIENCE, ends=clearly_worse)
+    return found.penalty / len(batch)
 
 
 def _margin_path(model, rest, objective, rng):
-    """Return the function `train` of `choose_alpha` for max-margin learning.
+    """Return the function `train` of `penalty_path` for max-margin learning.
 
-    ``train(total)`` trains a model with the penalty factor `total`. It returns the trained model,
-    or None if the penalty is too weak.
+    ``train(total, neighbour)`` trains a model with the penalty factor `total`, from the dual
+    variables of the call before. It returns the trained model, or None if the penalty is too weak.
     """
     blocks = dual_blocks(model, rest, objective, 1.0)
 
-    def train(total):
+    def train(total, neighbour):
         blocks.rescale(total)
         found = fit_frank_wolfe(blocks, tol=_PATH_TOL, max_iter=_PATH_PASSES, rng=rng)
         if found.reason == "interrupted":

@@ -24,9 +24,9 @@ from skcrbm.inference import InferenceMethod, infer
 from skcrbm.learning.data import RowSpace
 from skcrbm.learning.lbfgs import column_moments, descend
 from skcrbm.learning.penalties import L2
+from skcrbm.learning.penalty_path import geometric_penalties, penalty_at, penalty_path
 from skcrbm.learning.structured import Residuals, StructuredObjective
 from skcrbm.utils.columns import Columns
-from skcrbm.utils.fitting import is_better
 from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.parallel import linear_fields, row_chunks
 
@@ -384,9 +384,9 @@ def first_model(graph: OutputGraph, batch: OutputBatch) -> OutputModel:
 
 # ------------------------------------------------------------------- the penalty and the tree
 
-# The search starts at a penalty of _START times the total variance of the columns. Each step
-# multiplies or divides the penalty by _STEP, with at most _MOST_STEPS steps in each direction.
-_STEP, _START, _MOST_STEPS = np.sqrt(10.0), 1e-3, 12
+# The search starts at a penalty of _START times the total variance of the columns, and makes at
+# most _MOST_STEPS steps in each direction.
+_START, _MOST_STEPS = 1e-3, 12
 # A fit on a fold stops after _PATH_ITERATIONS iterations, or earlier, when ten iterations have
 # lowered the objective by at most _PATH_SHARE times its value.
 _PATH_SHARE, _PATH_ITERATIONS = 5e-4, 60
@@ -422,23 +422,14 @@ class IndependentSearch:
         penalty that was tried. `variance` is the total variance of the columns of X.
         """
         start = _START * (variance if variance > 0 else 1.0)
-        models = [first_model(self.graph, train) for train, _ in self.parts]
-        tried = {0: self.fit(models, start)}
-        at = 0
-        for direction in (1, -1):
-            if direction < 0 and at > 0:
-                break
-            for _ in range(_MOST_STEPS):
-                tried[at + direction] = self.fit(tried[at][1], start * _STEP ** (at + direction))
-                if not is_better(-tried[at + direction][0], -tried[at][0]):
-                    break
-                at += direction
-        shift = 0.0
-        if at - 1 in tried and at + 1 in tried:
-            below, here, above = (tried[at + k][0] for k in (-1, 0, 1))
-            bend = below - 2 * here + above
-            shift = 0.5 * (below - above) / bend if bend > 0 else 0.0
-        return float(start * _STEP ** (at + shift)), self.held_out(tried[at][1])
+        first = [first_model(self.graph, train) for train, _ in self.parts]
+
+        def train(alpha, neighbour):
+            return self.fit(first if neighbour is None else neighbour[1], alpha)
+
+        penalties = geometric_penalties(start, _MOST_STEPS, _MOST_STEPS)
+        found = penalty_path(train, lambda fitted: -fitted[0], penalties, _MOST_STEPS)
+        return float(penalty_at(start, found.vertex)), self.held_out(found.best.fitted[1])
 
     def fit(self, models: list, alpha: float) -> tuple[float, list]:
         """Fit a model to the training rows of each fold with the penalty `alpha`.

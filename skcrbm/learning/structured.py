@@ -17,16 +17,15 @@ from skcrbm.learning.data import Source
 from skcrbm.learning.lbfgs import descend
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.penalties import L2, ElasticNet
-from skcrbm.utils.fitting import is_better
 from skcrbm.utils.parallel import ordered_map
 
 # alpha="auto" tries penalties in this order, the strongest first. The numbers multiply the penalty
 # in an objective that adds up the losses of all rows, so alpha is the number divided by the total
-# weight of the rows. The search stops after _PATIENCE successive penalties that do not improve the
+# weight of the rows. The search stops after PATIENCE successive penalties that do not improve the
 # best score.
-_TOTALS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
-_PATIENCE = 2
-# A fit for one of the penalties in _TOTALS stops when ten iterations lower the objective by no more
+TOTALS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+PATIENCE = 2
+# A fit for one of the penalties in TOTALS stops when ten iterations lower the objective by no more
 # than _PATH_SHARE times its value, or after _PATH_ITERATIONS iterations.
 _PATH_SHARE = 1e-4
 _PATH_ITERATIONS = 100
@@ -195,40 +194,20 @@ def structured_penalty(
     return ElasticNet(factors(alpha * (1 - l1_ratio)), factors(alpha * l1_ratio))
 
 
-def choose_alpha(train: Callable[[float], Any], score: Callable[[Any], float]) -> float:
-    """Return the number in `_TOTALS`, a factor of the penalty, with the best held-out score.
-
-    ``train(total)`` returns a model for a penalty factor, and ``score(model)`` its score. The
-    strongest penalty is tried first, and each fit starts from the previous fit. The search ends
-    when several weaker penalties in succession do not improve the score (see `_PATIENCE`).
-    """
-    best, best_score, worse = _TOTALS[0], -np.inf, 0
-    for total in _TOTALS:
-        found = score(train(total))
-        if is_better(found, best_score):
-            best, best_score, worse = total, found, 0
-        elif is_better(best_score, found) or not np.isfinite(found):
-            worse += 1
-            if worse == _PATIENCE:
-                break
-    return best
-
-
 def gradient_path(model: Any, rest: Any, objective: Objective, l1_ratio: float) -> Callable:
-    """Return a function that trains by L-BFGS; it is the argument `train` of `choose_alpha`.
+    """Return a function that trains by L-BFGS; it is the argument `train` of `penalty_path`.
 
     `rest` is the batch of training rows.
     """
     weight = float(rest.weight.sum())
-    last = [model]
 
-    def train(total):
+    def train(total, neighbour):
+        start = model if neighbour is None else neighbour
         penalty = structured_penalty(model.params, total / weight, l1_ratio)
-        steps = descend(last[0], rest, objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
+        steps = descend(start, rest, objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
         for function, minimizer, _ in steps:
             reached = function, minimizer
         function, minimizer = reached
-        last[0] = model._replace(params=function.coordinates.params(minimizer.x))
-        return last[0]
+        return model._replace(params=function.coordinates.params(minimizer.x))
 
     return train

@@ -15,12 +15,32 @@ from sklearn.utils import indexable
 
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
 from skcrbm.utils.classifiers import explained_fit
+from skcrbm.utils.fitting import first_copies, folds_of_copies
 from skcrbm.utils.sklearn_private import check_method_params, safe_indexing
 
 # First words of the warning that an estimator issues if the user interrupts its fit and it keeps
 # the parameters found so far. Cross-validation turns this warning into a KeyboardInterrupt, because
 # it would otherwise go on to fit the other folds.
 _INTERRUPTED = "Training interrupted"
+
+#: Number of folds into which a search for a penalty splits the rows.
+N_SEARCH_FOLDS = 5
+
+
+def search_folds(
+    labels: np.ndarray, origin: np.ndarray | None, n_held_out: int, seed: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the folds (train, held out) of a search for a penalty, as arrays of row indices.
+
+    The rows are split into `N_SEARCH_FOLDS` folds, and as many of them are returned as are needed
+    for about `n_held_out` held-out rows, but at least one fold. `labels` (N, L) are the labels of
+    the rows. If some rows are copies, `origin` (N,) holds the row from which each row was copied;
+    the copies of a row stay together.
+    """
+    splitter = MultilabelStratifiedKFold(N_SEARCH_FOLDS, shuffle=True, random_state=seed)
+    n_folds = int(np.clip(n_held_out // len(labels), 1, N_SEARCH_FOLDS))
+    first = labels[first_copies(origin)]
+    return folds_of_copies(list(splitter.split(first, first))[:n_folds], origin)
 
 
 def resolve_cv(cv: Any, y: np.ndarray) -> Any:
