@@ -256,3 +256,23 @@ class Buckets(NamedTuple):
     edges: np.ndarray  # indices of variables, see `edge_start`
     table_start: np.ndarray  # (F,): first entry of each factor in `tables`
     tables: np.ndarray  # float64 log-weights of all factors in C order
+
+
+class EliminationWork(NamedTuple):
+    """Scratch arrays of an elimination of R models; see `Buckets`.
+
+    L is the number of entries of the largest bucket. Integers are int64, and floats float64.
+    """
+
+    message_start: np.ndarray  # (B + 1,), first entry of the message of each bucket
+    message: np.ndarray  # (message_start[B] * R,), messages of all buckets
+    belief: np.ndarray  # (L * R,), log-probabilities of a bucket
+    power: np.ndarray  # (L * R,), their exponentials
+    part: np.ndarray  # (L * R,)
+    total: np.ndarray  # (L * R,)
+    # (number of axes of the largest bucket + 1,): length of each axis of a bucket, stride of each
+    # axis in another table, and state of each axis
+    sizes: np.ndarray
+    steps: np.ndarray
+    digits: np.ndarray
+    held: np.ndarray  # (R,), place in a table that belongs to the clamped states of each model

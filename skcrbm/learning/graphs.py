@@ -62,6 +62,7 @@ class GraphBatch:
     # (n,) position of each graph in X, if it differs from `index` because graphs were left out
     number: np.ndarray | None = None
     _pieces: dict = field(default_factory=dict, repr=False)  # cache of the results of `pieces`
+    _graphs: dict = field(default_factory=dict, repr=False)  # structures of energies, see `shared`
 
     @property
     def X(self) -> Any:
@@ -109,6 +110,15 @@ class GraphBatch:
         weight, index = self.weight[numbers], self.index[numbers]
         number = None if self.number is None else self.number[numbers]
         return GraphBatch(arrays, self.path[nodes], weight, index, closed, number)
+
+    def shared(self, energy: CategoricalGraphEnergy) -> CategoricalGraphEnergy:
+        """Return the energy with the structure of an earlier energy of the same batch.
+
+        A structure keeps the orders and plans that inference has found for it. All energies of a
+        batch in which each node has the same number of states have equal structures.
+        """
+        energy.graph = self._graphs.setdefault(energy.graph.n_states.tobytes(), energy.graph)
+        return energy
 
     def pieces(self, n_entries: int) -> list[GraphBatch]:
         """Split the batch into parts of graphs with the same weight, to bound the memory.
@@ -212,7 +222,7 @@ class GraphModel(NamedTuple):
         scopes = (part.scopes for part in a.cliques)
         cliques = zip(scopes, self.clique_tables())
         tables, closed = self.pairs(a.Z), self.closed(batch)
-        return pairwise_classes(self.scores(a.X), a.edges, tables, cliques, closed)
+        return batch.shared(pairwise_classes(self.scores(a.X), a.edges, tables, cliques, closed))
 
     def outside(self, batch: GraphBatch) -> np.ndarray | None:
         """Return an array (T, K): True if the node must not have the state, or its type lacks it.
@@ -240,7 +250,9 @@ class GraphModel(NamedTuple):
             begin, size = self.first[:-1][a.types] * latent, np.diff(self.first)[a.types] * latent
         known = path != MISSING
         begin, size = np.where(known, path * latent, begin), np.where(known, latent, size)
-        return RangeModel(scores, a.edges, tables, begin, size, self.closed(batch))
+        model = RangeModel(scores, a.edges, tables, begin, size, self.closed(batch))
+        model.energy = batch.shared(model.energy)
+        return model
 
     def clique_tables(self) -> list[np.ndarray]:
         """Return a table for each size of cliques; it has m axes of length K if the size is m."""

@@ -140,10 +140,14 @@ def min_fill(
         missing = sum(len(near) - 1 - len(near & joined[u]) for u in near) // 2
         return missing, len(near), v
 
-    def log_size(v, near):
-        if counts is None:
-            return len(near) + 1.0
-        return log2(counts[v]) + sum(log2(counts[u]) for u in near)
+    # The logarithms of a table's axes need not be added up if as many of the longest axes fit.
+    longest = 1.0 if counts is None else log2(max(counts, default=1))
+
+    def is_large(v, near):
+        if (len(near) + 1) * longest <= _LOG_LARGEST:
+            return False
+        logs = (1.0 if counts is None else log2(counts[u]) for u in (v, *near))
+        return sum(logs) > _LOG_LARGEST
 
     # Eliminating a variable with at most one neighbour adds no edge, so such variables come first.
     # Variables with two neighbours that share an edge come next, because they add no edge either.
@@ -183,12 +187,12 @@ def min_fill(
         near = joined.pop(v)
         order.append(v)
         neighbours.append(near)
-        if log_size(v, near) > _LOG_LARGEST:
+        if is_large(v, near):
             return Elimination(order, neighbours, False)
         stale |= near
         for u in near:
             joined[u].discard(v)
-        for u in near:
+        for u in near if len(near) > 1 else ():
             new = near - joined[u]
             new.discard(u)
             if new:

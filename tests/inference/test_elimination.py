@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from reference.conformance import assert_same
 from reference.factor_graphs import Enumerated, all_states, random_graph
+from scipy.special import logsumexp
 
 from skcrbm.datasets import make_ising_lattice, make_random_ising, make_structured_sequences
 from skcrbm.energies import (
@@ -87,6 +88,50 @@ def test_strong_tables_and_fields(scale):
     check(energy.with_log_potentials(flat).with_fields(scale * energy.field))
     far = infer(FactorGraphEnergy([], [3000.0, -1000.0]), "exact", returns=ALL)
     np.testing.assert_array_equal(far.log_odds, [[3000, -1000]])
+
+
+def test_rare_states_keep_their_log_odds():
+    """Log-odds beyond the range of weights are exact."""
+    energy = random_graph(5, n_models=2)
+    energy = energy.with_log_potentials(200 * energy.log_potentials).with_fields(300 * energy.field)
+    found = infer(energy, "exact")
+    for n in range(2):
+        exact = Enumerated(energy, n)
+        for i in range(energy.n_variables):
+            on, off = (exact.score[exact.states[:, i] == side] for side in (1, 0))
+            expected = logsumexp(on) - logsumexp(off)
+            np.testing.assert_allclose(found.log_odds[n, i], expected, rtol=1e-9, atol=1e-9)
+    assert np.abs(found.log_odds).max() > 1000
+
+
+def test_large_fields():
+    """Small terms keep their digits beside large fields of other variables."""
+    rng = np.random.default_rng(0)
+    pairs = TableFactors([[0, 1], [1, 2], [2, 3]], rng.normal(size=(3, 4)))
+    energy = FactorGraphEnergy([pairs], [[1e8, 0.1, -1e8, 0.3]])
+    table = pairs.log_potentials.reshape(3, 2, 2)
+    expected = [0.1 + np.diff(table[0][1] + table[1][:, 0]), 0.3 + np.diff(table[2][0])]
+    np.testing.assert_allclose(infer(energy, "exact").log_odds[0, [1, 3]], np.ravel(expected))
+
+
+@pytest.mark.deep
+def test_time_of_many_variables():
+    """A strip of 10^5 variables of width 2 takes a few seconds of processor time."""
+    n = 100_000
+    rng = np.random.default_rng(0)
+    near, far = np.arange(n - 1), np.arange(n - 2)
+    tables = [
+        TableFactors(np.stack([near, near + 1], axis=1), rng.normal(size=(n - 1, 2, 2))),
+        TableFactors(np.stack([far, far + 2], axis=1), rng.normal(size=(n - 2, 2, 2))),
+    ]
+    energy = FactorGraphEnergy(tables, rng.normal(size=n))
+    start = time.process_time()
+    found = infer(energy, "exact", returns=ALL)
+    assert time.process_time() - start < 8
+    # Conditional probabilities along the strip: the marginals agree with the pairs.
+    on = found.pairwise[: 4 * (n - 1)].reshape(n - 1, 4)
+    np.testing.assert_allclose(on[:, 2] + on[:, 3], found.marginals[0, :-1], atol=1e-9)
+    np.testing.assert_allclose(on[:, 1] + on[:, 3], found.marginals[0, 1:], atol=1e-9)
 
 
 def test_float32_in_float64_within():
@@ -282,17 +327,6 @@ def test_models_that_hold_different_variables(monkeypatch, together):
         exact = Enumerated(given, n)
         number = found.samples[n] @ (1 << np.arange(9))
         np.testing.assert_allclose(found.sample_log_prob[n], np.log(exact.probability[number]))
-
-
-def test_weights_and_logarithms_agree(monkeypatch):
-    energy = random_graph(8)
-    queries = (*ALL, "sample_log_prob")
-    one = infer(energy, Exact(random_state=0), returns=queries, n_samples=20)
-    monkeypatch.setattr(_elimination, "_LEAST", -1e-9)  # no room for weights
-    other = infer(energy, Exact(random_state=0), returns=queries, n_samples=20)
-    for name in ("log_odds", "pairwise", "log_partition", "sample_log_prob"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-10, atol=1e-10)
-    np.testing.assert_array_equal(one.samples, other.samples)
 
 
 def test_same_bits_for_any_number_of_threads(monkeypatch):
