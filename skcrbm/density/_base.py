@@ -1,18 +1,17 @@
 """Base class of the densities, with the training and sampling that all densities share.
 
-`MarkovRandomField`, `IsingModel` and `RBM` each have their own `fit`: it validates the rows, makes
-a model to start from, calls `density_plan` and `fit` of `skcrbm.learning`, and sets attributes.
+A density has the method `_plan`, which makes a model to start from and calls `density_plan`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial as bind
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
@@ -30,12 +29,12 @@ from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.learning.data import ArraySource, Design
 from skcrbm.learning.fit import (
-    Fitted,
+    NO_PROGRESS,
     Plan,
     Progress,
-    fit_one_epoch,
-    joined_curves,
-    resumed_generator,
+    begin_partial_fit,
+    train,
+    train_one_epoch,
     warn_of_convergence,
 )
 from skcrbm.learning.penalties import ElasticNet
@@ -45,13 +44,19 @@ from skcrbm.learning.solvers import (
     EarlyStopping,
     LossPlateau,
     Solver,
-    refuse_held_out_rows,
     resolve_solver,
     resolve_stopping,
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.utils.fitting import CallbackSupportMixin, all_or_nothing, forget, skip_empty_batches
+from skcrbm.utils.fitting import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    all_or_nothing,
+    begin_fit,
+    skip_empty_batches,
+    with_callbacks,
+)
 from skcrbm.utils.labels import require_observed
 from skcrbm.utils.options import Integer, is_auto
 from skcrbm.utils.sklearn_private import Interval, fit_context
@@ -75,10 +80,7 @@ class Rows(NamedTuple):
 
 
 class BaseDensity(CallbackSupportMixin, DensityQuestions):
-    """Base class of the densities that are trained epoch by epoch.
-
-    Subclasses define `fit` and the abstract methods.
-    """
+    """Base class of the densities that are trained epoch by epoch."""
 
     _parameter_constraints: dict = {
         "learning": rule_constraint("density", "ContrastiveDivergence(n_chains=50)"),
@@ -119,8 +121,8 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     _state = ("_model", "_structure", "_rule", "_sampler", "_progress", "_rng")
 
     @abstractmethod
-    def _plan(self, rows: Rows, rng: np.random.RandomState, resume: bool) -> DensityPlan:
-        """Return the plan of a fit; if `resume`, training continues from the fitted model."""
+    def _plan(self, rows: Rows, rng: np.random.RandomState) -> Plan:
+        """Return the plan of a fit, which continues from the fitted model if there is one."""
 
     @abstractmethod
     def _structure_of(self, n_features: int) -> Any:
@@ -132,6 +134,43 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
     def __sklearn_is_fitted__(self):
         return "_model" in vars(self)
+
+    @all_or_nothing
+    @with_callbacks
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
+        """Learn the distribution of the rows of X.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Numbers that are compared with `binarize`, or categories if the density takes them. NaN
+            stands for missing values.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative weights. A weight k counts as k copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X, a weight or a hyperparameter is invalid, or if the model is too large for the
+            inference that `learning` needs.
+        FloatingPointError
+            If the training diverges.
+        """
+        resume, rng = begin_fit(self)
+        rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
+        plan = self._plan(rows, rng)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        train(self, plan, rng, callbacks)
+        self._warn_of_convergence()
+        callbacks.end()
+        return self
 
     @skip_empty_batches
     @all_or_nothing
@@ -153,31 +192,14 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         A call does nothing if no row of positive weight has an observed entry. The model is fitted
         by the first call that has a row with an observed entry.
         """
-        resume = self.__sklearn_is_fitted__()
-        if resume:  # scikit-learn validates parameters only in the first call of `partial_fit`
-            self._validate_params()
-        refuse_held_out_rows(self.early_stopping)
-        if resume:
-            self._check_same_model()
+        resume, rng = begin_partial_fit(self)
         rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
         require_observed(~np.isnan(rows.visible), "X")
-        rng = resumed_generator(self, resume, self.random_state)
-        plan = self._plan(rows, rng, resume)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_fitted(plan, fitted, rng, joined=resume)
+        train_one_epoch(self, self._plan(rows, rng), rng)
+        self._warn_of_convergence()
         return self
 
     # ------------------------------------------------------------- steps of a fit
-
-    def _start_fit(self, X, sample_weight) -> tuple[Rows, np.random.RandomState, bool]:
-        """Return the rows, the random generator, and True if training continues an earlier fit."""
-        resume = self.warm_start and self.__sklearn_is_fitted__()
-        if resume:
-            self._check_same_model()
-        else:
-            forget(self, self._state)
-        rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
-        return rows, check_random_state(self.random_state), resume
 
     def _check_same_model(self) -> None:
         if self._structure_of(self.n_features_in_) != self._structure:
@@ -187,34 +209,25 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
                 "hyperparameters"
             )
 
-    def _set_fitted(self, plan: DensityPlan, fitted: Fitted, rng, joined: bool = False) -> None:
-        """Set the fitted attributes, and warn if inference did not converge."""
-        curves = fitted.curves
-        if isinstance(plan.rule, BPChainLearning) and plan.rule.weighted:
-            shares = [epoch.effective_share for epoch in fitted.epochs]
-            curves["effective_sample_size_curve_"] = shares
-        new = {
-            **self._model_attributes(fitted.model, plan),
-            **fitted.attributes,
-            **(joined_curves(self, curves) if joined else curves),
-            "_rng": rng,
-        }
-        vars(self).update(new)
-        if isinstance(plan.rule, (Likelihood, BPLearning)):
+    def _warn_of_convergence(self) -> None:
+        """Warn if inference did not converge in training."""
+        if isinstance(self._rule, (Likelihood, BPLearning)):
             warn_of_convergence(self.convergence_curve_[-1], self._belief_method(), *_UNCONVERGED)
 
     def _belief_method(self) -> InferenceMethod:
         """Return the method that computes beliefs: `inference`, or sum-product if it is "auto"."""
         return resolve_method("sum_product") if is_auto(self.inference) else self._given_method()
 
-    def _model_attributes(self, model, plan: DensityPlan) -> dict[str, Any]:
-        """Return the fitted attributes of a model."""
+    def _model_attributes(
+        self, model, epoch: int, *, rule: LearningRule, sampler: InferenceMethod | None
+    ) -> dict[str, Any]:
+        """Return the fitted attributes of a model; `sampler` is None if the rule has no sampler."""
         return {
             "_model": model,
             "energy_": model.energy(np.empty((0, 0))),
             **self._parameter_attributes(model),
-            "_rule": plan.rule,
-            "_sampler": plan.sampler,
+            "_rule": rule,
+            "_sampler": sampler,
             "_structure": self._structure_of(self.n_features_in_),
         }
 
@@ -334,14 +347,6 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         return Gibbs(n_chains=n_samples)
 
 
-class DensityPlan(NamedTuple):
-    """Plan of the fit of a density, with its learning rule and its sampler."""
-
-    training: Plan
-    rule: LearningRule
-    sampler: InferenceMethod | None  # None if the rule has no sampler
-
-
 def density_plan(
     density: BaseDensity,
     rows: Rows,
@@ -353,18 +358,19 @@ def density_plan(
     rate_factors: Any = None,
     batch_size: int | None = None,
     sampled_speedup: int = SAMPLED_SPEEDUP,
-) -> DensityPlan:
+) -> Plan:
     """Return the plan of a fit with the hyperparameters of a density.
 
-    Training starts from `model`, a named tuple with a field `params`. `rng` generates the seeds of
-    inference methods. `rule` replaces ``learning="auto"``. `penalised` and `rate_factors` are named
-    tuples with the fields of `model.params`. For each array of parameters, `penalised` holds 1 if
-    the whole array is penalised, 0 if it is not penalised, or an array of 1 and 0 if only the
-    entries with 1 are penalised. `rate_factors` holds a relative learning rate for each array of
-    parameters; if it is None, all rates are 1. `batch_size` is the number of rows per step if the
-    solver leaves it to "auto"; None stands for all rows, because the moments of complete rows are
-    computed only once. For rules that sample the model, Adam's step size is raised by a factor of
-    at most `sampled_speedup`.
+    Training starts from `model`, a named tuple with a field `params`; it is the fitted model if
+    there is one. `rng` generates the seeds of inference methods, and `rule` replaces
+    ``learning="auto"``. `penalised` and `rate_factors` are named tuples with the fields of
+    `model.params`. For each array of parameters, `penalised` holds 1 if the whole array is
+    penalised, 0 if it is not penalised, or an array of 1 and 0 if only the entries with 1 are
+    penalised. `rate_factors` holds a relative learning rate for each array of parameters; if it is
+    None, all rates are 1. `batch_size` is the number of rows per step if the solver leaves it to
+    "auto"; None stands for all rows, because the moments of complete rows are computed only once.
+    For rules that sample the model, Adam's step size is raised by a factor of at most
+    `sampled_speedup`.
     """
     rule = resolve_rule(density.learning if rule is None else rule, "density")
     solver = resolve_solver(density.solver, SOLVERS)
@@ -382,7 +388,7 @@ def density_plan(
     if rate_factors is None:
         rate_factors = type(model.params)(*(1.0 for _ in model.params))
     held_out = EarlyStopping(n_iter_no_change=_PATIENCE, refit=False)
-    training = Plan(
+    return Plan(
         model=model,
         design=Design(rows.X),
         rows=ArraySource(rows.X, rows.visible, rows.weight),
@@ -391,6 +397,8 @@ def density_plan(
         solver=solver,
         max_iter=density.max_iter,
         verbose=density.verbose,
+        progress=density._progress if density.__sklearn_is_fitted__() else NO_PROGRESS,
+        attributes=bind(density._model_attributes, rule=rule, sampler=sampler),
         stopping=resolve_stopping(
             density.early_stopping, False, held_out, LossPlateau(n_iter_no_change=_PATIENCE)
         ),
@@ -401,7 +409,6 @@ def density_plan(
         rate_factors=rate_factors,
         max_speedup=sampled_speedup if by_states else 50,
     )
-    return DensityPlan(training, rule, sampler)
 
 
 def start_log_odds(visible: np.ndarray, weight: np.ndarray) -> np.ndarray:

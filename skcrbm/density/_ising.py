@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan, start_log_odds
+from skcrbm.density._base import BaseDensity, Rows, density_plan, start_log_odds
 from skcrbm.energies import IsingEnergy, SparseIsingEnergy
 from skcrbm.inference import InferenceMethod
-from skcrbm.learning.fit import fit
+from skcrbm.learning.fit import Plan
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
-from skcrbm.utils.sklearn_private import fit_context
 
 
 class IsingParams(NamedTuple):
@@ -233,49 +230,8 @@ class IsingModel(BaseDensity):
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
-    @with_callbacks
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
-        """Learn the distribution of the rows of X.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, which are compared with `binarize`. NaN stands for missing values.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights. A weight k counts as k copies of the row.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If X, a weight or a hyperparameter is invalid, or if the model is too large for the
-            inference that `learning` needs.
-        FloatingPointError
-            If the training diverges.
-        """
-        rows, rng, resume = self._start_fit(X, sample_weight)
-        plan = self._plan(rows, rng, resume)
-        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
-        fitted = fit(
-            plan.training,
-            rng,
-            self._progress if resume else None,
-            callbacks,
-            lambda model, epoch: self._model_attributes(model, plan),
-        )
-        self._set_fitted(plan, fitted, rng)
-        callbacks.end()
-        return self
-
-    def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:
-        model = self._model if resume else self._initial_model(rows)
+    def _plan(self, rows: Rows, rng) -> Plan:
+        model = self._model if self.__sklearn_is_fitted__() else self._initial_model(rows)
         # The fields take larger steps: all couplings of a variable together change its mean, and
         # its field alone has to compensate for this.
         rates = IsingParams(1.0, 4.0)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.density._questions import DensityQuestions
@@ -24,7 +23,7 @@ from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     pass_hooks,
     warn_of_early_end,
     with_callbacks,
@@ -155,6 +154,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         *("cliques_", "weights_", "group_weights_", "_is_output"),
     )
 
+    _state = ("_last", "_is_output")
+
     energy_: FactorGraphEnergy | Any  # None if the tables of the cliques would be too large
     cliques_: list[tuple[int, ...]]
     weights_: np.ndarray
@@ -251,10 +252,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         ConvergenceWarning
             If training ended after `max_iter` passes.
         """
-        warm = self.warm_start and self.__sklearn_is_fitted__()
+        warm, rng = begin_fit(self)
         last = vars(self).get("_last") if warm else None
-        if not warm:
-            forget(self, ("_last", "_is_output"))
         given = X  # callbacks get the X of the user, with its rows of weight 0
         _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         if not is_auto(self.inference):
@@ -299,7 +298,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
                 problem,
                 tol=self.tol,
                 max_iter=self.max_iter,
-                rng=check_random_state(self.random_state),
+                rng=rng,
                 dual=dual,
                 on_pass_begin=hooks.get("on_pass_begin"),
                 on_pass_end=hooks.get("on_pass_end"),

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from skcrbm.density._base import SOLVERS, BaseDensity, DensityPlan, Rows, density_plan
+from skcrbm.density._base import SOLVERS, BaseDensity, Rows, density_plan
 from skcrbm.energies import RBMEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod
 from skcrbm.learning.data import crbm_params
-from skcrbm.learning.fit import fit
+from skcrbm.learning.fit import Plan
 from skcrbm.learning.rules import LearningRule, PersistentContrastiveDivergence
 from skcrbm.learning.solvers import LossPlateau, Solver, resolve_solver
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 from skcrbm.utils.options import Integer, is_auto
-from skcrbm.utils.sklearn_private import StrOptions, fit_context
+from skcrbm.utils.sklearn_private import StrOptions
 
 # Each training step reads all rows if there are at most _FULL_BATCH_ROWS rows, else a batch of
 # _BATCH_ROWS rows.
@@ -204,49 +202,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
-    @with_callbacks
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
-        """Learn the distribution of the rows of X.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, which are compared with `binarize`. NaN stands for missing values.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights. A weight k counts as k copies of the row.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If X, a weight or a hyperparameter is invalid, or if the model is too large for the
-            inference that `learning` needs.
-        FloatingPointError
-            If the training diverges.
-        """
-        rows, rng, resume = self._start_fit(X, sample_weight)
-        plan = self._plan(rows, rng, resume)
-        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
-        fitted = fit(
-            plan.training,
-            rng,
-            self._progress if resume else None,
-            callbacks,
-            lambda model, epoch: self._model_attributes(model, plan),
-        )
-        self._set_fitted(plan, fitted, rng)
-        callbacks.end()
-        return self
-
-    def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:
-        model = self._model if resume else self._initial_model(rows, rng)
+    def _plan(self, rows: Rows, rng) -> Plan:
+        model = self._model if self.__sklearn_is_fitted__() else self._initial_model(rows, rng)
         n_rows = len(rows.visible)
         return density_plan(
             self,

@@ -17,7 +17,7 @@ from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import score as score_with_known
 from skcrbm.targets.multioutput import has_columns, lists_classes, targets_of_columns
 from skcrbm.targets.new_labels import in_label_order, listed_labels
-from skcrbm.utils.fitting import first_copies, first_copy_of_each
+from skcrbm.utils.fitting import count_rows_of, first_copies, first_copy_of_each
 from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.labels import (
     in_rows_of,
@@ -43,6 +43,11 @@ class Rows(NamedTuple):
     weight: np.ndarray  # (N,): positive weights of the rows
     # (N,): index of the row from which `label_layers` copied each row; None if no row is a copy
     origin: np.ndarray | None = None
+
+    @property
+    def n_originals(self) -> int:
+        """Number of rows, where a row and its copies count as a single row."""
+        return count_rows_of(self.origin, len(self.weight))
 
     @property
     def first(self) -> Rows:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from skcrbm.energies.chain import ChainEnergies
 from skcrbm.estimators._chain_answers import ChainAnswers
@@ -17,8 +15,6 @@ from skcrbm.estimators._structured import (
     STRUCTURED_CONSTRAINTS,
     check_hinge,
     fit_dual,
-    fit_next_epoch,
-    fit_plan,
     require_labels_of,
     require_stochastic,
     structured_plan,
@@ -30,7 +26,7 @@ from skcrbm.inference.chains import (
 )
 from skcrbm.learning.chain_model import ChainModel, ChainParams, columns_for
 from skcrbm.learning.chains import SequenceBatch, clamped
-from skcrbm.learning.fit import Plan, resumed_generator
+from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
     LossPlateau,
@@ -45,8 +41,9 @@ from skcrbm.targets.sequences import (
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
+    EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     with_callbacks,
 )
 from skcrbm.utils.options import Integer, option_name
@@ -237,6 +234,9 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
     # ------------------------------------------------------------------------------- training
 
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "classes_")
+
     @all_or_nothing
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
@@ -265,18 +265,16 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         FloatingPointError
             If training diverges.
         """
-        resume = self.warm_start and hasattr(self, "classes_")
-        if not resume:
-            forget(self, self._state)
+        resume, rng = begin_fit(self)
         sequences = self._training_sequences(X, y, sample_weight, resume)
-        rng = check_random_state(self.random_state)
         if structured_solver(self).dual:
             model, objective = self._problem(sequences, resume)
             fit_dual(self, model, sequences, objective, rng, (X, y, sample_weight))
             return self
-        plan, alpha = self._plan(sequences, rng, resume)
-        attributes = partial(self._model_attributes, alpha=alpha)
-        fit_plan(self, plan, rng, resume, (X, y, sample_weight), attributes)
+        plan = self._plan(sequences, rng, resume)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        train(self, plan, rng, callbacks)
+        callbacks.end()
         return self
 
     @all_or_nothing
@@ -305,9 +303,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         -------
         self
         """
-        resume = hasattr(self, "classes_")
-        if resume:
-            self._validate_params()
+        resume, rng = begin_partial_fit(self)
         require_stochastic(self, "sequences")
         sequences = self._training_sequences(X, y, sample_weight, resume, classes)
         if self._rows.index is not None:
@@ -315,10 +311,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 "partial_fit cannot take dicts, because later batches may hold new features; turn "
                 "dicts into arrays by SequenceTransformer(FeatureHasher())"
             )
-        rng = resumed_generator(self, resume, self.random_state)
-        plan, alpha = self._plan(sequences, rng, resume, partial=True)
-        attributes = partial(self._model_attributes, alpha=alpha)
-        fit_next_epoch(self, plan, rng, resume, attributes)
+        plan = self._plan(sequences, rng, resume, partial=True)
+        train_one_epoch(self, plan, rng)
         return self
 
     def _training_sequences(self, X, y, sample_weight, resume, classes=None) -> SequenceBatch:
@@ -348,8 +342,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             sequences = replace(sequences, index=np.arange(len(sequences)), _pieces={})
         return sequences
 
-    def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
-        """Return the `Plan` (model, objective, solver and stopping rule) of a fit, and alpha."""
+    def _plan(self, sequences, rng, resume, partial=False) -> Plan:
+        """Return the `Plan` (model, objective, solver, penalty and stopping rule) of a fit."""
         model, objective = self._problem(sequences, resume, partial)
         return structured_plan(self, model, sequences, objective, rng, resume, partial)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial as bind
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
@@ -17,37 +16,38 @@ from skcrbm.estimators._crbm_auto import (
     PLAIN_ALPHA,
     PenaltySettings,
     choose_solver,
+    choose_stream_solver,
     make_penalty,
     partial_scale,
-    path_record,
     search_convex_penalty,
     search_penalty,
 )
-from skcrbm.estimators._flip_rates import with_flip_rates
+from skcrbm.estimators._flip_rates import with_flip_rates, with_given_rates
 from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
-    CRBMPlan,
+    BATCH_ROWS,
+    Methods,
     RBMClassifier,
-    automatic_batch_size,
-    check_inference_cost,
-    holds_out_automatically,
-    marginal_method,
+    likelihood_methods,
     refuse_thresholds,
+    scaled_design,
+    source_of,
+    variance_of,
 )
-from skcrbm.estimators._stream_penalty import stream_penalty
+from skcrbm.estimators._stream_penalty import StreamPenalty
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
-from skcrbm.learning.data import (
-    ArraySource,
-    Design,
-    crbm_first_rates,
-    crbm_params,
-    crbm_rate_factors,
-    mean_square,
+from skcrbm.learning.data import Design, crbm_first_rates, crbm_rate_factors
+from skcrbm.learning.fit import (
+    NO_PROGRESS,
+    Plan,
+    Progress,
+    begin_partial_fit,
+    train,
+    train_one_epoch,
+    warn_of_convergence,
 )
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
 from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
@@ -55,18 +55,16 @@ from skcrbm.learning.solvers import (
     LBFGS,
     LossPlateau,
     Solver,
-    refuse_held_out_rows,
-    resolve_stopping,
     solver_constraint,
     stopping_constraint,
 )
 from skcrbm.targets.class_weight import refuse_balanced_weights
 from skcrbm.targets.multioutput import UnitTargets
-from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
+from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     skip_empty_batches,
     with_callbacks,
 )
@@ -78,6 +76,16 @@ _UNCONVERGED = (
     "inference='exact' if a layer is small",
     "a solver with a smaller learning_rate",
 )
+
+
+class _Choices(NamedTuple):
+    """What a `fit` chooses before it has an initial model."""
+
+    rows: Rows
+    rule: LearningRule
+    methods: Methods
+    solver: Any
+    design: Design
 
 
 class CRBMClassifier(RBMClassifier):
@@ -331,6 +339,8 @@ class CRBMClassifier(RBMClassifier):
     (2, 5)
     """
 
+    _stream: StreamPenalty | None
+
     _columns_of_classes = UnitTargets
 
     _parameter_constraints: dict = {
@@ -419,25 +429,14 @@ class CRBMClassifier(RBMClassifier):
         ConvergenceWarning
             If inference is unreliable; see the Notes of the class for the conditions.
         """
-        resume = self.warm_start and hasattr(self, "visible_coef_")
-        if resume:
-            self._check_same_model()
-        else:
-            forget(self, self._state)
+        resume, rng = begin_fit(self)
         rows = training_rows(self, X, y, sample_weight, reset=not resume)
         rows = with_class_weight(self, rows)
         self._check_decode()
-        rng = check_random_state(self.random_state)
-        plan = self._plan(rows, rng, resume)
-        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
-        attributes = bind(self._model_attributes, plan=plan)
-        fitted = fit(plan.training, rng, self._progress if resume else None, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
-        vars(self).update(
-            {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
-        )
+        plan = self._resumed_plan(rows, rng) if resume else self._first_plan(rows, rng)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        interrupted = train(self, plan, rng, callbacks).interrupted
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
-        interrupted = fitted.interrupted
         if isinstance(resolve_rule(self.learning, "conditional"), Likelihood):
             interrupted |= self._warn_of_strong_couplings(rows)
         if option_name(self.decode) == "threshold":
@@ -478,121 +477,163 @@ class CRBMClassifier(RBMClassifier):
         for a new label is its frequency in the rows, whatever x is. Labels without a column are
         missing. Automatic learning rates depend on the rows of the first call.
         """
-        resume = hasattr(self, "visible_coef_")
-        if resume:  # scikit-learn validates parameters in the first call only
-            self._validate_params()
-            self._check_same_model()
+        resume, rng = begin_partial_fit(self)
+        if resume:
             add_labels_to_targets(self, y, classes)
-        refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
         rows = training_rows(
             self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
         )
         rows = with_class_weight(self, rows)
-        rng = resumed_generator(self, resume, self.random_state)
         if resume:
             add_labels_to_model(self, rows, rng)
-        plan = self._plan(rows, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_partially_fitted(fitted, plan, rng, resume)
+        train_one_epoch(self, self._stream_plan(rows, rng), rng)
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         return self
 
-    def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Choose the objective, the solver, the initial model and the penalty of a fit.
+    # ------------------------------------------------------------------------ the plans
 
-        If `resume` is True, the initial model is the fitted model. `partial` is True in
-        `partial_fit`.
-        """
+    def _first_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of a fit from new parameters."""
+        choices = self._choices(rows, rng)
+        # L-BFGS starts from hidden units that depend on the outputs, but not on x.
+        scales = (1.0, 0.0) if isinstance(choices.solver, LBFGS) else ()
+        model = self._first_model(rows, choices.design, choices.methods, rng, *scales)
+        if is_auto(self.alpha):
+            return self._searched_plan(choices, model, NO_PROGRESS)
+        warn_of_scales(rows.X, rows.weight, type(self).__name__)
+        return self._plan(choices, model, self.alpha, NO_PROGRESS)
+
+    def _resumed_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of a fit from the fitted model, which keeps the penalty of a search."""
+        choices = self._choices(rows, rng)
+        model = self._resumed_model(choices.design, choices.methods)
+        if is_auto(self.alpha) and self._columns is None:  # the earlier fit did not search
+            return self._searched_plan(choices, model, self._progress)
+        alpha = self.alpha_ if is_auto(self.alpha) else self.alpha
+        return self._plan(choices, model, alpha, self._progress)
+
+    def _stream_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of an epoch of `partial_fit`, from the fitted model if there is one."""
         rule = resolve_rule(self.learning, "conditional")
-        n_classes = len(self.classes_) if self._targets.one_hot else None
-        rule.check_rows(rows.visible, n_classes, partial, self._targets.units is not None)
+        rule.check_stream()
+        self._check_rule(rule, rows)
         if isinstance(rule, NoisyLikelihood):
-            rule = with_flip_rates(self, rule, rows, rng, partial)
-        n_bits = self._targets.n_bits
-        method = marginal_method(
-            self.inference, n_bits, self.n_hidden, needs=rule.conditional_answers
+            rule = with_given_rates(rule, rows.visible.shape[1])
+        methods = likelihood_methods(self, rule.conditional_answers, rng)
+        solver = choose_stream_solver(self.solver)
+        design = self._stream_design(rows)
+        # The solver and the penalty adapt to the scale of the columns and the length of the stream.
+        adapts = is_auto(self.alpha) and is_auto(self.solver)
+        scale = partial_scale(design.X, rows.weight) if adapts else 1.0
+        alpha: Any
+        label_sets = None
+        if self.__sklearn_is_fitted__():
+            model, progress = self._resumed_model(design, methods), self._progress
+            alpha, stream, label_sets = self.alpha_, self._stream, self.label_sets_
+        else:
+            model, progress = self._first_model(rows, design, methods, rng), NO_PROGRESS
+            alpha = PLAIN_ALPHA * scale**2
+            stream = StreamPenalty(alpha)
+            warn_of_scales(rows.X, rows.weight, type(self).__name__, partial=True)
+        if not adapts:
+            stream = None
+        elif stream is not None:  # else an earlier `fit` has searched the penalty
+            stream = stream.with_rows(rows.X[rows.weight > 0])
+            alpha = stream.alpha
+        stochastic = self._stochastic_fields(rows, design, solver)
+        if adapts:
+            stochastic |= {
+                "batch_size": solver.rows_per_step(rows.n_originals, BATCH_ROWS),
+                "rate_factors": crbm_rate_factors(solver, scale),
+                "first_rates": crbm_first_rates(design.X, rows.weight),
+            }
+        if not is_auto(self.alpha):
+            alpha = self.alpha
+        found = {"_stream": stream, **_found_rates(rule)}
+        return self._conditional_plan(
+            rows,
+            design,
+            model,
+            methods,
+            alpha=alpha,
+            label_sets=label_sets,
+            found=found,
+            objective=rule.conditional(methods.training, self.n_jobs),
+            penalty=crbm_penalty(alpha, self._alpha_of_weights()),
+            solver=solver,
+            progress=progress,
+            **stochastic,
         )
-        if self._targets.one_hot:
-            method = resolve_method("exact")
-        method, marginals = method.seeded(rng), method.seeded(rng)
-        solver: Any = choose_solver(self.solver, self.early_stopping, rule, method, partial)
+
+    def _choices(self, rows: Rows, rng) -> _Choices:
+        """Choose what does not depend on the initial model of a `fit`."""
+        rule = resolve_rule(self.learning, "conditional")
+        self._check_rule(rule, rows)
+        if isinstance(rule, NoisyLikelihood):
+            rule = with_flip_rates(self, rule, rows, rng)
+        methods = likelihood_methods(self, rule.conditional_answers, rng)
+        solver: Any = choose_solver(self.solver, self.early_stopping, rule, methods.training)
         full_batch = isinstance(solver, LBFGS)
-        averaged = not full_batch and solver.averaged
+        centre = not full_batch and solver.averaged
+        return _Choices(
+            rows, rule, methods, solver, scaled_design(rows, self.alpha, centre, full_batch)
+        )
 
-        # Scale the columns of X, and choose the model from which training starts.
-        inputs = in_faster_storage(rows.X, not (full_batch or is_auto(self.alpha)))
-        if partial:
-            columns = self._columns.for_rows(inputs) if resume and self._columns else None
+    def _searched_plan(self, choices: _Choices, model, progress: Progress) -> Plan:
+        """Return the plan of a fit, after a search for the penalty by cross-validation."""
+        rows, design = choices.rows, choices.design
+        settings, batch = self._penalty_settings(choices.rule), source_of(rows, design).all
+        variance = variance_of(design)
+        if isinstance(choices.solver, LBFGS):
+            penalty = make_penalty(settings, *rows[1:], every_intercept=True)
+            alpha, model, points = search_penalty(settings, penalty, model, batch, variance)
         else:
-            columns = Columns(inputs, rows.weight, averaged) if is_auto(self.alpha) else None
-        design = Design(inputs, columns, double=full_batch, rotate=full_batch)
-        if resume:
-            model = design.inner(self._fitted_model())
-        else:
-            scales = {"weights_scale": 1.0, "hidden_scale": 0.0} if full_batch else {}
-            n_features = design.X.shape[1]
-            model = self._model(
-                crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, **scales)
-            )
-        check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
+            alpha, points = search_convex_penalty(settings, model, batch, variance)
+        return self._plan(choices, model, alpha, progress, points)
 
-        # Search the penalty, unless it is a number or an earlier fit has found it.
-        adapted = partial and is_auto(self.alpha) and is_auto(self.solver)
-        scale = partial_scale(design.X, rows.weight) if adapted else 1.0
-        alpha: Any = getattr(self, "alpha_", PLAIN_ALPHA * scale**2)
-        alpha = alpha if is_auto(self.alpha) else self.alpha
-        alpha, stream = stream_penalty(self, rows, alpha, resume) if adapted else (alpha, None)
-        search = columns is not None and not (partial or (resume and self._columns is not None))
+    def _plan(self, choices: _Choices, model, alpha, progress: Progress, points=()) -> Plan:
+        """Return the plan of a fit from a model and with a penalty; `points` describe a search."""
+        rows, rule, methods, solver, design = choices
+        stochastic = {}
+        if isinstance(solver, LBFGS):
+            settings, automatic = self._penalty_settings(rule), is_auto(self.alpha)
+            penalty = make_penalty(settings, *rows[1:], every_intercept=automatic)(alpha)
+        else:
+            penalty = crbm_penalty(alpha, self._alpha_of_weights())
+            stochastic = self._stochastic_fields(rows, design, solver)
+        return self._conditional_plan(
+            rows,
+            design,
+            model,
+            methods,
+            alpha=alpha,
+            points=points,
+            found={"_stream": None, **_found_rates(rule)},
+            objective=rule.conditional(methods.training, self.n_jobs),
+            penalty=penalty,
+            solver=solver,
+            progress=progress,
+            **stochastic,
+        )
+
+    def _check_rule(self, rule: LearningRule, rows: Rows) -> None:
+        """Raise a ValueError if the learning rule does not support this y."""
+        n_classes = len(self.classes_) if self._targets.one_hot else None
+        rule.check_rows(rows.visible, n_classes, self._targets.units is not None)
+
+    def _penalty_settings(self, rule: LearningRule) -> PenaltySettings:
         settings = PenaltySettings(
             self.alpha_hidden, self._targets.exclusive, self.max_iter, self.n_jobs, self.verbose
         )
-        if isinstance(rule, Likelihood):
-            settings = settings._replace(likelihood=rule)
-        points = []
-        if full_batch:
-            penalty_of = make_penalty(settings, *rows[1:], every_intercept=is_auto(self.alpha))
-            if search and columns is not None:
-                alpha, model, points = search_penalty(
-                    settings, penalty_of, model, source.all, columns.variance
-                )
-            penalty = penalty_of(alpha)
-        else:
-            if search and columns is not None:
-                alpha, points = search_convex_penalty(settings, model, source.all, columns.variance)
-            on_weights = 0.0 if isinstance(self.alpha_hidden, str) else self.alpha_hidden
-            penalty = crbm_penalty(alpha, on_weights)
-        if columns is None and not resume:
-            warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
+        return settings._replace(likelihood=rule) if isinstance(rule, Likelihood) else settings
 
-        stochastic = {}
-        if not full_batch:
-            n_rows = source.n_originals
-            hold_out = holds_out_automatically(n_rows, solver)
-            batch_size = automatic_batch_size(n_rows, partial=adapted)
-            stochastic = {
-                "stopping": resolve_stopping(self.early_stopping, hold_out),
-                "batch_size": solver.rows_per_step(n_rows, batch_size),
-                "average": solver.keeps_average(False),
-                "rate_factors": crbm_rate_factors(solver, scale),
-                "first_rates": crbm_first_rates(design.X, rows.weight) if adapted else (),
-                "stratify": not self._targets.multilabel,
-                "mean_square": mean_square(design.X, rows.weight) if averaged else 0.0,
-            }
-        training = Plan(
-            model=model,
-            design=design,
-            rows=source,
-            objective=rule.conditional(method, self.n_jobs),
-            penalty=penalty,
-            solver=solver,
-            max_iter=self.max_iter,
-            verbose=self.verbose,
-            **stochastic,
-        )
-        found = {"alpha_": float(alpha), "alpha_path_": path_record(points), "_columns": columns}
-        if isinstance(rule, NoisyLikelihood):
-            found["flip_rates_"] = rule.flip_rates
-        return CRBMPlan(training, rows, method, marginals, {**found, "_stream": stream})
+    def _alpha_of_weights(self) -> float:
+        """Return the penalty on W with a stochastic solver."""
+        return 0.0 if isinstance(self.alpha_hidden, str) else self.alpha_hidden
+
+
+def _found_rates(rule):
+    """Return the fitted attribute of a rule with flip rates."""
+    return {"flip_rates_": rule.flip_rates} if isinstance(rule, NoisyLikelihood) else {}

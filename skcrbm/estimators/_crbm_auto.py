@@ -5,7 +5,7 @@ ImageCRBM and MSSVMCRBM use the search for the penalty as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -88,21 +88,15 @@ def choose_solver(
     early_stopping: bool | str | LossPlateau,
     rule: LearningRule,
     method: InferenceMethod,
-    partial: bool,
 ) -> Solver:
-    """Return the solver of a fit, and choose one if `solver` is "auto".
+    """Return the solver of a `fit`, and choose one if `solver` is "auto".
 
-    "auto" chooses Adam for learning rules other than maximum likelihood, for `partial_fit`, and for
-    exact inference if `early_stopping` is a rule that needs epochs. Otherwise it chooses L-BFGS if
-    inference is exact, and averaged gradient descent if inference is approximate. A ValueError is
-    raised if the user chose L-BFGS and it cannot be used.
+    "auto" chooses Adam for learning rules other than maximum likelihood, and for exact inference if
+    `early_stopping` is a rule that needs epochs. Otherwise it chooses L-BFGS if inference is exact,
+    and averaged gradient descent if inference is approximate. A ValueError is raised if the user
+    chose L-BFGS and it cannot be used.
     """
-    automatic = is_auto(solver)
-    chosen = LBFGS() if automatic else resolve_solver(solver)
-    if not isinstance(chosen, LBFGS):
-        return chosen
     obstacles = {
-        "partial_fit, which sees only a part of the rows": partial,
         f"learning={rule.name!r}": not isinstance(rule, Likelihood),
         f"{method.name!r} inference, which is approximate": method.name != "exact",
         f"early_stopping={early_stopping!r}": (
@@ -110,15 +104,29 @@ def choose_solver(
         ),
     }
     found = [name for name, holds in obstacles.items() if holds]
+    if not is_auto(solver):
+        chosen = resolve_solver(solver)
+        return _without_obstacles(chosen, found)
     if not found:
-        return chosen
-    if not automatic:
+        return LBFGS()
+    by_adam = not isinstance(rule, Likelihood) or method.name == "exact"
+    return Adam() if by_adam else AveragedSGD()
+
+
+def choose_stream_solver(solver: str | Solver) -> Any:
+    """Return the solver of `partial_fit`; "auto" stands for Adam, and L-BFGS is not possible."""
+    chosen = Adam() if is_auto(solver) else resolve_solver(solver)
+    return _without_obstacles(chosen, ["partial_fit, which sees only a part of the rows"])
+
+
+def _without_obstacles(solver, obstacles):
+    """Return the solver; raise a ValueError if it is L-BFGS and there is an obstacle."""
+    if isinstance(solver, LBFGS) and obstacles:
         raise ValueError(
             "solver='lbfgs' maximises the exact likelihood of all rows at once, so it cannot be "
-            f"used with {found[0]}. Use solver='auto', 'asgd', 'adam' or 'sgd'"
+            f"used with {obstacles[0]}. Use solver='auto', 'asgd', 'adam' or 'sgd'"
         )
-    by_adam = partial or not isinstance(rule, Likelihood) or method.name == "exact"
-    return Adam() if by_adam else AveragedSGD()
+    return solver
 
 
 # ------------------------------------------------------------------------- the penalty
@@ -307,7 +315,7 @@ def without_hidden_units(
     return fit
 
 
-def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
+def path_record(points: Sequence[PathPoint]) -> dict[str, np.ndarray]:
     """Convert the tried penalties and their scores to a dict of arrays, `alpha_path_`."""
     names = ("n_hidden", "alpha", "log_likelihood", "log_loss")
     return {name: np.array([getattr(point, name) for point in points]) for name in names}

@@ -27,24 +27,24 @@ _FIRST = 3
 _N_FOLDS = 4
 
 
-def with_flip_rates(
-    estimator: Any, rule: NoisyLikelihood, rows: Rows, rng, partial: bool
-) -> NoisyLikelihood:
-    """Return the learning rule with flip rates (V, 2), after estimating the rates if necessary.
-
-    `partial` is True in `partial_fit`, which cannot estimate rates and raises a ValueError if an
-    estimate is necessary.
-    """
+def with_flip_rates(estimator: Any, rule: NoisyLikelihood, rows: Rows, rng) -> NoisyLikelihood:
+    """Return the learning rule with flip rates (V, 2), after estimating the rates if necessary."""
     if not rule.is_estimated:
-        noise = rule.noise(rows.visible.shape[1])
-    elif partial:
+        return with_given_rates(rule, rows.visible.shape[1])
+    return NoisyLikelihood(_estimated_noise(estimator, rule, rows, rng).rates)
+
+
+def with_given_rates(rule: NoisyLikelihood, n_visible: int) -> NoisyLikelihood:
+    """Return the learning rule with flip rates (V, 2) for `partial_fit`.
+
+    A ValueError is raised if the rates would have to be estimated.
+    """
+    if rule.is_estimated:
         raise ValueError(
             f"flip_rates={rule.flip_rates!r} cannot be estimated by partial_fit, which sees only a "
             "part of the rows; use fit, or give the rates as numbers"
         )
-    else:
-        noise = _estimated_noise(estimator, rule, rows, rng)
-    return NoisyLikelihood(noise.rates)
+    return NoisyLikelihood(rule.noise(n_visible).rates)
 
 
 def _estimated_noise(estimator, rule, rows, rng):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.estimators._graph_answers import GraphAnswers
@@ -18,8 +16,6 @@ from skcrbm.estimators._structured import (
     STRUCTURED_CONSTRAINTS,
     check_hinge,
     fit_dual,
-    fit_next_epoch,
-    fit_plan,
     require_labels_of,
     require_stochastic,
     structured_plan,
@@ -28,7 +24,7 @@ from skcrbm.estimators._structured import (
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.chain_model import columns_for
-from skcrbm.learning.fit import Plan, resumed_generator, warn_of_convergence
+from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch, warn_of_convergence
 from skcrbm.learning.graph_constraints import closed_classes, forbidden_pairs, require_possible
 from skcrbm.learning.graphs import MISSING, GraphBatch, GraphModel, GraphParams
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
@@ -40,8 +36,9 @@ from skcrbm.targets.graphs import GraphRows, NodeClasses
 from skcrbm.targets.sequences import GRAPH, flat_labels
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
+    EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     with_callbacks,
 )
 from skcrbm.utils.options import Integer, option_name
@@ -281,6 +278,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
 
     # ------------------------------------------------------------------------------- training
 
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "classes_")
+
     @all_or_nothing
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
@@ -319,18 +319,16 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             If the search for labels of a wide graph that agree with the constraints ends without a
             result. A graph without such labels raises a ValueError.
         """
-        resume = self.warm_start and hasattr(self, "classes_")
-        if not resume:
-            forget(self, self._state)
+        resume, rng = begin_fit(self)
         graphs = self._training_graphs(X, y, sample_weight, resume)
-        rng = check_random_state(self.random_state)
         if structured_solver(self).dual:
             model, objective = self._problem(graphs, rng, resume)
             fit_dual(self, model, graphs, objective, rng, (X, y, sample_weight))
             return self
-        plan, alpha = self._plan(graphs, rng, resume)
-        attributes = partial(self._model_attributes, alpha=alpha)
-        fit_plan(self, plan, rng, resume, (X, y, sample_weight), attributes)
+        plan = self._plan(graphs, rng, resume)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        train(self, plan, rng, callbacks)
+        callbacks.end()
         if not self._hinge:
             warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
         return self
@@ -366,9 +364,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         -------
         self
         """
-        resume = hasattr(self, "classes_")
-        if resume:
-            self._validate_params()
+        resume, rng = begin_partial_fit(self)
         require_stochastic(self, "graphs")
         sizes = _checked_sizes(clique_sizes)
         graphs = self._training_graphs(X, y, sample_weight, resume, classes, sizes)
@@ -377,10 +373,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 "partial_fit cannot take dicts, because later batches may hold new features; turn "
                 "the nodes into arrays by sklearn.feature_extraction.FeatureHasher"
             )
-        rng = resumed_generator(self, resume, self.random_state)
-        plan, alpha = self._plan(graphs, rng, resume, partial=True)
-        attributes = partial(self._model_attributes, alpha=alpha)
-        fit_next_epoch(self, plan, rng, resume, attributes)
+        plan = self._plan(graphs, rng, resume, partial=True)
+        train_one_epoch(self, plan, rng)
         return self
 
     def _training_graphs(self, X, y, sample_weight, resume, classes=None, sizes=()) -> GraphBatch:
@@ -423,8 +417,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             graphs = replace(graphs, index=np.arange(len(graphs)), number=numbers, _pieces={})
         return graphs
 
-    def _plan(self, graphs, rng, resume, partial=False) -> tuple[Plan, float]:
-        """Return the `Plan` (model, objective, solver and stopping rule) of a fit, and alpha."""
+    def _plan(self, graphs, rng, resume, partial=False) -> Plan:
+        """Return the `Plan` (model, objective, solver, penalty and stopping rule) of a fit."""
         model, objective = self._problem(graphs, rng, resume, partial)
         return structured_plan(self, model, graphs, objective, rng, resume, partial)
 

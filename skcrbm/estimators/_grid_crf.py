@@ -9,20 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.image_model import ImageModel, ImageStructure, pair_steps
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.estimators._structured import (
-    fit_next_epoch,
-    fit_plan,
     require_stochastic,
     warn_of_new_labels,
 )
 from skcrbm.learning.data import Design
-from skcrbm.learning.fit import Plan, resumed_generator
+from skcrbm.learning.fit import NO_PROGRESS, Plan, begin_partial_fit, train, train_one_epoch
 from skcrbm.learning.images import (
     MISSING,
     ImageBatch,
@@ -53,8 +50,9 @@ from skcrbm.targets.pixels import (
 )
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
+    EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     skip_empty_batches,
     with_callbacks,
 )
@@ -231,6 +229,9 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
     # ------------------------------------------------------------------------------- training
 
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "classes_")
+
     @all_or_nothing
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
@@ -262,13 +263,12 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         FloatingPointError
             If training diverges.
         """
-        resume = self.warm_start and hasattr(self, "classes_")
-        if not resume:
-            forget(self, self._state)
+        resume, rng = begin_fit(self)
         images = self._training_images(X, y, sample_weight, resume)
-        rng = check_random_state(self.random_state)
         plan = self._plan(images, rng, resume)
-        fit_plan(self, plan, rng, resume, (X, y, sample_weight), self._model_attributes)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        train(self, plan, rng, callbacks)
+        callbacks.end()
         return self
 
     @skip_empty_batches
@@ -297,14 +297,11 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         -------
         self
         """
-        resume = hasattr(self, "classes_")
-        if resume:
-            self._validate_params()
+        resume, rng = begin_partial_fit(self)
         require_stochastic(self, "images")
         images = self._training_images(X, y, sample_weight, resume, classes)
-        rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(images, rng, resume, partial=True)
-        fit_next_epoch(self, plan, rng, resume, self._model_attributes)
+        train_one_epoch(self, plan, rng)
         return self
 
     def _training_images(self, X, y, sample_weight, resume, classes=None) -> ImageBatch:
@@ -374,10 +371,12 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             solver=solver,
             max_iter=self.max_iter,
             verbose=int(self.verbose),
+            progress=self._progress if resume else NO_PROGRESS,
+            attributes=self._model_attributes,
             **stochastic,
         )
 
-    def _model_attributes(self, model: ImageModel) -> dict[str, Any]:
+    def _model_attributes(self, model: ImageModel, epoch: int) -> dict[str, Any]:
         p = model.params
         return {
             "_model": model,

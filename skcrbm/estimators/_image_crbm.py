@@ -3,58 +3,44 @@
 from __future__ import annotations
 
 import copy
-from functools import partial as bind
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base import Rows, training_rows
-from skcrbm.estimators._crbm_auto import (
-    PenaltySettings,
-    path_record,
-    search_convex_penalty,
-)
+from skcrbm.estimators._crbm_auto import PenaltySettings, search_convex_penalty
 from skcrbm.estimators._grid_crf import GridCRF
 from skcrbm.estimators._image_structure import is_local, local_model
 from skcrbm.estimators._rbm import (
-    CRBMPlan,
     RBMClassifier,
-    automatic_batch_size,
-    check_inference_cost,
-    marginal_method,
+    likelihood_methods,
+    scaled_design,
+    source_of,
+    variance_of,
 )
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
-from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
-from skcrbm.learning.fit import (
-    Plan,
-    fit,
-    fit_one_epoch,
-    resumed_generator,
-    warn_of_convergence,
-)
+from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch, warn_of_convergence
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import Likelihood
 from skcrbm.learning.solvers import (
     STOCHASTIC_SOLVERS,
     LossPlateau,
     Solver,
-    refuse_held_out_rows,
     resolve_solver,
-    resolve_stopping,
     solver_constraint,
     stopping_constraint,
 )
 from skcrbm.targets.images import flat_weights, make_image_targets
-from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
+from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
+    begin_fit,
     forget,
     skip_empty_batches,
     with_callbacks,
@@ -266,22 +252,11 @@ class ImageCRBM(RBMClassifier):
         """
         if self._is_local(X, y, self.warm_start):
             return self._fit_local(X, y, sample_weight)
-        resume = self.warm_start and hasattr(self, "visible_coef_")
-        if resume:
-            self._check_same_model()
-        else:
-            forget(self, self._state)
+        resume, rng = begin_fit(self)
         rows = training_rows(self, X, y, flat_weights(sample_weight), reset=not resume)
-        rng = check_random_state(self.random_state)
-        plan = self._plan(rows, rng, resume)
-        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
-        attributes = bind(self._model_attributes, plan=plan)
-        progress = self._progress if resume else None
-        fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).update(
-            {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng},
-            local_=None,
-        )
+        plan = self._resumed_plan(rows, rng) if resume else self._first_plan(rows, rng)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        train(self, plan, rng, callbacks)
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         self._warn_of_strong_couplings(rows)
         callbacks.end()
@@ -318,80 +293,92 @@ class ImageCRBM(RBMClassifier):
             self._validate_params()
         if self._is_local(X, y, True):
             return self._fit_local(X, y, sample_weight, classes, partial=True)
-        resume = hasattr(self, "visible_coef_")
-        if resume:
-            self._check_same_model()
-        refuse_held_out_rows(self.early_stopping)
+        resume, rng = begin_partial_fit(self)
         weight = flat_weights(sample_weight)
         rows = training_rows(self, X, y, weight, reset=not resume, classes=classes, partial=True)
-        rng = resumed_generator(self, resume, self.random_state)
-        plan = self._plan(rows, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_partially_fitted(fitted, plan, rng, resume)
-        self.local_ = None
+        train_one_epoch(self, self._stream_plan(rows, rng), rng)
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         return self
 
-    def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Return the `CRBMPlan` of a fit, given the same arguments as in `CRBMClassifier`."""
-        n_visible = rows.visible.shape[1]
-        answers = Likelihood.conditional_answers
-        method = marginal_method(self.inference, n_visible, self.n_hidden, needs=answers)
-        if self._targets.one_hot:
-            method = resolve_method("exact")
-        method, marginals = method.seeded(rng), method.seeded(rng)
-        solver = resolve_solver(self.solver, STOCHASTIC_SOLVERS)
+    # ------------------------------------------------------------------------ the plans
 
-        # Scale the columns of X, and choose the model from which training starts.
-        inputs, columns = in_faster_storage(rows.X, not is_auto(self.alpha)), None
-        if partial:
-            columns = self._columns.for_rows(inputs) if resume and self._columns else None
-        elif is_auto(self.alpha):
-            columns = Columns(inputs, rows.weight, centre=solver.averaged)
-        design = Design(inputs, columns)
-        if resume:
-            model = design.inner(self._fitted_model())
+    def _first_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of a fit from new parameters."""
+        solver, methods = self._solver_and_methods(rng)
+        design = scaled_design(rows, self.alpha, centre=solver.averaged)
+        model = self._first_model(rows, design, methods, rng)
+        alpha, points = self.alpha, []
+        if is_auto(self.alpha):
+            alpha, points = self._searched_alpha(rows, design, model)
         else:
-            n_features = design.X.shape[1]
-            model = self._model(
-                crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng)
-            )
-        check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
-        n_rows = source.n_originals
-
-        # Search the penalty, unless it is a number or an earlier fit has found it.
-        alpha = getattr(self, "alpha_", _PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
-        points = []
-        if columns is not None and not partial and not (resume and self._columns is not None):
-            settings = PenaltySettings(
-                "auto", self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
-            )
-            alpha, points = search_convex_penalty(settings, model, source.all, columns.variance)
-        alpha = float(alpha)
-        alpha_hidden = 0.0 if partial else 1 / max(n_rows, MIN_SEARCH_ROWS)
-        if columns is None and not resume:
             # Replace the usual advice to scale the columns, which is impossible for a 3-D X.
-            name = type(self).__name__
-            warn_of_scales(rows.X, rows.weight, name, partial, _REMEDY_OF_SCALES)
-        training = Plan(
-            model=model,
-            design=design,
-            rows=source,
-            objective=Likelihood().conditional(method, self.n_jobs),
+            warn_of_scales(rows.X, rows.weight, type(self).__name__, remedy=_REMEDY_OF_SCALES)
+        return self._plan(rows, design, model, methods, solver, alpha, points=points)
+
+    def _resumed_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of a fit from the fitted model, which keeps the penalty of a search."""
+        solver, methods = self._solver_and_methods(rng)
+        design = scaled_design(rows, self.alpha, centre=solver.averaged)
+        model = self._resumed_model(design, methods)
+        alpha, points = self.alpha_ if is_auto(self.alpha) else self.alpha, []
+        if is_auto(self.alpha) and self._columns is None:  # the earlier fit did not search
+            alpha, points = self._searched_alpha(rows, design, model)
+        return self._plan(
+            rows, design, model, methods, solver, alpha, points=points, progress=self._progress
+        )
+
+    def _stream_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of an epoch of `partial_fit`, from the fitted model if there is one."""
+        solver, methods = self._solver_and_methods(rng)
+        design, options = self._stream_design(rows), {"alpha_hidden": 0.0}
+        if self.__sklearn_is_fitted__():
+            model = self._resumed_model(design, methods)
+            alpha: Any = self.alpha_ if is_auto(self.alpha) else self.alpha
+            options |= {"progress": self._progress, "label_sets": self.label_sets_}
+            return self._plan(rows, design, model, methods, solver, alpha, **options)
+        model = self._first_model(rows, design, methods, rng)
+        warn_of_scales(rows.X, rows.weight, type(self).__name__, remedy=_REMEDY_OF_SCALES)
+        alpha = _PLAIN_ALPHA if is_auto(self.alpha) else self.alpha
+        return self._plan(rows, design, model, methods, solver, alpha, **options)
+
+    def _solver_and_methods(self, rng):
+        methods = likelihood_methods(self, Likelihood.conditional_answers, rng)
+        return resolve_solver(self.solver, STOCHASTIC_SOLVERS), methods
+
+    def _searched_alpha(self, rows, design, model):
+        """Return the best alpha of logistic regressions, and the penalties that were tried."""
+        settings = PenaltySettings(
+            "auto", self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
+        )
+        batch = source_of(rows, design).all
+        return search_convex_penalty(settings, model, batch, variance_of(design))
+
+    def _plan(
+        self, rows, design, model, methods, solver, alpha, *, alpha_hidden=None, **options
+    ) -> Plan:
+        """Return the plan of a fit from a model and with a penalty.
+
+        `alpha_hidden` is the penalty on W; None stands for a weak penalty. `options` are further
+        arguments of `_conditional_plan`.
+        """
+        if alpha_hidden is None:
+            alpha_hidden = 1 / max(rows.n_originals, MIN_SEARCH_ROWS)
+        fields = self._stochastic_fields(
+            rows, design, solver, hold_out=False, full_batch_rows=_FULL_BATCH_ROWS
+        )
+        return self._conditional_plan(
+            rows,
+            design,
+            model,
+            methods,
+            alpha=alpha,
+            found={"local_": None},
+            objective=Likelihood().conditional(methods.training, self.n_jobs),
             penalty=crbm_penalty(alpha, alpha_hidden),
             solver=solver,
-            max_iter=self.max_iter,
-            verbose=self.verbose,
-            stopping=resolve_stopping(self.early_stopping, False),
-            batch_size=solver.rows_per_step(n_rows, automatic_batch_size(n_rows, _FULL_BATCH_ROWS)),
-            average=solver.keeps_average(False),
-            rate_factors=crbm_rate_factors(solver),
-            stratify=not self._targets.multilabel,
-            mean_square=mean_square(design.X, rows.weight) if solver.averaged else 0.0,
+            **fields,
+            **options,
         )
-        found = {"alpha_": alpha, "alpha_path_": path_record(points), "_columns": columns}
-        return CRBMPlan(training, rows, method, marginals, found)
 
     def _is_local(self, X, y, resume: bool) -> bool:
         """Return True if a fit to X and y must train the local model.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial as bind
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, resolve_decoder
@@ -19,7 +18,7 @@ from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
-from skcrbm.learning.fit import Plan, fit, warn_of_convergence
+from skcrbm.learning.fit import Plan, train, warn_of_convergence
 from skcrbm.learning.output_graphs import (
     MISSING,
     IndependentSearch,
@@ -44,8 +43,8 @@ from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
+    begin_fit,
     count_rows_of,
-    forget,
     with_callbacks,
 )
 from skcrbm.utils.labels import label_sets_of, require_two_classes
@@ -67,17 +66,6 @@ _BINARY_STATES, _CATEGORICAL_STATES = 2.0**27, 2.0**23
 _RULES = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", "map")
 _RULES_OF_CLASSES = ("marginal", "map")
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
-
-
-class _Choices(NamedTuple):
-    """Decisions that `fit` makes before training."""
-
-    training: Plan
-    graph: OutputGraph
-    alpha: float
-    alpha_pairs: float
-    learning: str
-    method: InferenceMethod
 
 
 class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
@@ -230,12 +218,13 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     alpha_: float
     alpha_pairs_: float
     edges_: np.ndarray
+    learning_: str
     _model: OutputModel
     _method: InferenceMethod
     _columns: Columns | None
 
     _saved = ("n_features_in_", "classes_", "_targets", "_model")
-    _state = ("_targets", "_model", "_progress")
+    _state = ("_targets", "_model", "_progress", "_rng")
     _columns_of_classes = MultioutputTargets
 
     _parameter_constraints: dict = {
@@ -314,23 +303,16 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         ConvergenceWarning
             If approximate inference converged for less than 90 % of the rows in the last iteration.
         """
-        forget(self, self._state)
+        _, rng = begin_fit(self)
         rows = training_rows(self, X, y, sample_weight, reset=True)
         if not self._targets.multilabel:
             require_two_classes(self.classes_)
         self._checked_rule()
-        rng = check_random_state(self.random_state)
-        choices = self._plan(rows)
-        label_sets = self._label_sets(rows.first)
-        plan = choices.training
+        plan = self._plan(rows)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        attributes = bind(self._model_attributes, choices=choices, label_sets=label_sets)
-        fitted = fit(plan, rng, None, callbacks, lambda model, epoch: attributes(model))
-        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
-        vars(self).pop("log_odds_ratios_", None)
-        vars(self).update({**attributes(fitted.model), **fitted.attributes})
-        if choices.learning == "mle":
-            warn_of_convergence(self.convergence_curve_[-1], choices.method, *_UNCONVERGED)
+        fitted = train(self, plan, rng, callbacks)
+        if self.learning_ == "mle":
+            warn_of_convergence(self.convergence_curve_[-1], self._method, *_UNCONVERGED)
         if option_name(self.decode) == "threshold" and self._targets.indicator:
             folds = bind(self._fold_settings, rows)
             update_thresholds(self, folds, rows.weight, rng, fitted.interrupted, rows.origin)
@@ -356,7 +338,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             n_classes = targets.n_classes
         return np.where(np.isnan(visible), MISSING, visible).astype(np.int64), n_classes
 
-    def _plan(self, rows: Rows) -> _Choices:
+    def _plan(self, rows: Rows) -> Plan:
         """Choose the graph, the penalties, the objective and the inference method of a fit."""
         codes, n_classes = self._codes(rows.visible)
         X, columns = rows.X, None
@@ -393,7 +375,16 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             objective = OutputPseudoLikelihood(self.n_jobs)
         model = first_model(graph, batch)
         penalty = make_penalty(model, batch, columns is not None)
-        plan = Plan(
+        found = {
+            "_method": method,
+            "edges_": graph.edges,
+            "alpha_": float(alpha),
+            "alpha_pairs_": float(pairs),
+            "learning_": learning,
+            "inference_": method.name,
+            "label_sets_": self._label_sets(rows.first),
+        }
+        return Plan(
             model=model,
             design=design,  # pyright: ignore[reportArgumentType]  # has the method `outer`
             rows=StructureSource(batch),
@@ -402,8 +393,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             solver=LBFGS(),
             max_iter=self.max_iter,
             verbose=int(self.verbose),
+            attributes=bind(self._model_attributes, found=found),
         )
-        return _Choices(plan, graph, float(alpha), float(pairs), learning, method)
 
     def _search(self, batch, n_classes, origin):
         """Return an object that finds alpha by cross-validation; None if there are too few rows."""
@@ -494,21 +485,23 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             return np.unique(complete, axis=0).astype(np.int64)
         return label_sets_of(rows.visible)
 
-    def _model_attributes(self, model, choices, label_sets) -> dict[str, Any]:
-        """Return the fitted attributes for a model whose coefficients apply to X as given."""
-        p, graph = model.params, choices.graph
+    def _model_attributes(self, model, epoch: int, *, found: dict[str, Any]) -> dict[str, Any]:
+        """Return the fitted attributes for a model whose coefficients apply to X as given.
+
+        `found` holds the attributes that are known before training.
+        """
+        p, graph = model.params, model.graph
         shapes = [tuple(graph.n_classes[edge]) for edge in graph.edges]
         tables = [
             p.pairs[i:j].reshape(shape) for i, j, shape in zip(graph.start, graph.start[1:], shapes)
         ]
         coef: Any = p.coef
         intercept: Any = p.intercept
-        found = {}
         if self._targets.indicator:
             ratios = np.zeros((len(graph.n_classes),) * 2)
             for (a, b), t in zip(graph.edges, tables):
                 ratios[a, b] = ratios[b, a] = t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0]
-            found["log_odds_ratios_"] = ratios
+            found = {**found, "log_odds_ratios_": ratios}
         elif self._targets.multilabel:
             output = graph.output[graph.scored]
             own = [output == a for a in range(len(graph.n_classes))]
@@ -516,16 +509,9 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         return {
             **found,
             "_model": model,
-            "_method": choices.method,
             "visible_coef_": coef,
             "visible_intercept_": intercept,
-            "edges_": graph.edges,
             "pair_coef_": tables,
-            "alpha_": choices.alpha,
-            "alpha_pairs_": choices.alpha_pairs,
-            "learning_": choices.learning,
-            "inference_": choices.method.name,
-            "label_sets_": label_sets,
         }
 
     def _fold_settings(self, rows: Rows):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import with_a_label
@@ -30,14 +29,20 @@ from skcrbm.layers import Dense
 from skcrbm.layers.clamping import HardClamping, clamping_constraint, clamping_cuts
 from skcrbm.layers.layers import check_layers, checked_input_shape, split_skips
 from skcrbm.learning.data import ArraySource, Design, layered_params
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves, resumed_generator
+from skcrbm.learning.fit import (
+    NO_PROGRESS,
+    Plan,
+    Progress,
+    begin_partial_fit,
+    train,
+    train_one_epoch,
+)
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
     EarlyStopping,
     LossPlateau,
     Solver,
-    refuse_held_out_rows,
     resolve_solver,
     resolve_stopping,
     solver_constraint,
@@ -52,7 +57,7 @@ from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     skip_empty_batches,
     with_callbacks,
 )
@@ -287,25 +292,12 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
             If the training diverges.
         """
         self._check_layers()
-        resume = self.warm_start and hasattr(self, "layers_")
-        if resume:
-            self._check_same_model()
-        else:
-            forget(self, self._state)
+        resume, rng = begin_fit(self)
         rows = training_rows(self, X, y, sample_weight, reset=not resume)
         rows = with_class_weight(self, rows)
-        rng = check_random_state(self.random_state)
-        plan = self._plan(rows, rng, resume)
+        plan = self._resumed_plan(rows) if resume else self._first_plan(rows, rng)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        progress = self._progress if resume else None
-        fitted = fit(plan, rng, progress, callbacks, self._model_attributes)
-        vars(self).update(
-            {
-                **self._model_attributes(fitted.model, fitted.epoch),
-                **fitted.attributes,
-                "_rng": rng,
-            }
-        )
+        train(self, plan, rng, callbacks)
         callbacks.end()
         return self
 
@@ -340,52 +332,38 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         The automatic learning rate depends on the number of rows of the first call. If each call
         gets few rows, set the learning rate, as in ``solver=Adam(learning_rate=0.001)``.
         """
-        resume = hasattr(self, "layers_")
-        if resume:  # scikit-learn validates parameters in the first call only
-            self._validate_params()
+        resume, rng = begin_partial_fit(self)
         self._check_layers()
-        refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
-        if resume:
-            self._check_same_model()
         rows = training_rows(
             self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
         )
         rows = with_class_weight(self, rows)
-        rng = resumed_generator(self, resume, self.random_state)
-        plan = self._plan(rows, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
-        vars(self).update(
-            {
-                **self._model_attributes(fitted.model, fitted.epoch),
-                **fitted.attributes,
-                **(joined_curves(self, fitted.curves) if resume else {}),
-                "_rng": rng,
-            }
-        )
+        plan = self._resumed_plan(rows) if resume else self._first_plan(rows, rng, partial=True)
+        train_one_epoch(self, plan, rng)
         return self
 
-    def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> Plan:
-        """Return the `Plan` of a fit, with its model, objective, penalty and solver.
+    def _first_plan(self, rows: Rows, rng, partial: bool = False) -> Plan:
+        """Return the plan of a fit from new parameters; `partial` is True in `partial_fit`."""
+        structure, code = self._new_structure(rows.X, rows.visible)
+        # Overflow needs no warning, because training detects infinite values and raises an error.
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = code.mean(rows.X, rows.weight)
+            params = layered_params(structure, mean, rng, rows.visible.dtype)
+        warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
+        return self._plan(rows, LayeredModel(params, structure, code), NO_PROGRESS)
 
-        If `resume` is True, training continues from the fitted model. `partial` is True in
-        `partial_fit`.
-        """
+    def _resumed_plan(self, rows: Rows) -> Plan:
+        """Return the plan of a fit from the fitted model."""
+        model = self._model._replace(code=self._model.code.with_rows(rows.X))
+        return self._plan(rows, model, self._progress)
+
+    def _plan(self, rows: Rows, model: LayeredModel, progress: Progress) -> Plan:
+        """Return the plan of a fit from a model."""
         source = ArraySource(rows.X, rows.visible, rows.weight, origin=rows.origin)
         n_rows = source.n_originals
         rule = resolve_rule(self.learning, "layered")
         solver = resolve_solver(self.solver, _SOLVERS)
-        if resume:
-            model = self._model._replace(code=self._model.code.with_rows(rows.X))
-        else:
-            structure, code = self._new_structure(rows.X, rows.visible)
-            # Overflow needs no warning, because training detects infinite values and raises an
-            # error.
-            with np.errstate(over="ignore", invalid="ignore"):
-                mean = code.mean(rows.X, rows.weight)
-                params = layered_params(structure, mean, rng, rows.visible.dtype)
-            model = LayeredModel(params, structure, code)
-            warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
         batch_size = n_rows if n_rows <= _FULL_BATCH_ROWS else _BATCH_ROWS
         return Plan(
             model=model,
@@ -396,6 +374,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
             solver=solver,
             max_iter=self.max_iter,
             verbose=self.verbose,
+            progress=progress,
+            attributes=self._model_attributes,
             stopping=resolve_stopping(
                 self.early_stopping,
                 n_rows >= _EARLY_STOPPING_ROWS,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
@@ -26,7 +25,7 @@ from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     pass_hooks,
     warn_of_early_end,
     with_callbacks,
@@ -322,10 +321,8 @@ class LMBMClassifier(PairwiseClassifier):
             also contains the largest violation of the optimality conditions, which training
             compares with `tol`.
         """
-        warm = self.warm_start and hasattr(self, "visible_coef_")
+        warm, rng = begin_fit(self)
         dual = getattr(self, "_dual", None) if warm else None
-        if not warm:
-            forget(self, self._state)
         # call this function to raise errors before training, not after training
         method = self._search_method()
         rows = training_rows(self, X, y, sample_weight, reset=not warm)
@@ -336,7 +333,6 @@ class LMBMClassifier(PairwiseClassifier):
         cliques = label_cliques(self)
         if cliques:
             self._check_search(method)
-        rng = check_random_state(self.random_state)
         columns = None
         if is_auto(self.C):
             inputs = in_faster_storage(inputs)

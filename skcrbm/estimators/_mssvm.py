@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial as bind
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
@@ -16,33 +14,25 @@ from skcrbm.estimators._base import Rows, training_rows, with_class_weight
 from skcrbm.estimators._crbm_auto import (
     PLAIN_ALPHA,
     PenaltySettings,
-    path_record,
     search_convex_penalty,
     without_hidden_units,
 )
 from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
-    CRBMPlan,
+    Methods,
     RBMClassifier,
-    automatic_batch_size,
-    check_inference_cost,
-    holds_out_automatically,
     marginal_method,
     refuse_thresholds,
+    scaled_design,
+    source_of,
+    variance_of,
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import first_that_answers, method_constraint, methods_for
-from skcrbm.learning.data import (
-    ArraySource,
-    Design,
-    crbm_params,
-    crbm_rate_factors,
-    max_margin_weights_scale,
-    mean_square,
-)
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
+from skcrbm.learning.data import max_margin_weights_scale
+from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch, warn_of_convergence
 from skcrbm.learning.margins import MARGIN_OBJECTIVES, state_methods, state_query
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.solvers import (
@@ -52,18 +42,16 @@ from skcrbm.learning.solvers import (
     LossPlateau,
     Solver,
     StochasticSolver,
-    refuse_held_out_rows,
     resolve_solver,
-    resolve_stopping,
     solver_constraint,
     stopping_constraint,
 )
 from skcrbm.targets.class_weight import refuse_balanced_weights
-from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
+from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     skip_empty_batches,
     with_callbacks,
 )
@@ -334,27 +322,15 @@ class MSSVMCRBM(RBMClassifier):
         ConvergenceWarning
             If inference converged for less than 90% of the rows in the last epoch.
         """
-        resume = self.warm_start and hasattr(self, "visible_coef_")
-        if resume:
-            self._check_same_model()
-        else:
-            forget(self, self._state)
+        resume, rng = begin_fit(self)
         rows = training_rows(self, X, y, sample_weight, reset=not resume)
         rows = with_class_weight(self, rows)
-        rng = check_random_state(self.random_state)
-        plan = self._plan(rows, rng, resume)
-        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
-        attributes = bind(self._model_attributes, plan=plan)
-        progress = self._progress if resume else None
-        fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
-        vars(self).update(
-            {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
-        )
+        plan = self._resumed_plan(rows, rng) if resume else self._first_plan(rows, rng)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        interrupted = train(self, plan, rng, callbacks).interrupted
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         if option_name(self.decode) == "threshold":
             folds = rows.X, rows.visible, {"class_weight": None}
-            interrupted = fitted.interrupted
             update_thresholds(self, lambda: folds, rows.weight, rng, interrupted, rows.origin)
         callbacks.end()
         return self
@@ -393,109 +369,119 @@ class MSSVMCRBM(RBMClassifier):
         The automatic learning rate depends on the number of rows of the first call. If each call
         gets few rows, set the learning rate, as in ``solver=Adam(learning_rate=0.001)``.
         """
-        resume = hasattr(self, "visible_coef_")
-        if resume:  # scikit-learn validates parameters in the first call only
-            self._validate_params()
-            self._check_same_model()
+        resume, rng = begin_partial_fit(self)
+        if resume:
             add_labels_to_targets(self, y, classes)
-        refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
         rows = training_rows(
             self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
         )
         rows = with_class_weight(self, rows)
-        rng = resumed_generator(self, resume, self.random_state)
         if resume:
             add_labels_to_model(self, rows, rng)
-        plan = self._plan(rows, rng, resume, partial=True)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_partially_fitted(fitted, plan, rng, resume)
+        train_one_epoch(self, self._stream_plan(rows, rng), rng)
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
         return self
 
-    def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Choose the objective, the solver, the initial model and the penalty of a fit.
+    # ------------------------------------------------------------------------ the plans
 
-        If `resume` is True, the initial model is the fitted model. `partial` is True in
-        `partial_fit`.
+    def _first_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of a fit from new parameters.
+
+        If there are many outputs, logistic regressions without hidden units are fitted, too; they
+        become the final model unless training gives a better model.
         """
-        n_visible = rows.visible.shape[1]
-        method, marginals = self._methods(n_visible)
-        method, marginals = method.seeded(rng), marginals.seeded(rng)
-        objective = MARGIN_OBJECTIVES.get(self.hidden)(method, self.n_jobs)
-        solver = self._chosen_solver(partial)
+        solver, methods = self._chosen_solver(), self._methods(rows.visible.shape[1], rng)
+        design = scaled_design(rows, self.alpha, centre=True)
+        model = self._first_model(rows, design, methods, rng, self._weights_scale())
+        if not is_auto(self.alpha):
+            warn_of_scales(rows.X, rows.weight, type(self).__name__)
+            return self._plan(rows, design, model, methods, solver, self.alpha)
+        if not solver.averaged:
+            alpha = self._relative_alpha(design, PLAIN_ALPHA)
+            return self._plan(rows, design, model, methods, solver, alpha)
+        alpha, points = self._convex_alpha(rows, design, model)
+        batch = source_of(rows, design).all
+        simple = without_hidden_units(self._penalty_settings(), model, batch, alpha)
+        alpha *= _HIDDEN_FACTOR
+        return self._plan(
+            rows, design, model, methods, solver, alpha, points=points, fallback=simple
+        )
 
-        # Scale the columns of X, and choose the model from which training starts.
-        inputs, columns = in_faster_storage(rows.X, not is_auto(self.alpha)), None
-        if partial:
-            columns = self._columns.for_rows(inputs) if resume and self._columns else None
-        elif is_auto(self.alpha):
-            columns = Columns(inputs, rows.weight, centre=True)
-        design = Design(inputs, columns)
-        if resume:
-            model = design.inner(self._fitted_model())
-        else:
-            scale = max_margin_weights_scale(n_visible, self.n_hidden)
-            n_features = design.X.shape[1]
-            model = self._model(
-                crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, scale)
-            )
-        check_inference_cost(model, design.X, method, marginals, self.max_iter)
-        source = ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
+    def _resumed_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of a fit from the fitted model, which keeps the penalty of a search."""
+        solver, methods = self._chosen_solver(), self._methods(rows.visible.shape[1], rng)
+        design = scaled_design(rows, self.alpha, centre=True)
+        model = self._resumed_model(design, methods)
+        alpha, points = self.alpha_ if is_auto(self.alpha) else self.alpha, []
+        if is_auto(self.alpha) and not solver.averaged:
+            alpha = self._relative_alpha(design, self.alpha_)
+        elif is_auto(self.alpha) and self._columns is None:  # the earlier fit did not search
+            alpha, points = self._convex_alpha(rows, design, model)
+            alpha *= _HIDDEN_FACTOR
+        return self._plan(
+            rows, design, model, methods, solver, alpha, points=points, progress=self._progress
+        )
 
-        # Choose the penalty. If there are many outputs, also fit logistic regressions without
-        # hidden units; they become the final model unless training gives a better model.
-        alpha: Any = self.alpha
-        if is_auto(self.alpha):
-            alpha = getattr(self, "alpha_", PLAIN_ALPHA)
-        points: list = []
-        fallback: Any = None
-        if columns is not None and not partial:
-            settings = PenaltySettings(
-                self.alpha_hidden, self._targets.one_hot, None, self.n_jobs, self.verbose
-            )
-            if not solver.averaged:
-                if columns.variance > 0:
-                    alpha = _RELATIVE_ALPHA * columns.variance
-            elif not (resume and self._columns is not None):
-                convex, points = search_convex_penalty(
-                    settings, model, source.all, columns.variance
-                )
-                alpha = _HIDDEN_FACTOR * convex
-                if not resume:
-                    fallback = without_hidden_units(settings, model, source.all, convex)
-        if columns is None and not resume:
-            warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
-        n_rows = source.n_originals
-        hold_out = holds_out_automatically(n_rows, solver)
-        training = Plan(
-            model=model,
-            design=design,
-            rows=source,
-            objective=objective,
+    def _stream_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of an epoch of `partial_fit`, from the fitted model if there is one."""
+        solver, methods = self._chosen_stream_solver(), self._methods(rows.visible.shape[1], rng)
+        design = self._stream_design(rows)
+        if self.__sklearn_is_fitted__():
+            model = self._resumed_model(design, methods)
+            alpha: Any = self.alpha_ if is_auto(self.alpha) else self.alpha
+            before = {"progress": self._progress, "label_sets": self.label_sets_}
+            return self._plan(rows, design, model, methods, solver, alpha, **before)
+        model = self._first_model(rows, design, methods, rng, self._weights_scale())
+        warn_of_scales(rows.X, rows.weight, type(self).__name__, partial=True)
+        alpha = PLAIN_ALPHA if is_auto(self.alpha) else self.alpha
+        return self._plan(rows, design, model, methods, solver, alpha)
+
+    def _plan(self, rows, design, model, methods, solver, alpha, **options) -> Plan:
+        """Return the plan of a fit from a model and with a penalty.
+
+        `options` are further arguments of `_conditional_plan`.
+        """
+        return self._conditional_plan(
+            rows,
+            design,
+            model,
+            methods,
+            alpha=alpha,
+            found={"hidden_": self.hidden},
+            objective=MARGIN_OBJECTIVES.get(self.hidden)(methods.training, self.n_jobs),
             penalty=crbm_penalty(alpha, self.alpha_hidden),
             solver=solver,
-            max_iter=self.max_iter,
-            verbose=self.verbose,
-            stopping=resolve_stopping(self.early_stopping, hold_out),
-            batch_size=solver.rows_per_step(n_rows, automatic_batch_size(n_rows)),
-            average=solver.keeps_average(True),
-            rate_factors=crbm_rate_factors(solver),
-            stratify=not self._targets.multilabel,
-            mean_square=mean_square(design.X, rows.weight) if solver.averaged else 0.0,
-            fallback=fallback,
+            **self._stochastic_fields(rows, design, solver, average=True),
+            **options,
         )
-        found = {
-            "alpha_": float(alpha),
-            "alpha_path_": path_record(points),
-            "_columns": columns,
-            "hidden_": self.hidden,
-        }
-        return CRBMPlan(training, rows, method, marginals, found)
 
-    def _methods(self, n_visible: int) -> tuple[InferenceMethod, InferenceMethod]:
+    def _weights_scale(self) -> float:
+        return max_margin_weights_scale(self._targets.n_visible, self.n_hidden)
+
+    def _relative_alpha(self, design, otherwise):
+        """Return alpha for the variance of the columns, or `otherwise` if all are constant."""
+        variance = variance_of(design)
+        return _RELATIVE_ALPHA * variance if variance > 0 else otherwise
+
+    def _convex_alpha(self, rows, design, model):
+        """Return the best alpha of logistic regressions, and the penalties that were tried."""
+        batch = source_of(rows, design).all
+        settings = self._penalty_settings()
+        return search_convex_penalty(settings, model, batch, variance_of(design))
+
+    def _penalty_settings(self) -> PenaltySettings:
+        return PenaltySettings(
+            self.alpha_hidden, self._targets.one_hot, None, self.n_jobs, self.verbose
+        )
+
+    def _methods(self, n_visible: int, rng) -> Methods:
         """Return the method that finds the best outputs, and the method that computes marginals."""
+        best, marginals = self._chosen_methods(n_visible)
+        return Methods(best.seeded(rng), marginals.seeded(rng))
+
+    def _chosen_methods(self, n_visible):
         chosen = self.inference
         if isinstance(chosen, list):
             queries = {"map"}, {"marginal_map"}
@@ -515,15 +501,16 @@ class MSSVMCRBM(RBMClassifier):
             return resolve_method("exact"), resolve_method("exact")
         return resolve_method("exact") if n_visible == 1 else method, marginals
 
-    def _chosen_solver(self, partial: bool) -> StochasticSolver:
+    def _chosen_solver(self) -> StochasticSolver:
         """Return the solver of a fit, and choose one if `solver` is "auto"."""
-        if not is_auto(self.solver):
-            return resolve_solver(self.solver, STOCHASTIC_SOLVERS)
         # If there are few outputs or hidden units, the couplings must grow large, which takes many
-        # steps of gradient descent but few adaptive steps of Adam. `partial_fit` always uses Adam,
-        # which works in both cases.
-        n_units = min(self._targets.n_visible, self.n_hidden)
-        return Adam() if partial or n_units <= AUTO_EXACT_UNITS else AveragedSGD()
+        # steps of gradient descent but few adaptive steps of Adam.
+        few = min(self._targets.n_visible, self.n_hidden) <= AUTO_EXACT_UNITS
+        return AveragedSGD() if is_auto(self.solver) and not few else self._chosen_stream_solver()
+
+    def _chosen_stream_solver(self) -> StochasticSolver:
+        """Return the solver of `partial_fit`, in which "auto" is Adam, which suits all models."""
+        return Adam() if is_auto(self.solver) else resolve_solver(self.solver, STOCHASTIC_SOLVERS)
 
     @property
     def _margin(self):

@@ -6,8 +6,8 @@ last methods of the class `RBMClassifier` and the functions below the class.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import partial as bind
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.estimators._base import JointClassifier, Rows
+from skcrbm.estimators._crbm_auto import path_record
 from skcrbm.inference import Exact, InferenceMethod, infer
 from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.base import resolve_method
@@ -30,9 +31,11 @@ from skcrbm.inference.choice import methods_for
 from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.inference.rbm.mixture import drawn_log_proba, rows_with_few_products
 from skcrbm.inference.registry import answers_of
-from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
-from skcrbm.learning.solvers import StochasticSolver
-from skcrbm.utils.columns import in_faster_storage
+from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
+from skcrbm.learning.fit import Plan, Progress
+from skcrbm.learning.loop import INTERRUPTED
+from skcrbm.learning.solvers import StochasticSolver, resolve_stopping
+from skcrbm.utils.columns import Columns, in_faster_storage
 from skcrbm.utils.fitting import CallbackSupportMixin, only_when_fitted
 from skcrbm.utils.labels import distinct_rows, label_sets_of
 from skcrbm.utils.limits import (
@@ -50,8 +53,8 @@ from skcrbm.utils.warnings import warn_user
 # larger than this number.
 _TRUSTED_ERROR = 0.1
 # If the solver has batch_size="auto", each step reads all rows if there are at most
-# _FULL_BATCH_ROWS rows; otherwise it reads a mini-batch of _BATCH_ROWS rows.
-_FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
+# _FULL_BATCH_ROWS rows; otherwise it reads a mini-batch of BATCH_ROWS rows.
+_FULL_BATCH_ROWS, BATCH_ROWS = 200, 20
 # early_stopping="auto" holds out validation rows if there are at least this many training rows. The
 # second number is for solvers that average their iterates. It is smaller, because the validation
 # scores of averaged iterates vary less from epoch to epoch, so that fewer validation rows are
@@ -61,15 +64,11 @@ _EARLY_STOPPING_ROWS, _AVERAGED_STOPPING_ROWS = 1000, 200
 _RULES_OF_CLASSES = ("marginal", "marginal_map", "map")
 
 
-class CRBMPlan(NamedTuple):
-    """Data, methods and settings that are chosen before a conditional RBM is trained."""
+class Methods(NamedTuple):
+    """Inference methods of a conditional RBM."""
 
-    training: Plan
-    data: Rows  # training rows, with X before any scaling
-    method: InferenceMethod  # method in training; MSSVMCRBM also predicts labels by this method
-    marginal_method: InferenceMethod  # method of `predict_proba`
-    # attributes of the estimator that are known before training, e.g. alpha_
-    attributes: dict[str, Any]
+    training: InferenceMethod  # MSSVMCRBM also predicts labels by this method
+    marginals: InferenceMethod  # method of `predict_proba`
 
 
 class RBMClassifier(
@@ -78,8 +77,13 @@ class RBMClassifier(
     """Base class of classifiers that predict by a conditional RBM. Subclasses add `fit`."""
 
     n_hidden: int
+    alpha: float | str
+    inference: Any
+    early_stopping: Any
+    max_iter: int
     decode: Any
     n_jobs: int | None
+    verbose: bool | int
 
     visible_coef_: np.ndarray
     hidden_coef_: np.ndarray
@@ -325,23 +329,135 @@ class RBMClassifier(
         return X, rows.visible, changes
 
     def _check_same_model(self) -> None:
-        """Raise a ValueError if the number of hidden units has changed since the last fit."""
+        """Prepare a fit that continues the earlier fit.
+
+        A ValueError is raised if the number of hidden units has changed.
+        """
         self.densify()
         if self.n_hidden != self._n_hidden:
             raise ValueError(
                 f"n_hidden={self.n_hidden} differs from n_hidden={self._n_hidden} of the earlier "
                 "fit, so training cannot continue; set warm_start=False, or keep n_hidden"
             )
+        vars(self).pop("thresholds_", None)  # thresholds of the earlier fit
+
+    def _stream_design(self, rows: Rows) -> Design:
+        """Return the inputs of `partial_fit`, which are scaled only if an earlier fit scaled X."""
+        X = in_faster_storage(rows.X, not is_auto(self.alpha))
+        columns = getattr(self, "_columns", None)
+        return Design(X, None if columns is None else columns.for_rows(X))
+
+    def _first_model(
+        self, rows: Rows, design: Design, methods: Methods, rng, *scales: float
+    ) -> ConditionalRBM:
+        """Return a model with new parameters, for the inputs `design.X`.
+
+        `scales` are the last arguments of `crbm_params`.
+        """
+        n_features = design.X.shape[1]
+        model = self._model(
+            crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, *scales)
+        )
+        check_inference_cost(model, design.X, methods, self.max_iter)
+        return model
+
+    def _resumed_model(self, design: Design, methods: Methods) -> ConditionalRBM:
+        """Return the fitted model for the inputs `design.X`."""
+        model = design.inner(self._fitted_model())
+        check_inference_cost(model, design.X, methods, self.max_iter)
+        return model
+
+    def _stochastic_fields(
+        self,
+        rows: Rows,
+        design: Design,
+        solver: StochasticSolver,
+        *,
+        hold_out: bool | None = None,
+        full_batch_rows: int = _FULL_BATCH_ROWS,
+        average: bool = False,
+    ) -> dict[str, Any]:
+        """Return the fields of a `Plan` that only stochastic solvers use.
+
+        The last three arguments are the values of options that are "auto": `hold_out` is True if
+        validation rows are held out (None decides by the number of rows), each step reads all rows
+        if there are at most `full_batch_rows`, and `average` is True if iterates are averaged.
+        """
+        n_rows = rows.n_originals
+        if hold_out is None:
+            least = _AVERAGED_STOPPING_ROWS if solver.averaged else _EARLY_STOPPING_ROWS
+            hold_out = n_rows >= least
+        batch_size = n_rows if n_rows <= full_batch_rows else BATCH_ROWS
+        return {
+            "stopping": resolve_stopping(self.early_stopping, hold_out),
+            "batch_size": solver.rows_per_step(n_rows, batch_size),
+            "average": solver.keeps_average(average),
+            "rate_factors": crbm_rate_factors(solver),
+            "mean_square": mean_square(design.X, rows.weight) if solver.averaged else 0.0,
+        }
+
+    def _conditional_plan(
+        self,
+        rows: Rows,
+        design: Design,
+        model: ConditionalRBM,
+        methods: Methods,
+        *,
+        alpha: float,
+        points: Sequence = (),
+        label_sets: np.ndarray | None = None,
+        found: dict[str, Any],
+        **training: Any,
+    ) -> Plan:
+        """Return the plan of a fit to `rows`, from a model for the inputs `design.X`.
+
+        `points` describe the search for the penalty `alpha`. `label_sets` and `found` are arguments
+        of `_model_attributes`, and `training` has the other fields of the plan.
+        """
+        found = {
+            "alpha_": float(alpha),
+            "alpha_path_": path_record(points),
+            "_columns": design.columns,
+            **found,
+        }
+        return Plan(
+            model=model,
+            design=design,
+            rows=source_of(rows, design),
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            attributes=bind(
+                self._model_attributes,
+                rows=rows,
+                methods=methods,
+                label_sets=label_sets,
+                found=found,
+            ),
+            stratify=not self._targets.multilabel,
+            **training,
+        )
 
     def _model_attributes(
-        self, model: ConditionalRBM, epoch: int, plan: CRBMPlan
+        self,
+        model: ConditionalRBM,
+        epoch: int,
+        *,
+        rows: Rows,
+        methods: Methods,
+        label_sets: np.ndarray | None,
+        found: dict[str, Any],
     ) -> dict[str, Any]:
         """Return the fitted attributes for a model at the end of an epoch.
 
-        The coefficients of `model` apply to X before any scaling.
+        The coefficients of `model` apply to X before any scaling, as the X of `rows` is.
+        `label_sets` are the label sets of earlier calls of `partial_fit`, and `found` holds the
+        attributes that are known before training, such as `alpha_`.
         """
         params = model.params
-        method, marginals = (m.at_epoch(epoch) for m in (plan.method, plan.marginal_method))
+        method, marginals = (m.at_epoch(epoch) for m in methods)
+        sets = self._label_sets(model, marginals, rows.first)
+        if label_sets is not None:
+            sets = distinct_rows(np.vstack([label_sets, sets]))
         return {
             "weights_": params.weights,
             "visible_coef_": params.visible_coef,
@@ -350,12 +466,12 @@ class RBMClassifier(
             "hidden_intercept_": params.hidden_intercept,
             "n_hidden_": params.weights.shape[1],
             "_n_hidden": self.n_hidden,
-            "label_sets_": self._label_sets(model, marginals, plan.data.first),
+            "label_sets_": sets,
             "inference_": method.name,
             "n_inference_iter_": getattr(method, "max_iter", None),
             "_prediction_method": method,
             "_prediction_marginals": marginals,
-            **plan.attributes,
+            **found,
         }
 
     def _label_sets(self, model, method, rows: Rows):
@@ -409,23 +525,6 @@ class RBMClassifier(
             )
         return False
 
-    def _set_partially_fitted(self, fitted: Fitted, plan: CRBMPlan, rng, resume: bool) -> None:
-        """Set the fitted attributes at the end of a call of `partial_fit`.
-
-        If `resume` is True, training continued from an earlier call. Then the loss curves are
-        extended, and the label sets of both calls are merged.
-        """
-        new = {
-            **self._model_attributes(fitted.model, fitted.epoch, plan),
-            **fitted.attributes,
-            "_rng": rng,
-        }
-        if resume:
-            sets = distinct_rows(np.vstack([self.label_sets_, new["label_sets_"]]))
-            new |= {**joined_curves(self, fitted.curves), "label_sets_": sets}
-        vars(self).pop("thresholds_", None)  # thresholds of an earlier fit
-        vars(self).update(new)
-
 
 def marginal_method(
     inference: str | InferenceMethod,
@@ -443,7 +542,7 @@ def marginal_method(
     if is_auto(inference):
         small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
         inference = "exact" if small else "sum_product"
-    valid_names = partial(methods_for, RBMEnergy, needs)
+    valid_names = bind(methods_for, RBMEnergy, needs)
     method = resolve_method(inference, valid_names=valid_names)
     # Skip this check for a method that overrides `solve`. Such a method is not in the table of
     # solvers, and its possible answers are known only when it gets an energy object.
@@ -457,12 +556,29 @@ def marginal_method(
     return method
 
 
-def check_inference_cost(
-    model, X, method: InferenceMethod, marginals: InferenceMethod, max_iter: int
-) -> None:
+def likelihood_methods(model: RBMClassifier, needs: Iterable[str], rng) -> Methods:
+    """Return the inference methods of a fit; the method of training gives the answers `needs`.
+
+    Both are the same method with different seeds.
+    """
+    method = marginal_method(model.inference, model._targets.n_bits, model.n_hidden, needs=needs)
+    if model._targets.one_hot:
+        method = resolve_method("exact")
+    return Methods(method.seeded(rng), method.seeded(rng))
+
+
+def scaled_design(rows: Rows, alpha: float | str, centre: bool, full_batch: bool = False) -> Design:
+    """Return the inputs of a fit: scaled columns if alpha is "auto", else X as given."""
+    X = in_faster_storage(rows.X, not (full_batch or is_auto(alpha)))
+    columns = Columns(X, rows.weight, centre) if is_auto(alpha) else None
+    return Design(X, columns, double=full_batch, rotate=full_batch)
+
+
+def check_inference_cost(model, X, methods: Methods, max_iter: int) -> None:
     """Raise an error before training if inference is not possible; warn if it will be slow."""
+    method = methods.training
     row = X[:1] if issparse(X) else np.asarray(X[:1])
-    infer(model.energy(row[:0]), marginals, returns="marginals")
+    infer(model.energy(row[:0]), methods.marginals, returns="marginals")
     if method.name != "exact" or model.energy_type is OneHotRBMEnergy:
         return
     energy, n_rows = model.energy(row), X.shape[0]
@@ -480,19 +596,14 @@ def check_inference_cost(
     warn_user(message)
 
 
-def automatic_batch_size(
-    n_rows: int, full_batch_rows: int = _FULL_BATCH_ROWS, partial: bool = False
-) -> int:
-    """Return the number of rows per step for ``batch_size="auto"``.
-
-    `partial_fit` uses mini-batches even for few rows, because it passes over the rows only once.
-    """
-    return n_rows if n_rows <= full_batch_rows and not partial else _BATCH_ROWS
+def source_of(rows: Rows, design: Design) -> ArraySource:
+    """Return the training rows with their inputs `design.X`."""
+    return ArraySource(design.X, rows.visible, rows.weight, origin=rows.origin)
 
 
-def holds_out_automatically(n_rows: int, solver: StochasticSolver) -> bool:
-    """Return True if ``early_stopping="auto"`` holds out validation rows."""
-    return n_rows >= (_AVERAGED_STOPPING_ROWS if solver.averaged else _EARLY_STOPPING_ROWS)
+def variance_of(design: Design) -> float:
+    """Return the total variance of the scaled columns."""
+    return 0.0 if design.columns is None else design.columns.variance
 
 
 def refuse_thresholds(decode) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
@@ -20,7 +19,7 @@ from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
-    forget,
+    begin_fit,
     pass_hooks,
     warn_of_early_end,
     with_callbacks,
@@ -240,8 +239,7 @@ class SSVMClassifier(PairwiseClassifier):
             rounding errors; the message contains the remaining gap. Also if branch and bound
             reached its `node_limit` on some rows in the last iteration.
         """
-        forget(self, self._state)
-        rng = check_random_state(self.random_state)
+        _, rng = begin_fit(self)
         method = self._search_method().seeded(rng)
         given = X  # callbacks compute scores on all given rows, including rows of weight 0
         rows = training_rows(self, X, y, sample_weight, reset=True)

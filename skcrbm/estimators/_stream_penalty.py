@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.estimators._base import Rows
-
 # Up to this number of different rows the penalty is that of the first call. Then it declines in
 # inverse proportion to the number of rows, because the loss is a mean over rows, and a penalty
 # should count as much as a fixed number of rows.
@@ -45,21 +43,6 @@ class StreamPenalty(NamedTuple):
     def alpha(self) -> float:
         """Penalty for the rows so far."""
         return self.first * min(1.0, _FULL_PENALTY_ROWS / max(1.0, self.n_rows))
-
-
-def stream_penalty(
-    model: Any, rows: Rows, alpha: float, resume: bool
-) -> tuple[float, StreamPenalty | None]:
-    """Return the penalty of a call of `partial_fit` with alpha="auto", and the stream so far.
-
-    `alpha` is the penalty of the first call. If an earlier `fit` has searched the penalty, there is
-    no stream, and `alpha` is returned.
-    """
-    stream = getattr(model, "_stream", None) if resume else StreamPenalty(alpha)
-    if stream is None:
-        return alpha, None
-    stream = stream.with_rows(rows.X[rows.weight > 0])
-    return stream.alpha, stream
 
 
 def _hash_rows(X):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.learning.data import Design
-from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves
+from skcrbm.learning.fit import NO_PROGRESS, Plan
 from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, dual_blocks, fit_frank_wolfe
 from skcrbm.learning.large_margin.structured_hinge import HingeObjective
 from skcrbm.learning.large_margin.structured_planes import StructuredPlanes, fit_planes
@@ -25,7 +25,6 @@ from skcrbm.learning.solvers import (
     Adam,
     CuttingPlanes,
     FrankWolfe,
-    refuse_held_out_rows,
     resolve_solver,
     resolve_stopping,
     solver_constraint,
@@ -112,7 +111,6 @@ def require_stochastic(estimator: Any, rows: str) -> None:
 
     `rows` is the word for the training data in the message, such as "graphs".
     """
-    refuse_held_out_rows(estimator.early_stopping)
     solver = structured_solver(estimator)
     if not solver.stochastic:
         raise ValueError(
@@ -247,15 +245,15 @@ def structured_plan(
     rng: np.random.RandomState,
     resume: bool,
     partial: bool = False,
-) -> tuple[Plan, float]:
-    """Return the `Plan` (model, objective, solver and stopping rule) of a fit, and alpha.
+) -> Plan:
+    """Return the `Plan` (model, objective, solver, penalty and stopping rule) of a fit.
 
     `batch` has all sequences or graphs, and `objective` is a `StructuredObjective`. `resume` is
     True if training continues from `model`, the result of an earlier fit. `partial` is True in
     `partial_fit`.
     """
     solver = structured_solver(estimator)
-    alpha = _chosen_alpha(estimator, model, batch, objective, rng, resume, partial)
+    alpha = float(_chosen_alpha(estimator, model, batch, objective, rng, resume, partial))
     stochastic: dict[str, Any] = {}
     if solver.stochastic:
         trained = (float(used) for used in objective.trained)
@@ -270,7 +268,7 @@ def structured_plan(
         raise ValueError(
             "early_stopping is for stochastic solvers; set early_stopping=False with solver='lbfgs'"
         )
-    plan = Plan(
+    return Plan(
         model=model,
         design=Design(np.empty((0, 0))),
         rows=StructureSource(batch),
@@ -281,9 +279,10 @@ def structured_plan(
         solver=solver,
         max_iter=estimator.max_iter,
         verbose=int(estimator.verbose),
+        progress=estimator._progress if resume else NO_PROGRESS,
+        attributes=lambda model, epoch: estimator._model_attributes(model, alpha),
         **stochastic,
     )
-    return plan, float(alpha)
 
 
 def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False) -> Any:
@@ -350,42 +349,6 @@ def _margin_path(model, rest, objective, rng):
     return train
 
 
-# --------------------------------------------------------------------- training by a plan
-
-
-def fit_plan(
-    estimator: Any,
-    plan: Plan,
-    rng: np.random.RandomState,
-    resume: bool,
-    data: tuple,
-    attributes: Callable[[Any], dict],
-) -> None:
-    """Train an estimator as the plan describes, and set its attributes.
-
-    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. ``attributes(model)``
-    returns the fitted attributes of a model.
-    """
-    callbacks = EpochCallbacks(estimator, plan.n_epochs, *data)
-    progress = estimator._progress if resume else None
-    fitted = fit(plan, rng, progress, callbacks, lambda model, epoch: attributes(model))
-    vars(estimator).update({**attributes(fitted.model), **fitted.attributes, "_rng": rng})
-    callbacks.end()
-
-
-def fit_next_epoch(
-    estimator: Any,
-    plan: Plan,
-    rng: np.random.RandomState,
-    resume: bool,
-    attributes: Callable[[Any], dict],
-) -> None:
-    """Train an estimator for one epoch in `partial_fit`, and extend its loss curve."""
-    fitted = fit_one_epoch(plan, rng, estimator._progress if resume else None)
-    curves = joined_curves(estimator, fitted.curves)
-    vars(estimator).update({**attributes(fitted.model), **fitted.attributes, **curves, "_rng": rng})
-
-
 # --------------------------------------------------------------------- dual solvers
 
 
@@ -420,7 +383,7 @@ def fit_dual(
             "certified_": fitted.proven == 1.0,
             "loss_curve_": list(fitted.losses),
             "n_iter_": fitted.n_iter,
-            "_progress": None,  # a later fit by a stochastic solver can start from these parameters
+            "_progress": NO_PROGRESS,  # a stochastic solver can start from these parameters
         }
 
     X, y, sample_weight = data

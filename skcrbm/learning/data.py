@@ -273,6 +273,12 @@ class Epoch(NamedTuple):
     params: Any  # parameters at the end of the epoch
     effective_share: float | None = None  # mean of `Step.effective_share` over the steps
 
+    @property
+    def summary(self) -> str:
+        """Text that the progress line shows."""
+        score = "" if self.score is None else f"  validation {self.score:.4f}"
+        return f"loss {self.loss:.4f}{score}  converged {self.converged:.1%}"
+
 
 @dataclass
 class History:

@@ -1,16 +1,17 @@
-"""Train estimators that learn epoch by epoch: `fit` takes a `Plan` and returns a `Fitted`.
+"""Train estimators that learn epoch by epoch: what training needs is described by a `Plan`.
 
-An estimator's `fit` method validates the data, builds a `Plan`, calls `fit` and sets attributes;
-its `partial_fit` method calls `fit_one_epoch` instead. With a stochastic solver `fit` runs the loop
-of `loop.py`. If rows are held out, the loop first trains without them to find the best number of
-epochs, and then trains again on all rows (unless `refit` is False). With L-BFGS `fit` iterates
-`lbfgs.descend`.
+An estimator's `fit` consists of `begin_fit` (in `utils/fitting.py`), the validation of the rows, a
+`Plan`, `train`, and warnings. Its `partial_fit` consists of `begin_partial_fit`, the validation, a
+`Plan`, and `train_one_epoch`.
+
+The function `fit` carries out a plan. With a stochastic solver it runs the loop of `loop.py`. If
+rows are held out, the loop first trains without them to find the best number of epochs, and then
+trains again on all rows (unless `refit` is False). With L-BFGS it iterates `lbfgs.descend`.
 """
 
 from __future__ import annotations
 
 import copy
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from skcrbm.inference.choice import convergence_advice
-from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning.data import Batch, Design, Epoch, History, Source
 from skcrbm.learning.lbfgs import descend, relative_tolerance
-from skcrbm.learning.loop import run_epochs
+from skcrbm.learning.loop import INTERRUPTED, EpochLoop, ignore
 from skcrbm.learning.objectives import Objective
 from skcrbm.learning.optimizers import AdamSteps, Optimizer
 from skcrbm.learning.penalties import Penalty
@@ -33,13 +33,34 @@ from skcrbm.learning.solvers import (
     EarlyStopping,
     LossPlateau,
     Solver,
-    StepScale,
     StochasticSolver,
+    refuse_held_out_rows,
 )
-from skcrbm.utils.fitting import EpochCallbacks, LiveLine, say
+from skcrbm.utils.fitting import EpochCallbacks, LiveLine, check_same_model, say
 from skcrbm.utils.warnings import warn_user
 
-INTERRUPTED = "Training interrupted; keeping what was learned so far."
+
+class Progress(NamedTuple):
+    """Progress of a training, which a warm start or the next `partial_fit` continues."""
+
+    n_epochs: int = 0  # number of epochs after which the kept parameters were reached
+    # number of batches visited so far, including batches after the epoch whose parameters were kept
+    n_steps: int = 0
+    optimizer: Optimizer | None = (
+        None  # None if the state of the optimizer does not belong to the kept parameters
+    )
+    optimizer_key: tuple = ()
+    objective_key: tuple = ()
+    state: Any = None  # state of the objective
+    n_indices: int = 0  # number of training rows, if `state` has an entry per row
+
+
+#: Progress of a model that was not trained yet.
+NO_PROGRESS = Progress()
+
+
+def _no_attributes(model: Any, epoch: int) -> dict[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +80,12 @@ class Plan:
     solver: Solver
     max_iter: int  # largest number of epochs, or of iterations of L-BFGS
     verbose: int
+    # Progress of the earlier training that led to the initial parameters. If there was no earlier
+    # training, no step has been made.
+    progress: Progress = NO_PROGRESS
+    # Function that returns the fitted attributes of a model. Its arguments are a model, which
+    # applies to the X of the user, and the number of an epoch.
+    attributes: Callable[[Any, int], dict[str, Any]] = _no_attributes
     # Only stochastic solvers use the following fields:
     stopping: LossPlateau = field(default_factory=LossPlateau)
     batch_size: int = 1
@@ -95,20 +122,9 @@ class Plan:
         """Type and `state_key` of the objective; a warm start with equal values keeps its state."""
         return type(self.objective), self.objective.state_key
 
-
-class Progress(NamedTuple):
-    """Progress of a training, which a warm start or the next `partial_fit` continues."""
-
-    n_epochs: int = 0  # number of epochs after which the kept parameters were reached
-    # number of batches visited so far, including batches after the epoch whose parameters were kept
-    n_steps: int = 0
-    optimizer: Optimizer | None = (
-        None  # None if the state of the optimizer does not belong to the kept parameters
-    )
-    optimizer_key: tuple = ()
-    objective_key: tuple = ()
-    state: Any = None  # state of the objective
-    n_indices: int = 0  # number of training rows, if `state` has an entry per row
+    def attributes_of(self, params: Any, epoch: int) -> dict[str, Any]:
+        """Return the fitted attributes for parameters that apply to the inputs `design.X`."""
+        return self.attributes(self.design.outer(self.model._replace(params=params)), epoch)
 
 
 class Fitted(NamedTuple):
@@ -137,324 +153,51 @@ class Fitted(NamedTuple):
     @property
     def curves(self) -> dict[str, list]:
         """Fitted attributes with an entry per epoch."""
-        return {
+        found: dict[str, list] = {
             "loss_curve_": [epoch.loss for epoch in self.epochs],
             "convergence_curve_": [epoch.converged for epoch in self.epochs],
         }
+        shares = [epoch.effective_share for epoch in self.epochs]
+        if any(share is not None for share in shares):
+            found["effective_sample_size_curve_"] = shares
+        return found
 
 
-def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
-    """Append the entries `new` of the next epoch to the curves of an estimator; return the curves.
+# ------------------------------------------------------- frames of `fit` and `partial_fit`
 
-    An estimator may lack a curve, if `set_params` has changed its learning rule.
+
+def begin_partial_fit(estimator: Any) -> tuple[bool, np.random.RandomState]:
+    """Begin a `partial_fit`: return True if it continues from a fitted model, and the generator.
+
+    The generator of an earlier call is copied, so that a failed epoch does not change it.
     """
-    return {name: getattr(estimator, name, []) + curve for name, curve in new.items()}
-
-
-def fit(
-    plan: Plan,
-    rng: np.random.RandomState,
-    progress: Progress | None = None,
-    callbacks: EpochCallbacks | None = None,
-    attributes: Callable[[Any, int], dict] | None = None,
-) -> Fitted:
-    """Train a model as the plan describes.
-
-    `progress` is the progress of the earlier training that led to the initial parameters of the
-    plan, or None if there was no earlier training. `callbacks` are called at each epoch.
-    ``attributes(model, epoch)`` returns the fitted attributes of a model that applies to the X of
-    the user. The function `attributes` is called only if a callback asks for a fitted estimator.
-
-    A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
-    if the training is interrupted before the end of the first epoch. An interrupt after the first
-    epoch ends the training and keeps the parameters found so far.
-    """
-    progress = Progress() if progress is None else progress
-
-    def end_epoch(epoch):
-        if callbacks is None:
-            return False
-
-        def snapshot():
-            model = plan.design.outer(plan.model._replace(params=epoch.params))
-            return {} if attributes is None else attributes(model, epoch.number)
-
-        return callbacks.end_epoch(snapshot)
-
-    begin_epoch = _ignore if callbacks is None else callbacks.begin_epoch
-    if isinstance(plan.solver, LBFGS):
-        run = _FullBatchRun(plan, progress, begin_epoch, end_epoch)
-        return run.fit()
-    return _EpochsRun(plan, rng, progress, begin_epoch, end_epoch).fit()
-
-
-def fit_one_epoch(
-    plan: Plan, rng: np.random.RandomState, progress: Progress | None = None
-) -> Fitted:
-    """Train for one epoch on all rows.
-
-    If the optimizer of `progress` has the settings of the plan, training continues with a copy of
-    this optimizer.
-    """
-    optimizer = None
-    if progress is None:
-        progress = Progress()
-    elif progress.optimizer_key == plan.optimizer_key:
-        # Copy the optimizer, so that a failed epoch does not change `progress`.
-        optimizer = copy.deepcopy(progress.optimizer)
-    else:  # long first steps would destroy the coefficients that an earlier fit has found
-        plan = replace(plan, first_rates=())
-    if isinstance(optimizer, AdamSteps):
-        optimizer.lower_rates(plan.first_rates)
-    run = _EpochsRun(plan, rng, progress, _ignore, _ignore)
-    history, optimizer = run.train(plan.rows, 1, optimizer=optimizer)
-    fitted = run.fitted(history, optimizer)
-    return fitted._replace(n_iter=fitted.progress.n_epochs)  # counted over all calls
-
-
-def resumed_generator(estimator, resume: bool, seed) -> np.random.RandomState:
-    """Return the random generator of `partial_fit`.
-
-    If `resume` is True, the generator is a copy of the estimator's generator (if it has any), so
-    that a failed epoch does not change the estimator. Otherwise the generator is made from `seed`.
-    """
+    resume = estimator.__sklearn_is_fitted__()
+    if resume:
+        estimator._validate_params()  # scikit-learn validates parameters in the first call only
+        check_same_model(estimator)
+    refuse_held_out_rows(estimator.early_stopping)
     if resume and hasattr(estimator, "_rng"):
-        return copy.deepcopy(estimator._rng)
-    return check_random_state(seed)
+        return resume, copy.deepcopy(estimator._rng)
+    return resume, check_random_state(estimator.random_state)
 
 
-def _ignore(_) -> bool:
-    return False
+def train(
+    estimator: Any, plan: Plan, rng: np.random.RandomState, callbacks: EpochCallbacks
+) -> Fitted:
+    """Train an estimator as the plan describes, and set its fitted attributes."""
+    fitted = fit(plan, rng, callbacks)
+    found = plan.attributes(fitted.model, fitted.epoch)
+    vars(estimator).update({**found, **fitted.attributes, "_rng": rng})
+    return fitted
 
 
-def _summary(epoch):
-    """Return the text that the progress line shows for an epoch."""
-    score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"
-    return f"loss {epoch.loss:.4f}{score}  converged {epoch.converged:.1%}"
-
-
-class _EpochsRun:
-    """Fit by a stochastic solver, which consists of one or two training runs.
-
-    There are two runs if rows are held out and `refit` is True: one without the held-out rows, and
-    one on all rows. Both runs start from the parameters of the plan. The second run continues the
-    batch numbers of the first run.
-    """
-
-    def __init__(self, plan, rng, progress, begin_epoch, end_epoch):
-        self.plan = plan
-        self.rng = rng
-        self.progress = progress
-        self.begin_epoch = begin_epoch
-        self.end_epoch = end_epoch
-        self.steps = itertools.count(progress.n_steps)
-        self.key = random_key(rng) if plan.objective.draws else None
-
-    def fit(self):
-        """Train on all rows; if rows are held out, train without the held-out rows first."""
-        plan, parts = self.plan, None
-        if plan.holds_out:
-            stopping = plan.stopping
-            parts = plan.rows.split(stopping.validation_fraction, self.rng, plan.stratify)
-        if parts is None:
-            return self.fitted(*self.train(plan.rows, plan.max_iter))
-        rest, held_out = parts
-
-        def validate(model, number):
-            return plan.objective.score(model, held_out, number)
-
-        history, optimizer = self.train(rest, plan.max_iter, validate)
-        scores = [epoch.score for epoch in history.epochs]
-        stopped = history.reason in ("callback", "interrupted")
-        if plan.fallback is not None and not stopped:
-            try:
-                simple = plan.fallback(rest.all)
-                if validate(simple, self.progress.n_epochs) > history.best.score:
-                    return self._keep_fallback(simple, history, scores)
-            except KeyboardInterrupt:
-                warn_user(INTERRUPTED)
-                return self.fitted(history, None, scores)
-        if history.best.number != history.epochs[-1].number:
-            # Drop the optimizer, because its state belongs to an epoch after the kept epoch.
-            optimizer = None
-        if not plan.stopping.refit or stopped:
-            return self.fitted(history, optimizer, scores)
-        n_epochs = history.best.number + 1 - self.progress.n_epochs
-        say(plan.verbose, f"Best epoch {n_epochs}; fitting again on all rows")
-        try:
-            # The best number of epochs is known, so this run must not stop early at a plateau of
-            # the loss.
-            refitted, new_optimizer = self.train(plan.rows, n_epochs, patience=False)
-        except (
-            KeyboardInterrupt
-        ):  # the second run was interrupted in its first epoch: keep the result of the first run
-            warn_user(INTERRUPTED)
-            return self.fitted(history, None, scores)
-        # Prefer the complete first run to a second run that was cut short.
-        if len(refitted.epochs) < n_epochs:
-            return self.fitted(history, None, scores)
-        return self.fitted(refitted, new_optimizer, scores)
-
-    def _keep_fallback(self, simple, history, scores):
-        """Replace the model of the best epoch in `history` by a simpler model."""
-        plan = self.plan
-        say(plan.verbose, "No epoch improves on the simpler model, which is kept")
-        if plan.stopping.refit:
-            simple = plan.fallback(plan.rows.all)
-        # The simpler model is trained without epochs, so the number of epochs does not grow.
-        history.best = history.best._replace(
-            number=self.progress.n_epochs - 1, params=simple.params
-        )
-        return self.fitted(history, None, scores)._replace(epoch=self.progress.n_epochs)
-
-    def train(self, source, max_iter, validate=None, patience=True, optimizer=None):
-        """Train from the parameters of the plan; return the `History` and the optimizer."""
-        plan = self.plan
-        optimizer = optimizer or self._new_optimizer(plan.rows.n_originals)
-        # Contrastive rules report the difference of two phases as their loss. This difference does
-        # not measure progress, so it must not end the training.
-        patience = patience and (validate is not None or plan.objective.is_loss)
-        first = self.progress.n_epochs
-        line = LiveLine(plan.verbose, "Epoch", max_iter, first)
-
-        def report(epoch):
-            line.step(epoch.number, _summary(epoch), epoch.seconds)
-            return self.end_epoch(epoch)
-
-        try:
-            history = run_epochs(
-                plan.model,
-                source,
-                plan.objective,
-                optimizer,
-                plan.penalty,
-                batch_size=plan.batch_size,
-                max_iter=max_iter,
-                rng=self.rng,
-                key=self.key,
-                state=self._first_state(),
-                steps=self.steps,
-                validate=validate,
-                n_iter_no_change=plan.stopping.patience(plan.solver) if patience else None,
-                tol=plan.stopping.tol,
-                first_epoch=first,
-                on_epoch_begin=self.begin_epoch,
-                on_epoch_end=report,
-            )
-        finally:
-            line.end()
-        if history.reason == "interrupted":
-            warn_user(INTERRUPTED)
-        return history, optimizer
-
-    def _new_optimizer(self, n_rows):
-        plan = self.plan
-        scale = StepScale(
-            # Count all rows, even if some are held out, so that a refit uses the same step size.
-            n_steps=-(-n_rows // plan.batch_size),
-            max_speedup=plan.max_speedup,
-            mean_square=plan.mean_square,
-            curvature=getattr(plan.penalty, "curvature", 0.0),
-        )
-        rate = plan.solver.step_size(scale)
-        rates = type(plan.rate_factors)(*(rate * factor for factor in plan.rate_factors))
-        optimizer = plan.solver.optimizer(rates, plan.average)
-        if isinstance(optimizer, AdamSteps):
-            optimizer.first_rates = plan.first_rates
-        return optimizer
-
-    def _first_state(self):
-        """Return a copy of the state of earlier training if it can be used, else a new state."""
-        before, objective = self.progress, self.plan.objective
-        n_indices = self.plan.rows.n_indices
-        same_rows = not objective.keeps_chains or before.n_indices == n_indices
-        if before.objective_key == self.plan.objective_key and same_rows:
-            return copy.deepcopy(before.state)
-        return objective.start(n_indices)
-
-    def fitted(self, history, optimizer, scores=None):
-        """Return the result of the fit, with the best parameters in `history`."""
-        progress = Progress(
-            n_epochs=history.best.number + 1,
-            n_steps=next(self.steps),
-            optimizer=optimizer,
-            optimizer_key=self.plan.optimizer_key,
-            objective_key=self.plan.objective_key,
-            state=history.state,
-            n_indices=self.plan.rows.n_indices,
-        )
-        return _result(self.plan, history, scores, progress, self.progress)
-
-
-class _FullBatchRun:
-    """Fit by L-BFGS, in which each iteration is reported as an epoch."""
-
-    def __init__(self, plan, progress, begin_epoch, end_epoch):
-        self.plan = plan
-        self.progress = progress
-        self.begin_epoch = begin_epoch
-        self.end_epoch = end_epoch
-
-    def fit(self):
-        """Train on all rows."""
-        plan, progress = self.plan, self.progress
-        (batch,) = plan.rows.batches(None, plan.rows.n_rows)
-        history = History()
-        number = progress.n_epochs
-        line = LiveLine(plan.verbose, "Iteration", plan.max_iter, number)
-        share = relative_tolerance(plan.objective, plan.model, plan.rows.n_rows)
-        steps = descend(
-            plan.model, batch, plan.objective, plan.penalty, plan.max_iter, share, plan.solver.tol
-        )
-        try:
-            while len(history.epochs) < plan.max_iter:
-                self.begin_epoch(number)
-                started = time.perf_counter()
-                function, minimizer, converged = next(steps)
-                epoch = Epoch(
-                    number,
-                    minimizer.value,
-                    None,
-                    minimizer.info / plan.rows.n_rows,
-                    time.perf_counter() - started,
-                    function.coordinates.params(minimizer.x),
-                )
-                history.add(epoch, epoch)
-                line.step(number, _summary(epoch), epoch.seconds)
-                number += 1
-                if self.end_epoch(epoch):
-                    history.reason = "callback"
-                    break
-                if converged:
-                    history.reason = "no_change"
-                    break
-        except KeyboardInterrupt:
-            if history.best is None:
-                raise
-            history.reason = "interrupted"
-            warn_user(INTERRUPTED)
-        finally:
-            line.end()
-        found = Progress(
-            n_epochs=history.best.number + 1,
-            n_steps=progress.n_steps + len(history.epochs),
-            objective_key=plan.objective_key,
-            state=plan.objective.start(plan.rows.n_indices),
-            n_indices=plan.rows.n_indices,
-        )
-        return _result(plan, history, None, found, progress)
-
-
-def _result(plan, history, scores, progress, before):
-    return Fitted(
-        model=plan.design.outer(plan.model._replace(params=history.best.params)),
-        epoch=history.best.number,
-        epochs=history.epochs,
-        validation_scores=scores,
-        progress=progress,
-        n_iter=progress.n_epochs - before.n_epochs,
-        interrupted=history.reason == "interrupted",
-    )
+def train_one_epoch(estimator: Any, plan: Plan, rng: np.random.RandomState) -> None:
+    """Train an estimator for one epoch, set its fitted attributes, and extend its curves."""
+    fitted = fit_one_epoch(plan, rng)
+    # A curve may be missing, if `set_params` has changed the learning rule.
+    curves = {name: getattr(estimator, name, []) + new for name, new in fitted.curves.items()}
+    found = plan.attributes(fitted.model, fitted.epoch)
+    vars(estimator).update({**found, **fitted.attributes, **curves, "_rng": rng})
 
 
 def warn_of_convergence(share: float, method, consequence: str, *remedies: str) -> None:
@@ -470,3 +213,187 @@ def warn_of_convergence(share: float, method, consequence: str, *remedies: str) 
             f"{consequence}. Try {', or '.join(advice)}.",
             ConvergenceWarning,
         )
+
+
+# ---------------------------------------------------------------------------- training
+
+
+def fit(plan: Plan, rng: np.random.RandomState, callbacks: EpochCallbacks | None = None) -> Fitted:
+    """Train a model as the plan describes.
+
+    `callbacks` are called at each epoch.
+
+    A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
+    if the training is interrupted before the end of the first epoch. An interrupt after the first
+    epoch ends the training and keeps the parameters found so far.
+    """
+
+    def end_epoch(epoch):
+        if callbacks is None:
+            return False
+        return callbacks.end_epoch(lambda: plan.attributes_of(epoch.params, epoch.number))
+
+    begin_epoch = ignore if callbacks is None else callbacks.begin_epoch
+    if isinstance(plan.solver, LBFGS):
+        return _fit_full_batch(plan, begin_epoch, end_epoch)
+    return _fit_epochs(EpochLoop(plan, rng, begin_epoch, end_epoch))
+
+
+def fit_one_epoch(plan: Plan, rng: np.random.RandomState) -> Fitted:
+    """Train for one epoch on all rows.
+
+    If the optimizer of the earlier training has the settings of the plan, training continues with
+    a copy of this optimizer.
+    """
+    before, optimizer = plan.progress, None
+    if before.n_steps and before.optimizer_key == plan.optimizer_key:
+        # Copy the optimizer, so that a failed epoch does not change the earlier training.
+        optimizer = copy.deepcopy(before.optimizer)
+    elif before.n_steps:
+        # Long first steps would destroy the coefficients that an earlier fit has found.
+        plan = replace(plan, first_rates=())
+    if isinstance(optimizer, AdamSteps):
+        optimizer.lower_rates(plan.first_rates)
+    loop = EpochLoop(plan, rng)
+    optimizer = optimizer or loop.new_optimizer()
+    fitted = _fitted_epochs(loop, loop.run(plan.rows, 1, optimizer), optimizer)
+    return fitted._replace(n_iter=fitted.progress.n_epochs)  # counted over all calls
+
+
+def _fit_epochs(loop: EpochLoop) -> Fitted:
+    """Train on all rows; if rows are held out, train without the held-out rows first.
+
+    There are two runs if rows are held out and `refit` is True. Both runs start from the parameters
+    of the plan.
+    """
+    plan, parts, optimizer = loop.plan, None, loop.new_optimizer()
+    stopping: Any = plan.stopping
+    if plan.holds_out:
+        parts = plan.rows.split(stopping.validation_fraction, loop.rng, plan.stratify)
+    if parts is None:
+        return _fitted_epochs(loop, loop.run(plan.rows, plan.max_iter, optimizer), optimizer)
+    rest: Any
+    rest, held_out = parts
+
+    def validate(model, number):
+        return plan.objective.score(model, held_out, number)
+
+    history = loop.run(rest, plan.max_iter, optimizer, validate)
+    scores = [epoch.score for epoch in history.epochs]
+    stopped = history.reason in ("callback", "interrupted")
+    if plan.fallback is not None and not stopped:
+        try:
+            simple = plan.fallback(rest.all)
+            if validate(simple, loop.first_epoch) > history.best.score:
+                return _keep_fallback(loop, simple, history, scores)
+        except KeyboardInterrupt:
+            warn_user(INTERRUPTED)
+            return _fitted_epochs(loop, history, None, scores)
+    if history.best.number != history.epochs[-1].number:
+        # Drop the optimizer, because its state belongs to an epoch after the kept epoch.
+        optimizer = None
+    if not stopping.refit or stopped:
+        return _fitted_epochs(loop, history, optimizer, scores)
+    n_epochs = history.best.number + 1 - loop.first_epoch
+    say(plan.verbose, f"Best epoch {n_epochs}; fitting again on all rows")
+    new_optimizer = loop.new_optimizer()
+    try:
+        # The best number of epochs is known, so this run must not stop early at a plateau of
+        # the loss.
+        refitted = loop.run(plan.rows, n_epochs, new_optimizer, patience=False)
+    except (
+        KeyboardInterrupt
+    ):  # the second run was interrupted in its first epoch: keep the result of the first run
+        warn_user(INTERRUPTED)
+        return _fitted_epochs(loop, history, None, scores)
+    # Prefer the complete first run to a second run that was cut short.
+    if len(refitted.epochs) < n_epochs:
+        return _fitted_epochs(loop, history, None, scores)
+    return _fitted_epochs(loop, refitted, new_optimizer, scores)
+
+
+def _keep_fallback(loop, simple, history, scores):
+    """Replace the model of the best epoch in `history` by a simpler model."""
+    plan = loop.plan
+    say(plan.verbose, "No epoch improves on the simpler model, which is kept")
+    if plan.stopping.refit:
+        simple = plan.fallback(plan.rows.all)
+    # The simpler model is trained without epochs, so the number of epochs does not grow.
+    history.best = history.best._replace(number=loop.first_epoch - 1, params=simple.params)
+    return _fitted_epochs(loop, history, None, scores)._replace(epoch=loop.first_epoch)
+
+
+def _fitted_epochs(loop, history, optimizer, scores=None):
+    """Return the result of a loop, with the best parameters in `history`."""
+    plan = loop.plan
+    progress = Progress(
+        n_epochs=history.best.number + 1,
+        n_steps=next(loop.steps),
+        optimizer=optimizer,
+        optimizer_key=plan.optimizer_key,
+        objective_key=plan.objective_key,
+        state=history.state,
+        n_indices=plan.rows.n_indices,
+    )
+    return _result(plan, history, scores, progress)
+
+
+def _fit_full_batch(plan, begin_epoch, end_epoch) -> Fitted:
+    """Train on all rows by L-BFGS; each iteration is reported as an epoch."""
+    (batch,) = plan.rows.batches(None, plan.rows.n_rows)
+    history = History()
+    number = plan.progress.n_epochs
+    line = LiveLine(plan.verbose, "Iteration", plan.max_iter, number)
+    share = relative_tolerance(plan.objective, plan.model, plan.rows.n_rows)
+    steps = descend(
+        plan.model, batch, plan.objective, plan.penalty, plan.max_iter, share, plan.solver.tol
+    )
+    try:
+        while len(history.epochs) < plan.max_iter:
+            begin_epoch(number)
+            started = time.perf_counter()
+            function, minimizer, converged = next(steps)
+            epoch = Epoch(
+                number,
+                minimizer.value,
+                None,
+                minimizer.info / plan.rows.n_rows,
+                time.perf_counter() - started,
+                function.coordinates.params(minimizer.x),
+            )
+            history.add(epoch, epoch)
+            line.step(number, epoch.summary, epoch.seconds)
+            number += 1
+            if end_epoch(epoch):
+                history.reason = "callback"
+                break
+            if converged:
+                history.reason = "no_change"
+                break
+    except KeyboardInterrupt:
+        if history.best is None:
+            raise
+        history.reason = "interrupted"
+        warn_user(INTERRUPTED)
+    finally:
+        line.end()
+    progress = Progress(
+        n_epochs=history.best.number + 1,
+        n_steps=plan.progress.n_steps + len(history.epochs),
+        objective_key=plan.objective_key,
+        state=plan.objective.start(plan.rows.n_indices),
+        n_indices=plan.rows.n_indices,
+    )
+    return _result(plan, history, None, progress)
+
+
+def _result(plan, history, scores, progress):
+    return Fitted(
+        model=plan.design.outer(plan.model._replace(params=history.best.params)),
+        epoch=history.best.number,
+        epochs=history.epochs,
+        validation_scores=scores,
+        progress=progress,
+        n_iter=progress.n_epochs - plan.progress.n_epochs,
+        interrupted=history.reason == "interrupted",
+    )

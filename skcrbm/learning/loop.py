@@ -2,150 +2,197 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from skcrbm.inference.base import MagnitudeError
+from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning.data import Clock, Epoch, History, Source
-from skcrbm.learning.objectives import Objective
-from skcrbm.learning.optimizers import Optimizer
-from skcrbm.learning.penalties import Penalty
-from skcrbm.utils.fitting import is_better
+from skcrbm.learning.optimizers import AdamSteps, Optimizer
+from skcrbm.learning.solvers import StepScale
+from skcrbm.utils.fitting import LiveLine, is_better
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.row_sparse import RowSparse
+from skcrbm.utils.warnings import warn_user
+
+INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
 
-def run_epochs(
-    model,
-    source: Source,
-    objective: Objective,
-    optimizer: Optimizer,
-    penalty: Penalty | None = None,
-    *,
-    batch_size: int,
-    max_iter: int,
-    rng: np.random.RandomState,
-    key: Any = None,
-    state: Any = None,
-    steps: Iterator[int] | None = None,
-    validate: Callable[[Any, int], float] | None = None,
-    n_iter_no_change: int | None = None,
-    tol: float = 0.0,
-    first_epoch: int = 0,
-    on_epoch_begin: Callable[[int], Any] = lambda number: None,
-    on_epoch_end: Callable[[Epoch], bool] = lambda epoch: False,
-) -> History:
-    """Train epoch by epoch; the parameters to keep are in ``history.best``.
+def ignore(_: Any) -> bool:
+    """Do nothing at the beginning or end of an epoch, and let the training continue."""
+    return False
 
-    Training ends after `max_iter` epochs, when `on_epoch_end` returns True, or after
-    `n_iter_no_change` epochs without an improvement of more than `tol`. The improvement is measured
-    by the score ``validate(model, epoch number)``, or by the loss if `validate` is None. With
-    `validate` the epoch with the best score is kept, else the last epoch.
 
-    `rng` determines the order of the rows, and `key` the random numbers of the objective. `state`
-    comes from `Objective.start` or from an earlier `History`; its arrays are changed in place.
-    `steps` yields the numbers of the batches, by default 0, 1, .... `Clock` explains `key` and
-    `steps`. `on_epoch_begin` is called with the number of the epoch, `on_epoch_end` with the
-    `Epoch`. Epochs are numbered from `first_epoch`.
+class EpochLoop:
+    """Training runs of a `Plan` by a stochastic solver, epoch by epoch.
 
-    A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
-    if the training is interrupted before the end of the first epoch. An interrupt after the first
-    epoch ends the training and keeps the parameters found so far.
+    Every call of `run` starts from the parameters of the plan. Later calls continue the numbers of
+    the batches, so that no two batches use the same random numbers. `rng` determines the order of
+    the rows and the key of the random numbers of the objective. `begin_epoch` is called with the
+    number of the epoch, `end_epoch` with the `Epoch`; if `end_epoch` returns True, the run ends.
     """
-    model = model._replace(params=optimizer.start(model.params))
-    history = History(state=state)
-    steps = itertools.count() if steps is None else steps
-    stale, reference = 0, -np.inf
-    try:
-        for number in range(first_epoch, first_epoch + max_iter):
-            on_epoch_begin(number)
-            started = time.perf_counter()
-            clocks = (Clock(number, step, key) for step in steps)
-            # Ignore overflow on purpose: it makes parameters infinite, and infinite parameters are
-            # detected below.
-            with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-                model, loss, converged, share = _one_epoch(
-                    model,
-                    zip(source.batches(rng, batch_size), clocks),
-                    source,
-                    objective,
-                    optimizer,
-                    penalty,
-                    history,
-                )
-                kept = model._replace(params=optimizer.keep(model.params))
-                if not all(map(_in_bounds, kept.params)):
-                    raise _divergence(number)
-                try:
-                    score = None if validate is None else validate(kept, number)
-                except MagnitudeError as error:
-                    raise _divergence(number) from error
-            seconds = time.perf_counter() - started
-            loss, converged = loss / source.total_weight, converged / source.n_rows
-            epoch = Epoch(number, loss, score, converged, seconds, kept.params, share)
-            current: Any = -loss if score is None else score
-            better = is_better(current, reference + tol)
-            best = history.best
-            if score is None or best is None or is_better(score, best.score):
-                best = epoch
-            history.add(epoch, best)
-            reference = max(reference, current)
-            stale = 0 if better else stale + 1
-            if on_epoch_end(epoch):
-                history.reason = "callback"
-                break
-            if n_iter_no_change is not None and stale >= n_iter_no_change:
-                history.reason = "no_change"
-                break
-    except KeyboardInterrupt:
-        if history.best is None:
-            raise
-        # Let the optimizer make all postponed updates, see `LateRows`.
-        optimizer.keep(model.params)
-        history.reason = "interrupted"
-    return history
 
+    def __init__(
+        self,
+        plan: Any,
+        rng: np.random.RandomState,
+        begin_epoch: Callable[[int], Any] = ignore,
+        end_epoch: Callable[[Epoch], bool] = ignore,
+    ):
+        self.plan, self.rng = plan, rng
+        self.begin_epoch, self.end_epoch = begin_epoch, end_epoch
+        self.first_epoch = plan.progress.n_epochs
+        self.steps = itertools.count(plan.progress.n_steps)
+        self.key = random_key(rng) if plan.objective.draws else None
 
-def _one_epoch(model, visits, source, objective, optimizer, penalty, history):
-    """Train on each batch of one pass over the rows; `visits` yields pairs (`Batch`, `Clock`).
+    def run(
+        self,
+        source: Source,
+        max_iter: int,
+        optimizer: Optimizer,
+        validate: Callable[[Any, int], float] | None = None,
+        patience: bool = True,
+    ) -> History:
+        """Train on the rows of `source`; the parameters to keep are in ``history.best``.
 
-    Returns the model, the sum of the losses of the rows, the number of rows whose inference
-    converged, and the mean of `Step.effective_share`. The mean is None if the objective does not
-    draw states with importance weights.
-    """
-    loss, n_converged, shares = 0.0, 0, []
-    mean_weight = source.total_weight / source.n_originals
-    for batch, clock in visits:
-        rows = partial(objective.rows_read, model, batch)
-        model = model._replace(params=optimizer.ready(model.params, rows))
+        Training ends after `max_iter` epochs, when `end_epoch` returns True, or if `patience` is
+        True when the stopping rule of the plan sees no improvement. The improvement is measured by
+        the score ``validate(model, epoch number)``, or by the loss if `validate` is None. With
+        `validate` the epoch with the best score is kept, else the last epoch.
+
+        A FloatingPointError is raised if the parameters grow without bound, and a KeyboardInterrupt
+        if the training is interrupted before the end of the first epoch. An interrupt after the
+        first epoch ends the training and keeps the parameters found so far.
+        """
+        plan = self.plan
+        # Contrastive rules report the difference of two phases as their loss. This difference does
+        # not measure progress, so it must not end the training.
+        patience = patience and (validate is not None or plan.objective.is_loss)
+        n_iter_no_change = plan.stopping.patience(plan.solver) if patience else None
+        line = LiveLine(plan.verbose, "Epoch", max_iter, self.first_epoch)
+        model = plan.model._replace(params=optimizer.start(plan.model.params))
+        history = History(state=self._first_state())
+        stale, reference = 0, -np.inf
         try:
-            step, history.state = objective.step(model, batch, clock, history.state)
-        except MagnitudeError as error:
-            raise _divergence(clock.epoch) from error
-        # Divide the weighted sums over rows by the mean weight of a batch of this length. Dividing
-        # by the actual weight of the batch would cancel the weights in batches of a single row.
-        total = source.count_originals(batch) * mean_weight
-        gradient = _mean_gradient(step.gradient, total, model.params, optimizer, penalty)
-        value = step.loss
-        if penalty is not None:
-            penalty.add_gradient(gradient, model.params)
-            value += total * penalty.value(model.params)
-        loss += value
-        n_converged += step.n_converged
-        if step.effective_share is not None:
-            shares.append(step.effective_share)
-        model = model._replace(params=optimizer.update(model.params, gradient))
-        # Stop if the squares of the changed parameters overflow, because the energies would
-        # overflow soon.
-        moved = (g.of(p) if isinstance(g, RowSparse) else p for g, p in zip(gradient, model.params))
-        if not np.isfinite(loss) or not all(map(_in_bounds, moved)):
-            raise _divergence(clock.epoch)
-    return model, loss, n_converged, float(np.mean(shares)) if shares else None
+            for number in range(self.first_epoch, self.first_epoch + max_iter):
+                self.begin_epoch(number)
+                model, epoch = self._epoch(model, source, optimizer, number, validate, history)
+                current: Any = -epoch.loss if epoch.score is None else epoch.score
+                better = is_better(current, reference + plan.stopping.tol)
+                best = history.best
+                if epoch.score is None or best is None or is_better(epoch.score, best.score):
+                    best = epoch
+                history.add(epoch, best)
+                reference = max(reference, current)
+                stale = 0 if better else stale + 1
+                line.step(number, epoch.summary, epoch.seconds)
+                if self.end_epoch(epoch):
+                    history.reason = "callback"
+                    break
+                if n_iter_no_change is not None and stale >= n_iter_no_change:
+                    history.reason = "no_change"
+                    break
+        except KeyboardInterrupt:
+            if history.best is None:
+                raise
+            # Let the optimizer make all postponed updates, see `LateRows`.
+            optimizer.keep(model.params)
+            history.reason = "interrupted"
+        finally:
+            line.end()
+        if history.reason == "interrupted":
+            warn_user(INTERRUPTED)
+        return history
+
+    def new_optimizer(self) -> Optimizer:
+        """Return an optimizer with the rates of the plan."""
+        plan = self.plan
+        scale = StepScale(
+            # Count all rows, even if some are held out, so that a refit uses the same step size.
+            n_steps=-(-plan.rows.n_originals // plan.batch_size),
+            max_speedup=plan.max_speedup,
+            mean_square=plan.mean_square,
+            curvature=getattr(plan.penalty, "curvature", 0.0),
+        )
+        rate = plan.solver.step_size(scale)
+        rates = type(plan.rate_factors)(*(rate * factor for factor in plan.rate_factors))
+        optimizer = plan.solver.optimizer(rates, plan.average)
+        if isinstance(optimizer, AdamSteps):
+            optimizer.first_rates = plan.first_rates
+        return optimizer
+
+    def _first_state(self):
+        """Return a copy of the state of earlier training if it can be used, else a new state."""
+        before, objective = self.plan.progress, self.plan.objective
+        n_indices = self.plan.rows.n_indices
+        same_rows = not objective.keeps_chains or before.n_indices == n_indices
+        if before.objective_key == self.plan.objective_key and same_rows:
+            return copy.deepcopy(before.state)
+        return objective.start(n_indices)
+
+    def _epoch(self, model, source, optimizer, number, validate, history):
+        """Train for one epoch; return the model and the `Epoch`."""
+        started = time.perf_counter()
+        # Ignore overflow on purpose: it makes parameters infinite, and infinite parameters are
+        # detected below.
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            model, loss, converged, share = self._pass(model, source, optimizer, number, history)
+            kept = model._replace(params=optimizer.keep(model.params))
+            if not all(map(_in_bounds, kept.params)):
+                raise _divergence(number)
+            try:
+                score = None if validate is None else validate(kept, number)
+            except MagnitudeError as error:
+                raise _divergence(number) from error
+        seconds = time.perf_counter() - started
+        loss, converged = loss / source.total_weight, converged / source.n_rows
+        return model, Epoch(number, loss, score, converged, seconds, kept.params, share)
+
+    def _pass(self, model, source, optimizer, number, history):
+        """Train on each batch of one pass over the rows.
+
+        Return the model, the sum of the losses of the rows, the number of rows whose inference
+        converged, and the mean of `Step.effective_share`. The mean is None if the objective does
+        not draw states with importance weights.
+        """
+        objective, penalty = self.plan.objective, self.plan.penalty
+        loss, n_converged, shares = 0.0, 0, []
+        mean_weight = source.total_weight / source.n_originals
+        clocks = (Clock(number, step, self.key) for step in self.steps)
+        for batch, clock in zip(source.batches(self.rng, self.plan.batch_size), clocks):
+            rows = partial(objective.rows_read, model, batch)
+            model = model._replace(params=optimizer.ready(model.params, rows))
+            try:
+                step, history.state = objective.step(model, batch, clock, history.state)
+            except MagnitudeError as error:
+                raise _divergence(number) from error
+            # Divide the weighted sums over rows by the mean weight of a batch of this length.
+            # Dividing by the actual weight of the batch would cancel the weights in batches of a
+            # single row.
+            total = source.count_originals(batch) * mean_weight
+            gradient = _mean_gradient(step.gradient, total, model.params, optimizer, penalty)
+            value = step.loss
+            if penalty is not None:
+                penalty.add_gradient(gradient, model.params)
+                value += total * penalty.value(model.params)
+            loss += value
+            n_converged += step.n_converged
+            if step.effective_share is not None:
+                shares.append(step.effective_share)
+            model = model._replace(params=optimizer.update(model.params, gradient))
+            # Stop if the squares of the changed parameters overflow, because the energies would
+            # overflow soon.
+            pairs = zip(gradient, model.params)
+            moved = (g.of(p) if isinstance(g, RowSparse) else p for g, p in pairs)
+            if not np.isfinite(loss) or not all(map(_in_bounds, moved)):
+                raise _divergence(number)
+        return model, loss, n_converged, float(np.mean(shares)) if shares else None
 
 
 def _divergence(epoch):

@@ -116,20 +116,23 @@ class LearningRule(Options):
     def check_conditional(self) -> None:
         """Raise a ValueError if an option does not apply to conditional models."""
 
-    def check_rows(
-        self, visible: np.ndarray, n_classes: int | None, partial: bool, columns_of_classes: bool
-    ) -> None:
-        """Raise a ValueError if the rule cannot train a conditional model on the given rows.
-
-        `visible` (N, V) holds the outputs, with NaN for missing labels. `n_classes` is the number
-        of classes of a categorical output, else None. `partial` is True in `partial_fit`, and
-        `columns_of_classes` is True if each column of y holds the classes of an output.
-        """
-        if partial and self.keeps_chains:
+    def check_stream(self) -> None:
+        """Raise a ValueError if `partial_fit` cannot train a conditional model by the rule."""
+        if self.keeps_chains:
             raise ValueError(
                 f"learning={self.name!r} keeps a chain for each training row, but partial_fit "
                 "cannot recognise rows of earlier calls; use fit, or learning='cd'"
             )
+
+    def check_rows(
+        self, visible: np.ndarray, n_classes: int | None, columns_of_classes: bool
+    ) -> None:
+        """Raise a ValueError if the rule cannot train a conditional model on the given rows.
+
+        `visible` (N, V) holds the outputs, with NaN for missing labels. `n_classes` is the number
+        of classes of a categorical output, else None. `columns_of_classes` is True if each column
+        of y holds the classes of an output.
+        """
         if self.needs_complete:
             require_complete(
                 visible,

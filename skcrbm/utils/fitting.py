@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.limits import SCORE_NOISE
@@ -100,6 +101,29 @@ def forget(estimator: Any, state: Iterable[str] = ()) -> None:
     """Delete the fitted attributes (`name_`) of an estimator, and the attributes in `state`."""
     for name in [name for name in vars(estimator) if name.endswith("_") or name in state]:
         delattr(estimator, name)
+
+
+def begin_fit(estimator: Any) -> tuple[bool, np.random.RandomState]:
+    """Begin a `fit`: return True if it continues an earlier fit, and the random generator.
+
+    With ``warm_start=True`` a fit continues from the fitted model. If the fit does not continue an
+    earlier fit, the fitted attributes and the attributes in `_state` are deleted.
+    """
+    resume = getattr(estimator, "warm_start", False) and estimator.__sklearn_is_fitted__()
+    if resume:
+        check_same_model(estimator)
+    else:
+        forget(estimator, estimator._state)
+    return resume, check_random_state(estimator.random_state)
+
+
+def check_same_model(estimator: Any) -> None:
+    """Let the estimator raise an error if training cannot continue from the fitted model.
+
+    Only estimators whose hyperparameters determine the shapes of the parameters have the method.
+    """
+    if hasattr(estimator, "_check_same_model"):
+        estimator._check_same_model()
 
 
 try:

@@ -488,7 +488,7 @@ def test_gradient_by_finite_differences(name, gaps):
     model = clone(MODELS[name]).set_params(learning="mle", max_iter=2, alpha=0.3).fit(gaps)
     learned, rng = model._model, np.random.default_rng(0)
     rows = Rows(np.empty((len(gaps), 0)), gaps, rng.uniform(0.5, 2, len(gaps)))
-    training = model._plan(rows, np.random.RandomState(0), resume=True).training
+    training = model._plan(rows, np.random.RandomState(0))
     objective, batch = training.objective, training.rows.all
 
     def step(params):

@@ -79,7 +79,7 @@ def test_gradient_by_finite_differences(learning, missing):
     model = GraphCRF(learning=learning, inference="exact", **options)
     model.fit(X, y, sample_weight=weight)
     batch = model._training_graphs(X, y, weight, True)
-    plan, _ = model._plan(batch, np.random.RandomState(0), True)
+    plan = model._plan(batch, np.random.RandomState(0), True)
     penalty = structured_penalty(model._model.params, 0.1, 0.0)
     function = RowsObjective(model._model, batch, plan.objective, penalty)
     x = function.coordinates.vector(model._model.params)

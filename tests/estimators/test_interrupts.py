@@ -98,7 +98,7 @@ def test_an_interrupt_comes_out_as_one(monkeypatch):
         except KeyboardInterrupt as error:
             raise SystemError("returned a result with an exception set") from error
 
-    monkeypatch.setattr("skcrbm.learning.loop._one_epoch", struck)
+    monkeypatch.setattr("skcrbm.learning.loop.EpochLoop._epoch", struck)
     with pytest.raises(KeyboardInterrupt):
         fit.run(model)
     assert vars(model).keys() == vars(before).keys()
@@ -119,7 +119,7 @@ def test_an_error_that_is_its_own_cause(monkeypatch):
         error = ZeroDivisionError("round")
         raise error from error
 
-    monkeypatch.setattr("skcrbm.learning.loop._one_epoch", circle)
+    monkeypatch.setattr("skcrbm.learning.loop.EpochLoop._epoch", circle)
     fit = FITS["crbm-adam"]
     with pytest.raises(ZeroDivisionError, match="round"):
         fit.run(fit.start())

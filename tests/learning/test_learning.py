@@ -15,8 +15,9 @@ from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import Exact, MeanField, SumProduct, infer
 from skcrbm.learning import phases
-from skcrbm.learning.data import ArraySource, Batch
-from skcrbm.learning.loop import run_epochs
+from skcrbm.learning.data import ArraySource, Batch, Design
+from skcrbm.learning.fit import Plan, Progress
+from skcrbm.learning.loop import EpochLoop
 from skcrbm.learning.objectives import Objective, Step, validation_score
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.rules import LEARNING_RULES, Likelihood, resolve_rule
@@ -295,17 +296,39 @@ def source_of(batch):
     return ArraySource(batch.X, batch.visible, batch.weight, batch.index)
 
 
-def run(objective=None, model=None, batch=None, optimizer=None, penalty=None, **options):
-    objective = Pull() if objective is None else objective
-    options = {"batch_size": 4, "max_iter": 1, "rng": np.random.RandomState(0), **options}
-    return run_epochs(
-        zeros_model() if model is None else model,
-        source_of(make_batch(10, 2, 2) if batch is None else batch),
-        objective,
-        optimizer_of("sgd", RATES, 0.0) if optimizer is None else optimizer,
-        penalty,
-        **options,
+def run(
+    objective=None,
+    model=None,
+    batch=None,
+    optimizer=None,
+    penalty=None,
+    *,
+    batch_size=4,
+    max_iter=1,
+    rng=None,
+    validate=None,
+    stopping=None,
+    first_epoch=0,
+    end_epoch=lambda epoch: False,
+):
+    source = source_of(make_batch(10, 2, 2) if batch is None else batch)
+    plan = Plan(
+        model=zeros_model() if model is None else model,
+        design=Design(np.zeros((1, 0))),
+        rows=source,
+        objective=Pull() if objective is None else objective,
+        penalty=penalty,
+        solver=SGD(),
+        max_iter=max_iter,
+        verbose=0,
+        batch_size=batch_size,
+        stopping=LossPlateau(10**6) if stopping is None else stopping,
+        progress=Progress(n_epochs=first_epoch),
     )
+    rng = np.random.RandomState(0) if rng is None else rng
+    optimizer = optimizer_of("sgd", RATES, 0.0) if optimizer is None else optimizer
+    loop = EpochLoop(plan, rng, end_epoch=end_epoch)
+    return loop.run(source, max_iter, optimizer, validate)
 
 
 def test_every_step_is_normalised_by_its_own_rows():
@@ -409,8 +432,7 @@ def test_patience_on_the_validation_score(tol, n_epochs):
         max_iter=7,
         batch_size=10,
         validate=lambda model, number: scores[number],
-        n_iter_no_change=2,
-        tol=tol,
+        stopping=LossPlateau(2, tol),
     )
     assert len(history.epochs) == n_epochs
     assert history.reason == "no_change"
@@ -420,7 +442,7 @@ def test_patience_on_the_validation_score(tol, n_epochs):
 
 def test_patience_on_the_training_loss():
     losses = [5.0, 4.0, 4.0, 4.5, 4.2, 3.0]
-    history = run(Pull(losses), max_iter=6, batch_size=10, n_iter_no_change=3)
+    history = run(Pull(losses), max_iter=6, batch_size=10, stopping=LossPlateau(3))
     assert len(history.epochs) == 5
     assert history.reason == "no_change"
     assert len(run(Pull(losses), max_iter=6, batch_size=10).epochs) == 6
@@ -429,11 +451,11 @@ def test_patience_on_the_training_loss():
 def test_callback_stops():
     seen = []
 
-    def on_epoch_end(epoch):
+    def end_epoch(epoch):
         seen.append(epoch.number)
         return epoch.number == 6
 
-    history = run(max_iter=9, first_epoch=5, on_epoch_end=on_epoch_end)
+    history = run(max_iter=9, first_epoch=5, end_epoch=end_epoch)
     assert seen == [5, 6]
     assert history.reason == "callback"
     assert history.best.number == 6
@@ -482,10 +504,10 @@ def test_interrupt_keeps_the_best_epoch():
 
 
 def test_interrupt_in_the_hook_of_the_first_epoch():
-    def on_epoch_end(epoch):
+    def end_epoch(epoch):
         raise KeyboardInterrupt
 
-    history = run(max_iter=3, on_epoch_end=on_epoch_end)
+    history = run(max_iter=3, end_epoch=end_epoch)
     assert (history.reason, history.best.number) == ("interrupted", 0)
 
 

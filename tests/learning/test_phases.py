@@ -9,12 +9,14 @@ from reference.steps import first_step
 
 from skcrbm.inference import Exact, SumProduct, infer
 from skcrbm.learning import phases
-from skcrbm.learning.data import Batch, Clock
-from skcrbm.learning.loop import run_epochs
+from skcrbm.learning.data import Batch, Clock, Design
+from skcrbm.learning.fit import Plan, Progress
+from skcrbm.learning.loop import EpochLoop
 from skcrbm.learning.objectives import Contrast
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.phases import Chains, Expected, Observed
 from skcrbm.learning.rules import LEARNING_RULES, rules_for
+from skcrbm.learning.solvers import Adam, LossPlateau
 
 RATES = DensityParams(0.05, 0.05, 0.05)
 
@@ -45,17 +47,21 @@ def moved(params, k, by):
     return DensityParams(*(x.reshape(p.shape) for x, p in zip(parts, params, strict=True)))
 
 
-def train(name, model, source, **options):
-    optimizer = optimizer_of("adam", RATES, 0.0)
-    objective = options.pop("objective", None) or rule(name)
-    defaults = {
-        "batch_size": 4,
-        "max_iter": 100,
-        "rng": np.random.RandomState(0),
-        "key": np.uint64(1),
-        "state": objective.start(source.n_indices),
-    }
-    return run_epochs(model, source, objective, optimizer, **{**defaults, **options})
+def train(name, model, source, *, objective=None, penalty=None, first_epoch=0, **options):
+    plan = Plan(
+        model=model,
+        design=Design(np.zeros((1, 0))),
+        rows=source,
+        objective=objective or rule(name),
+        penalty=penalty,
+        solver=Adam(),
+        verbose=0,
+        stopping=LossPlateau(10**6),
+        progress=Progress(n_epochs=first_epoch),
+        **{"batch_size": 4, "max_iter": 100, **options},
+    )
+    loop = EpochLoop(plan, np.random.RandomState(0))
+    return loop.run(source, plan.max_iter, optimizer_of("adam", RATES, 0.0))
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -160,7 +166,7 @@ def test_the_loop_numbers_batches_through():
     train("", model, source, objective=objective, max_iter=3, batch_size=5, first_epoch=7)
     assert [clock.step for clock in clocks] == list(range(9))
     assert [clock.epoch for clock in clocks] == [7, 7, 7, 8, 8, 8, 9, 9, 9]
-    assert {clock.key for clock in clocks} == {np.uint64(1)}
+    assert {clock.key for clock in clocks} == {None}  # the objective draws nothing
 
 
 def test_draws_of_two_visits_differ_whatever_their_number_of_sweeps():
@@ -199,11 +205,7 @@ def test_penalties_are_the_callers_choice():
     model, source = density_problem()
     free = train("mle", model, source, batch_size=12, max_iter=200).best.params
     penalty = L2(DensityParams(1.0, 0.0, 0.0))
-    optimizer = optimizer_of("adam", RATES, 0.0)
-    held = run_epochs(
-        model, source, rule("mle"), optimizer, penalty,
-        batch_size=12, max_iter=200, rng=np.random.RandomState(0), state=(None, None),
-    ).best.params  # fmt: skip
+    held = train("mle", model, source, penalty=penalty, batch_size=12, max_iter=200).best.params
     assert np.abs(held.weights).max() < 0.2 * np.abs(free.weights).max()
 
     class Pulled(L2):
@@ -215,10 +217,8 @@ def test_penalties_are_the_callers_choice():
         def add_gradient(self, gradient, params):
             gradient.visible_bias[...] += 2e3 * (params.visible_bias - 1)
 
-    pulled = run_epochs(
-        model, source, rule("mle"), optimizer_of("adam", RATES, 0.0), Pulled(RATES),
-        batch_size=12, max_iter=600, rng=np.random.RandomState(0), state=(None, None),
-    ).best.params  # fmt: skip
+    pulled = train("mle", model, source, penalty=Pulled(RATES), batch_size=12, max_iter=600)
+    pulled = pulled.best.params
     np.testing.assert_allclose(pulled.visible_bias, 1, atol=0.01)
 
 

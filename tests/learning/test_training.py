@@ -67,7 +67,7 @@ def test_a_run_goes_on_where_the_last_one_was(n_chains, numbers):
 
     # More sweeps than before: numbers drawn until now do not come again.
     plan = training(first.model, Watching(), "pcd", n_steps=3, n_chains=n_chains)
-    second = fit(plan, rng(), progress)
+    second = fit(replace(plan, progress=progress), rng())
     assert seen
     assert (second.progress.n_epochs, second.progress.n_steps) == (6, 18)
     assert second.epochs[0].number == 3
@@ -93,8 +93,8 @@ def test_chains_belong_to_their_rows_unless_all_rows_share_them():
             return original(model, batch, clock, state)
 
         objective.step = step
-        fit_one_epoch(replace(plan, rows=other), rng(), marked)
-        fit(plan, rng(), marked)
+        fit_one_epoch(replace(plan, rows=other, progress=marked), rng())
+        fit(replace(plan, progress=marked), rng())
         # The first step on other rows, and the first step on the same rows.
         assert (steps[0], steps[2]) == (goes_on, True)
 
@@ -102,7 +102,7 @@ def test_chains_belong_to_their_rows_unless_all_rows_share_them():
 def test_another_rule_begins_anew():
     model, source = density_problem()
     progress = fit(training(model, source, "pcd"), rng()).progress
-    result = fit(training(model, source, "cd"), rng(), progress)
+    result = fit(training(model, source, "cd", progress=progress), rng())
     assert result.progress.state == (None, None)
     assert result.progress.n_steps == 18
 
@@ -122,14 +122,14 @@ def test_the_optimiser_goes_on_in_partial_runs_only():
     model, source = density_problem()
     plan = training(model, source, max_iter=1)
     one = fit_one_epoch(plan, rng())
-    plan = replace(plan, model=one.model)
-    went_on = fit_one_epoch(plan, rng(), one.progress)
+    plan = replace(plan, model=one.model, progress=one.progress)
+    went_on = fit_one_epoch(plan, rng())
     assert went_on.progress.optimizer.n_steps == 6
     assert one.progress.optimizer.n_steps == 3  # a copy went on
-    anew = fit(plan, rng(), one.progress)
+    anew = fit(plan, rng())
     assert anew.progress.optimizer.n_steps == 3
     other = replace(plan, solver=Adam(learning_rate=0.1))
-    assert fit_one_epoch(other, rng(), one.progress).progress.optimizer.n_steps == 3
+    assert fit_one_epoch(other, rng()).progress.optimizer.n_steps == 3
 
 
 # -------------------------------------------------------------------------- sources

@@ -14,7 +14,7 @@ from skcrbm.learning.structured import structured_penalty
 def objective_of(model, X, y, weight):
     """Return the objective of a fitted `GraphCRF(alpha=0.1)` on its training data."""
     batch = model._training_graphs(X, y, weight, True)
-    plan, _ = model._plan(batch, np.random.RandomState(0), True)
+    plan = model._plan(batch, np.random.RandomState(0), True)
     penalty = structured_penalty(model._model.params, 0.1, 0.0)
     return RowsObjective(model._model, batch, plan.objective, penalty)
 
