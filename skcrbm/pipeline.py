@@ -9,9 +9,9 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.targets.names import RANK, ranked_index
 from skcrbm.targets.sequences import positions
-from skcrbm.utils.classifiers import call_given, final_model, inner_method
-from skcrbm.utils.labels import RANK, ranked_index
+from skcrbm.targets.wrapped import call_given, final_model, inner_method
 
 __all__ = ["Pipeline", "SequenceTransformer", "make_pipeline"]
 

@@ -46,10 +46,10 @@ GROUPS = {
         "skcrbm/decoding/thresholds.py": "decoding/test_thresholds.py",
     },
     "gate": {
-        "skcrbm/utils/labels.py": "targets decoding/test_decoding.py",
+        "skcrbm/targets/indicator.py": "targets decoding/test_decoding.py",
         "skcrbm/utils/validation.py": "energies/test_energies.py targets",
         "skcrbm/targets/kinds.py": "targets estimators/test_lmbm.py",
-        "skcrbm/targets/class_weight.py": "estimators/test_class_weight.py",
+        "skcrbm/targets/weights.py": "estimators/test_class_weight.py",
         "skcrbm/datasets/_read.py": "datasets/test_damaged_files.py datasets/test_datasets.py",
     },
     "references": {

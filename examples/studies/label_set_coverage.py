@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from examples.studies._defaults_methods import split
 from skcrbm import CRBMClassifier
 from skcrbm.calibration import ConformalLabelSets
-from skcrbm.utils.labels import all_label_vectors
+from skcrbm.targets.label_sets import all_label_vectors
 
 SETS = ("emotions", "Scene", "Yeast", "pairs", "groups", "genbase", "medical", "enron")
 CONFIDENCES = (0.8, 0.9, 0.95)

@@ -37,7 +37,7 @@ from skcrbm.calibration._conformal import conformal_quantile
 from skcrbm.datasets import load_yeast
 from skcrbm.ensemble import BlendedLabelSets, make_stacked
 from skcrbm.pipeline import make_pipeline
-from skcrbm.utils.labels import all_label_vectors
+from skcrbm.targets.label_sets import all_label_vectors
 
 TEMPERATURES = np.array([0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4])
 FLIPS = np.array([0.001, 0.003, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2])

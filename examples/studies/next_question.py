@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from examples.studies.label_set_sizes import load
 from skcrbm import CRBMClassifier
 from skcrbm.annotation import suggest_labels
-from skcrbm.utils.classifiers import inner_method
+from skcrbm.targets.wrapped import inner_method
 
 OURS = ("mutual_information", "entropy", "expected_f1")
 STRATEGIES = (*OURS, "random", "entropy, independent")

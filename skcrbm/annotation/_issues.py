@@ -8,14 +8,9 @@ import numpy as np
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.multioutput import make_label_targets
-from skcrbm.utils.classifiers import (
-    call_given,
-    final_model,
-    label_marginals,
-    rule_check,
-    takes_known,
-)
-from skcrbm.utils.label_weights import checked_label_weight, is_per_label
+from skcrbm.targets.proba import label_marginals
+from skcrbm.targets.weights import checked_label_weight, is_per_label
+from skcrbm.targets.wrapped import call_given, final_model, rule_check, takes_known
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
 from skcrbm.utils.validation import check_count, check_same_length, check_sample_weight

@@ -10,14 +10,12 @@ from scipy.special import xlogy
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding import decode_label_sets
-from skcrbm.utils.classifiers import call_given, final_model, label_marginals, takes_known
-from skcrbm.utils.label_distribution import LabelDistribution, is_joint
-from skcrbm.utils.labels import (
-    all_label_vectors,
-    in_rows_of,
-    indicator_by_name,
-    refuse_sparse_known,
-)
+from skcrbm.targets.distribution import LabelDistribution, is_joint
+from skcrbm.targets.indicator import indicator_by_name
+from skcrbm.targets.label_sets import all_label_vectors
+from skcrbm.targets.names import in_rows_of, refuse_sparse_known
+from skcrbm.targets.proba import label_marginals
+from skcrbm.targets.wrapped import call_given, final_model, takes_known
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, validate_params

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import TargetsMixin, label_output
+from skcrbm.targets.classifier import TargetsMixin, label_output
+from skcrbm.targets.indicator import indicator_by_name, require_complete
 from skcrbm.targets.multioutput import make_label_targets
-from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
-from skcrbm.utils.label_weights import checked_label_weight, is_per_label
-from skcrbm.utils.labels import indicator_by_name, require_complete
+from skcrbm.targets.weights import checked_label_weight, is_per_label
+from skcrbm.targets.wrapped import check_outer_fitted, explained_fit
 from skcrbm.utils.options import multilabel_tags
 from skcrbm.utils.validation import (
     check_same_length,

@@ -11,13 +11,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import type_of_target
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import TargetsMixin, label_output
-from skcrbm.targets.known import score as score_with_known
+from skcrbm.targets.classifier import TargetsMixin, label_output, score_with_known
+from skcrbm.targets.codes import require_two_classes
 from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.utils.classifiers import call_given, check_outer_fitted, explained_fit
+from skcrbm.targets.names import in_rows_of
+from skcrbm.targets.weights import checked_label_weight, is_per_label
+from skcrbm.targets.wrapped import call_given, check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.label_weights import checked_label_weight, is_per_label
-from skcrbm.utils.labels import in_rows_of, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
 from skcrbm.utils.validation import (

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.stats import binom
 
 from skcrbm.calibration._conformal import ConformalBase
-from skcrbm.targets.kinds import label_output
-from skcrbm.utils.classifiers import check_outer_fitted
+from skcrbm.targets.classifier import label_output
+from skcrbm.targets.distribution import LabelDistribution
+from skcrbm.targets.wrapped import check_outer_fitted
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.label_distribution import LabelDistribution
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, fit_context
 

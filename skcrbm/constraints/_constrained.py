@@ -22,14 +22,14 @@ from skcrbm.constraints._counted_trees import counted_trees
 from skcrbm.constraints._distributions import Counted, Eliminated, Impossible, Listed
 from skcrbm.constraints._rules import LabelNumbers
 from skcrbm.constraints._wide import Wide, wide_rules
+from skcrbm.targets.classifier import TargetsMixin, label_output, score_with_known
+from skcrbm.targets.distribution import LabelDistribution, TopLabelSets
 from skcrbm.targets.frames import framed_top
-from skcrbm.targets.kinds import TargetsMixin, label_output
-from skcrbm.targets.known import score as score_with_known
+from skcrbm.targets.indicator import indicator_by_name
 from skcrbm.targets.multioutput import make_label_targets
-from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, takes_known
+from skcrbm.targets.names import in_rows_of
+from skcrbm.targets.wrapped import check_outer_fitted, explained_fit, takes_known
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.label_distribution import LabelDistribution, TopLabelSets
-from skcrbm.utils.labels import in_rows_of, indicator_by_name
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer, multilabel_tags
 from skcrbm.utils.parallel import row_chunks

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from skcrbm.decoding.posterior import check_zero_division
 from skcrbm.metrics.scores import scores_maximized_by
-from skcrbm.utils.classifiers import label_marginals
+from skcrbm.targets.proba import label_marginals
 from skcrbm.utils.limits import BLOCK_ENTRIES, TIE
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import as_float_array

@@ -7,15 +7,10 @@ from numpy.typing import ArrayLike
 
 from skcrbm.decoding.posterior import check_zero_division, with_a_label
 from skcrbm.metrics.scores import SCORES, scores_maximized_by
-from skcrbm.utils.classifiers import label_marginals
-from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
-from skcrbm.utils.labels import (
-    in_order_of,
-    indicator_with_nan,
-    is_frame,
-    label_names_of,
-    require_observed,
-)
+from skcrbm.targets.indicator import indicator_with_nan, require_observed
+from skcrbm.targets.names import in_order_of, is_frame, label_names_of
+from skcrbm.targets.proba import label_marginals
+from skcrbm.targets.weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.limits import TIE
 from skcrbm.utils.validation import as_float_array, check_sample_weight
 

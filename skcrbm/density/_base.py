@@ -49,6 +49,7 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
+from skcrbm.targets.indicator import require_observed
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
@@ -57,7 +58,6 @@ from skcrbm.utils.fitting import (
     skip_empty_batches,
     with_callbacks,
 )
-from skcrbm.utils.labels import require_observed
 from skcrbm.utils.options import Integer, is_auto
 from skcrbm.utils.sklearn_private import Interval, fit_context
 from skcrbm.utils.warnings import warn_user

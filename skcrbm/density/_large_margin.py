@@ -15,10 +15,12 @@ from skcrbm.density._questions import DensityQuestions
 from skcrbm.density._scopes import checked_inputs, checked_ties, clique_scopes
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy
 from skcrbm.energies.cliques import clique_energy, n_table_entries
+from skcrbm.energies.states import signs_of
 from skcrbm.inference import BranchAndBound, InferenceMethod, infer
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.label_search import find_clique_states, find_labels
 from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, fit_cliques
+from skcrbm.targets.indicator import require_observed
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
@@ -28,7 +30,6 @@ from skcrbm.utils.fitting import (
     warn_of_early_end,
     with_callbacks,
 )
-from skcrbm.utils.labels import require_observed, signs_of
 from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES, MAX_ENUMERATED
 from skcrbm.utils.options import Integer, is_auto
 from skcrbm.utils.sklearn_private import Interval, fit_context

@@ -196,3 +196,13 @@ def with_evidence(energy: Any, states: np.ndarray) -> np.ndarray:
         return states
     held = energy.evidence.reshape(len(states), *(1,) * (states.ndim - 2), -1)
     return np.where(np.isnan(held), states, np.nan_to_num(held).astype(states.dtype))
+
+
+def signs_of(visible: np.ndarray) -> np.ndarray:
+    """Return 0/1/NaN entries as int8 signs: -1 for 0, +1 for 1, 0 for NaN."""
+    return np.subtract(visible == 1, visible == 0, dtype=np.int8)
+
+
+def visible_of(signs: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return the 0/1/NaN entries for int8 signs, the inverse of `signs_of`."""
+    return np.where(signs == 0, dtype.type(np.nan), (signs > 0).astype(dtype))

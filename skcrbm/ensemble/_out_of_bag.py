@@ -12,12 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.ensemble._compact_forest import CompactForest, compact
 from skcrbm.ensemble._row_forest import RowLabels, mean_labels, row_forest
 from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.targets.codes import require_two_classes
+from skcrbm.targets.indicator import require_complete
 from skcrbm.targets.kinds import BinaryTargets
 from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, final_model
+from skcrbm.targets.weights import is_per_label, label_weight_beside
+from skcrbm.targets.wrapped import check_outer_fitted, explained_fit, final_model
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.label_weights import is_per_label, label_weight_beside
-from skcrbm.utils.labels import require_complete, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.sklearn_private import HasMethods, Interval, fit_context

@@ -11,7 +11,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.estimators import CRBMClassifier
 from skcrbm.pipeline import Pipeline, make_pipeline
-from skcrbm.utils.label_weights import is_per_label
+from skcrbm.targets.weights import is_per_label
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, routing_enabled, validate_params
 from skcrbm.utils.warnings import warn_user

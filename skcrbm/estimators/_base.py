@@ -12,19 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors
+from skcrbm.targets.classifier import TargetsMixin, label_output, score_with_known
 from skcrbm.targets.frames import framed_top
-from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
-from skcrbm.targets.known import score as score_with_known
+from skcrbm.targets.indicator import require_observed
+from skcrbm.targets.kinds import make_targets
+from skcrbm.targets.label_sets import may_be_empty, unseen_share
 from skcrbm.targets.multioutput import has_columns, lists_classes, targets_of_columns
+from skcrbm.targets.names import in_rows_of
 from skcrbm.targets.new_labels import in_label_order, listed_labels
+from skcrbm.targets.weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.fitting import count_rows_of, first_copies, first_copy_of_each
-from skcrbm.utils.label_weights import is_per_label, label_layers, label_weight_beside
-from skcrbm.utils.labels import (
-    in_rows_of,
-    may_be_empty,
-    require_observed,
-    unseen_share,
-)
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import (

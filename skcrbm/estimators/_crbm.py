@@ -58,8 +58,8 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.targets.class_weight import refuse_balanced_weights
 from skcrbm.targets.multioutput import UnitTargets
+from skcrbm.targets.weights import refuse_balanced_weights
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,

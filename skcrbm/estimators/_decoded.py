@@ -23,25 +23,20 @@ from skcrbm.decoding.rules import (
     resolve_decoder,
 )
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import TargetsMixin, label_output
-from skcrbm.targets.known import score as score_with_known
+from skcrbm.targets.classifier import TargetsMixin, label_output, score_with_known
+from skcrbm.targets.distribution import LabelDistribution
+from skcrbm.targets.label_sets import label_sets_of, may_be_empty
 from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.utils.classifiers import (
-    call_given,
-    check_outer_fitted,
-    explained_fit,
-    final_model,
-    label_marginals,
-)
+from skcrbm.targets.names import in_order_of, in_rows_of
+from skcrbm.targets.proba import label_marginals
+from skcrbm.targets.weights import checked_label_weight, is_per_label
+from skcrbm.targets.wrapped import call_given, check_outer_fitted, explained_fit, final_model
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
     with_callbacks,
 )
-from skcrbm.utils.label_distribution import LabelDistribution
-from skcrbm.utils.label_weights import checked_label_weight, is_per_label
-from skcrbm.utils.labels import in_order_of, in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.sklearn_private import (
     HasMethods,

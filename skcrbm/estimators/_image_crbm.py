@@ -35,7 +35,7 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.targets.images import flat_weights, make_image_targets
+from skcrbm.targets.images import binary_images, flat_images, flat_weights, make_image_targets
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
@@ -45,7 +45,6 @@ from skcrbm.utils.fitting import (
     skip_empty_batches,
     with_callbacks,
 )
-from skcrbm.utils.labels import binary_images, flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, check_parameters, is_auto
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context

@@ -19,10 +19,12 @@ from skcrbm.inference import Exact, available_methods, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.factor_graph.k_best import k_best_of_models
 from skcrbm.inference.random_numbers import random_key, uniforms
+from skcrbm.targets.distribution import TopLabelSets
+from skcrbm.targets.indicator import indicator_by_name
 from skcrbm.targets.kinds import Targets
+from skcrbm.targets.label_sets import all_label_vectors, distinct_rows
 from skcrbm.targets.multioutput import MultioutputTargets
-from skcrbm.utils.label_distribution import TopLabelSets
-from skcrbm.utils.labels import all_label_vectors, distinct_rows, indicator_by_name, is_frame
+from skcrbm.targets.names import is_frame
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import row_chunks

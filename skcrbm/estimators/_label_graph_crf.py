@@ -36,7 +36,9 @@ from skcrbm.learning.rules import Likelihood
 from skcrbm.learning.solvers import LBFGS
 from skcrbm.learning.structured import StructureSource
 from skcrbm.model_selection.folds import search_folds
+from skcrbm.targets.codes import require_two_classes
 from skcrbm.targets.kinds import make_targets
+from skcrbm.targets.label_sets import label_sets_of
 from skcrbm.targets.multioutput import MultioutputTargets, is_matrix
 from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
@@ -47,7 +49,6 @@ from skcrbm.utils.fitting import (
     count_rows_of,
     with_callbacks,
 )
-from skcrbm.utils.labels import label_sets_of, require_two_classes
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread

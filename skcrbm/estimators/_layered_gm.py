@@ -48,9 +48,9 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.targets.class_weight import refuse_balanced_weights
-from skcrbm.targets.kinds import label_output
+from skcrbm.targets.classifier import label_output
 from skcrbm.targets.multioutput import MultioutputTargets
+from skcrbm.targets.weights import refuse_balanced_weights
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (

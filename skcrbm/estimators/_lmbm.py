@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
+from skcrbm.energies.states import signs_of, visible_of
 from skcrbm.estimators._base import training_rows
 from skcrbm.estimators._lmbm_auto import (
     choose_penalties,
@@ -21,6 +22,8 @@ from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
+from skcrbm.targets.indicator import require_observed
+from skcrbm.targets.label_sets import label_sets_of
 from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
@@ -30,7 +33,6 @@ from skcrbm.utils.fitting import (
     warn_of_early_end,
     with_callbacks,
 )
-from skcrbm.utils.labels import label_sets_of, require_observed, signs_of, visible_of
 from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 

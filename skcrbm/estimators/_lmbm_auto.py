@@ -12,15 +12,16 @@ from scipy import sparse
 
 from skcrbm.energies import BaseEnergy, IsingEnergy
 from skcrbm.energies.cliques import clique_energy, n_table_entries
+from skcrbm.energies.states import signs_of
 from skcrbm.estimators._base import Rows
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.learning.penalty_path import geometric_penalties, penalty_path
 from skcrbm.model_selection.folds import search_folds
+from skcrbm.targets.label_sets import may_be_empty
 from skcrbm.utils.fitting import LiveLine, count_rows_of, first_copies
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
-from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES
 from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import linear_fields

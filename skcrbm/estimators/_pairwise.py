@@ -16,7 +16,7 @@ from skcrbm.estimators._base import JointClassifier
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import first_that_answers
-from skcrbm.targets.kinds import label_output
+from skcrbm.targets.classifier import label_output
 from skcrbm.utils.fitting import CallbackSupportMixin
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
 from skcrbm.utils.parallel import linear_fields, one_blas_thread

@@ -35,9 +35,9 @@ from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_fac
 from skcrbm.learning.fit import Plan, Progress
 from skcrbm.learning.loop import INTERRUPTED
 from skcrbm.learning.solvers import StochasticSolver, resolve_stopping
+from skcrbm.targets.label_sets import distinct_rows, label_sets_of
 from skcrbm.utils.columns import Columns, in_faster_storage
 from skcrbm.utils.fitting import CallbackSupportMixin, only_when_fitted
-from skcrbm.utils.labels import distinct_rows, label_sets_of
 from skcrbm.utils.limits import (
     AUTO_EXACT_UNITS,
     ESTIMATOR_TOL,

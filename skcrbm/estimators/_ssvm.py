@@ -15,6 +15,8 @@ from skcrbm.estimators._base import training_rows, with_class_weight
 from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem, fit_cutting_planes
+from skcrbm.targets.indicator import require_complete
+from skcrbm.targets.label_sets import label_sets_of
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
@@ -24,7 +26,6 @@ from skcrbm.utils.fitting import (
     warn_of_early_end,
     with_callbacks,
 )
-from skcrbm.utils.labels import label_sets_of, require_complete
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 from skcrbm.utils.warnings import warn_user

@@ -14,9 +14,9 @@ from skcrbm.decoding.posterior import ZERO_DIVISION
 from skcrbm.decoding.rules import Threshold, resolve_decoder
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold, resolve_cv
+from skcrbm.targets.indicator import ONE_VALUE
 from skcrbm.utils.columns import SCALES
 from skcrbm.utils.fitting import first_copies, folds_of_copies
-from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.warnings import warn_user
 
 # Default number of folds in the cross-validation of the thresholds.

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.energies import BaseEnergy, IsingEnergy
+from skcrbm.energies.states import signs_of
 from skcrbm.inference.base import InferenceMethod
-from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 from skcrbm.utils.parallel import ordered_map, row_chunks
 

@@ -4,8 +4,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.inspection._label_sets import SharesDisplay
-from skcrbm.utils.classifiers import final_model
-from skcrbm.utils.labels import indicator_by_name, indicator_with_nan, label_names_of
+from skcrbm.targets.indicator import indicator_by_name, indicator_with_nan
+from skcrbm.targets.names import label_names_of
+from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 

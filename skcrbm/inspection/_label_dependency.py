@@ -6,7 +6,7 @@ from scipy.spatial.distance import squareform
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.utils.classifiers import final_model
+from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 

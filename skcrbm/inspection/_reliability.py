@@ -3,8 +3,10 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.utils.classifiers import call_given, label_marginals
-from skcrbm.utils.labels import indicator_with_nan, label_names_of
+from skcrbm.targets.indicator import indicator_with_nan
+from skcrbm.targets.names import label_names_of
+from skcrbm.targets.proba import label_marginals
+from skcrbm.targets.wrapped import call_given
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 from skcrbm.utils.validation import check_count
 

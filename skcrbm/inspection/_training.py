@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.utils.classifiers import final_model
+from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 

@@ -22,8 +22,8 @@ from skcrbm.inference.base import MagnitudeError
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.penalties import L2, ElasticNet
+from skcrbm.targets.indicator import observed_weight
 from skcrbm.utils.columns import dense_chunks
-from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.limits import HIDDEN_STATES, LARGE_CONVEX_LABELS
 from skcrbm.utils.parallel import one_blas_thread
 

@@ -28,7 +28,7 @@ from skcrbm.learning.phases import (
 )
 from skcrbm.learning.sampled_chains import ChainContrast
 from skcrbm.learning.sampled_graphs import GibbsStates, GraphContrast
-from skcrbm.utils.labels import require_complete
+from skcrbm.targets.indicator import require_complete
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
 Kind = Literal["conditional", "density", "layered", "chain", "graph"]

@@ -9,27 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.utils.metadata_routing import UNCHANGED, MetadataRequest
-from sklearn.utils.validation import check_array
 
 from skcrbm.metrics.scores import SCORES
-from skcrbm.utils.classifiers import (
-    call_given,
-    final_model,
-    is_list_of_outputs,
-    positive_columns,
-)
-from skcrbm.utils.label_weights import checked_label_weight, is_per_label, label_layers
-from skcrbm.utils.labels import (
-    in_order_of,
+from skcrbm.targets.indicator import (
     indicator_by_name,
-    is_frame,
-    label_names_of,
-    ragged_text,
-    require_observed,
-    require_zero_or_one,
     without_known,
 )
-from skcrbm.utils.validation import filled_with_nan
+from skcrbm.targets.names import in_order_of, is_frame, label_names_of
+from skcrbm.targets.proba import is_list_of_outputs, positive_columns
+from skcrbm.targets.scored import check_scored, dense_2d
+from skcrbm.targets.wrapped import call_given, final_model
 
 
 def _check_name(name):
@@ -39,107 +28,6 @@ def _check_name(name):
     close = get_close_matches(str(name), SCORES, n=3)
     meant = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise ValueError(f"name should be one of {', '.join(SCORES)}; got {name!r}.{meant}")
-
-
-def _dense_2d(values, name):
-    try:
-        array = check_array(
-            filled_with_nan(values),
-            accept_sparse=True,
-            dtype=(np.float64, np.float32),  # pyright: ignore[reportArgumentType]  # also a sequence
-            ensure_2d=False,
-            allow_nd=True,
-            ensure_all_finite=False,
-            input_name=name,
-        )
-    except ValueError as error:
-        if "inhomogeneous" in str(error):
-            raise ValueError(ragged_text(name)) from error
-        if "string" not in str(error):
-            raise
-        raise ValueError(
-            f"{name} should hold numbers, and targets should be 0, 1 or NaN, but {name} holds "
-            "strings. If each column holds the classes of an output, score one column at a time, "
-            "for example with sklearn.metrics.classification_report"
-        ) from error
-    if array.ndim != 2:
-        raise ValueError(f"{name} should have the shape (n_samples, n_labels), got {array.shape}")
-    return array.toarray() if sp.issparse(array) else array
-
-
-def _check_predictions(values, name, kind, observed):
-    """Return the predictions as an array, after checking the entries where `observed` is True.
-
-    All other entries are set to 0.
-    """
-    if kind != "labels" and is_list_of_outputs(values):
-        values = positive_columns(values, name=name)
-    array = _dense_2d(values, name)
-    if array.shape != observed.shape:
-        raise ValueError(
-            f"{name} should have the shape of y_true, {observed.shape}, got {array.shape}"
-        )
-    seen = array[observed]
-    if kind == "labels":
-        valid, wanted = np.isin(seen, (0, 1)).all(), "0 or 1"
-    elif kind == "probabilities":
-        valid, wanted = ((seen >= 0) & (seen <= 1)).all(), "in [0, 1]"
-    else:
-        valid, wanted = np.isfinite(seen).all(), "finite"
-    if not valid:
-        raise ValueError(f"{name} should be {wanted} for all observed entries of y_true")
-    return np.where(observed, array, array.dtype.type(0))
-
-
-def _check_weight(sample_weight, n_samples):
-    if sample_weight is None:
-        return np.ones(n_samples)
-    wanted = (
-        f"sample_weight should hold {n_samples} finite numbers of at least 0, a number for each "
-        "row of y_true"
-    )
-    try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:  # text, or a ragged list
-        raise ValueError(f"{wanted}: {error}") from error
-    if weight.shape != (n_samples,) or not np.isfinite(weight).all() or (weight < 0).any():
-        raise ValueError(wanted)
-    return weight
-
-
-def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tuple:
-    """Validate targets, predictions and weights that a user has passed; return them as arrays.
-
-    `kind` is the kind of the predictions `values`, such as "labels" (see `Score.needs`). Error
-    messages refer to `values` by the name `argument`.
-
-    Returns
-    -------
-    y, p : ndarray (n, L)
-        Targets and predictions, 0 for entries that are not observed.
-    observed : ndarray (n, L) of bool
-        True for observed entries in rows of positive weight.
-    weight : ndarray (n,)
-        Weights of the rows.
-
-    If single labels have weights, the n rows are weighted copies of the given rows, as described in
-    `masked_score`.
-    """
-    values = in_order_of(values, y_true, argument)
-    y = _dense_2d(y_true, "y_true")
-    observed = ~np.isnan(y)
-    require_zero_or_one(y[observed], "y_true")
-    p = _check_predictions(values, argument, kind, observed)
-    if is_per_label(sample_weight):
-        weight = checked_label_weight(sample_weight, y.shape, label_names_of(y_true))
-        row, y, weight = label_layers(np.where(observed, y, np.nan), weight)
-        p, observed = p[row], ~np.isnan(y)
-        require_observed(observed, "y_true")
-        return np.where(observed, y, 0.0), np.where(observed, p, 0.0), observed, weight
-    weight = _check_weight(sample_weight, len(y))
-    observed &= (weight > 0)[:, None]
-    require_observed(observed, "y_true")
-    return np.where(observed, y, 0.0), p, observed, weight
 
 
 def masked_score(
@@ -272,7 +160,7 @@ class _MaskedScorer:
             y = indicator_by_name(y, names, len(names))
         y = _rows_of(y)
         if y_known is not None:
-            y = _dense_2d(y, "y")
+            y = dense_2d(y, "y")
             known = indicator_by_name(_rows_of(y_known), names, y.shape[1], "y_known")
             y = without_known(y, known)
         if kind == "labels":

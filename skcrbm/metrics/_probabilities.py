@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import log_loss
 
-from skcrbm.metrics._masked import check_scored
 from skcrbm.metrics.scores import calibration_error
+from skcrbm.targets.scored import check_scored
 
 
 def _averaged(function, y_true, y_prob, average, sample_weight):

@@ -8,10 +8,11 @@ from html import escape
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.metrics._masked import check_scored, masked_score
+from skcrbm.metrics._masked import masked_score
 from skcrbm.metrics.scores import AVERAGES, RATIOS, SCORES, scores_by_label
-from skcrbm.utils.label_weights import checked_label_weight, is_per_label
-from skcrbm.utils.labels import label_names_of
+from skcrbm.targets.names import label_names_of
+from skcrbm.targets.scored import check_scored
+from skcrbm.targets.weights import checked_label_weight, is_per_label
 from skcrbm.utils.pickling import Versioned
 
 _TABLE = "<td style='text-align: right'>{}</td>"

@@ -13,7 +13,8 @@ from skcrbm.model_selection._stratified import (
     MultilabelStratifiedShuffleSplit,
     check_fold_options,
 )
-from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
+from skcrbm.targets.indicator import positive_labels, with_dimensions
+from skcrbm.targets.names import is_frame
 from skcrbm.utils.sklearn_private import safe_indexing
 
 

@@ -8,13 +8,10 @@ from sklearn import model_selection
 from sklearn.model_selection import check_cv
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.utils.classifiers import (
-    final_model,
-    is_list_of_outputs,
-    label_marginals,
-    positive_columns,
-)
-from skcrbm.utils.labels import indicator_with_nan, is_frame, with_dimensions
+from skcrbm.targets.indicator import indicator_with_nan, with_dimensions
+from skcrbm.targets.names import is_frame
+from skcrbm.targets.proba import is_list_of_outputs, label_marginals, positive_columns
+from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
 

@@ -6,7 +6,8 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils import check_random_state
 
-from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
+from skcrbm.targets.indicator import positive_labels, with_dimensions
+from skcrbm.targets.names import is_frame
 
 
 def _parts(present, sizes, rng=None):

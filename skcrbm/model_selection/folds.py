@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
-from skcrbm.utils.classifiers import explained_fit
+from skcrbm.targets.wrapped import explained_fit
 from skcrbm.utils.fitting import first_copies, folds_of_copies
 from skcrbm.utils.sklearn_private import check_method_params, safe_indexing
 

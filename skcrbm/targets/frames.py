@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from skcrbm.utils.labels import ranked_index
+from skcrbm.targets.names import ranked_index
 from skcrbm.utils.sklearn_private import check_pandas_support
 
 _CONTAINERS = ("default", "pandas", "polars", "sparse")

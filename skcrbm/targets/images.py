@@ -2,13 +2,63 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from skcrbm.metrics import masked_score
+from skcrbm.targets.indicator import with_dimensions, without_known
 from skcrbm.targets.kinds import MultilabelTargets, Targets, make_targets
-from skcrbm.utils.labels import binary_images, flat_images, is_images, without_known
+from skcrbm.targets.names import is_frame
+from skcrbm.targets.scored import share_of_right_entries
+
+
+def is_images(y: Any, name: str) -> bool:
+    """Return True if y has more than two dimensions."""
+    return y is not None and not is_frame(y) and with_dimensions(y, name).ndim > 2
+
+
+def binary_images(images: Any, name: str) -> np.ndarray:
+    """Return images as an ndarray, after checking that they are binary.
+
+    A ValueError about grey images recommends a conversion.
+    """
+    images = np.asarray(with_dimensions(images, name))
+    if images.dtype.kind in "iuf" and not np.isin(images[~np.isnan(images)], (0, 1)).all():
+        if np.isnan(images).any():  # a plain comparison would turn NaN into 0
+            recipe = f"np.where(np.isnan({name}), np.nan, {name} > np.nanmax({name}) / 2)"
+        else:
+            recipe = f"{name} > {name}.max() / 2"
+        raise ValueError(
+            f"{name} must hold binary images of 0 and 1, with NaN for pixels that are not "
+            f"observed. Convert grey images, as in {recipe}; for classes of pixels use GridCRF"
+        )
+    return images
+
+
+def flat_images(
+    images: np.ndarray,
+    name: str,
+    n_pixels: int | None = None,
+    shape: tuple[int, int] | None = None,
+) -> np.ndarray:
+    """Return images (N, height, width) as rows of pixels (N, height * width).
+
+    A ValueError is raised if the images have no pixels, if their number of pixels is not
+    `n_pixels`, or if their size is not `shape`, (height, width). None allows any number or size.
+    """
+    found = images.shape[1:]
+    pixels = math.prod(found)
+    fits = shape in (None, found) and n_pixels in (None, pixels)
+    if len(found) == 2 and pixels > 0 and fits:
+        return images.reshape(len(images), pixels)
+    if n_pixels is None:
+        wanted = "(n_samples, height, width) or (n_samples, n_pixels)"
+    elif shape is None:
+        wanted = f"(n_samples, height, width) of {n_pixels} pixels or (n_samples, {n_pixels})"
+    else:
+        wanted = f"(n_samples, {shape[0]}, {shape[1]}) as in fit, or (n_samples, {n_pixels})"
+    raise ValueError(f"{name} must have shape {wanted}, got {images.shape}")
 
 
 def make_image_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
@@ -92,8 +142,7 @@ class ImageTargets(MultilabelTargets):
         """Return the share of the observed pixels that are predicted correctly."""
         y = without_known(self.encode(y), known)
         y_pred = np.reshape(y_pred, (len(y_pred), self.n_visible))
-        loss = masked_score("neg_hamming_loss", y, y_pred=y_pred, sample_weight=sample_weight)
-        return 1 + loss
+        return share_of_right_entries(y, y_pred, sample_weight)
 
     def framed(self, values, index, container="pandas"):
         """Return a data frame with a column for each pixel."""

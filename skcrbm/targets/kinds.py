@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
-from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from skcrbm.metrics import masked_score
-from skcrbm.targets.class_weight import row_weights, weights_by_class, weights_by_label
-from skcrbm.targets.frames import check_container, label_frame, named_series, sparse_labels
-from skcrbm.targets.new_labels import first_names, names_with_new
-from skcrbm.utils.classifiers import check_outer_fitted, label_marginals, proba_of_classes
-from skcrbm.utils.label_weights import weight_beside
-from skcrbm.utils.labels import (
-    all_strings,
-    class_vector,
-    distinct_classes,
-    in_order_of,
+from skcrbm.targets.codes import class_vector, distinct_classes
+from skcrbm.targets.frames import label_frame, named_series
+from skcrbm.targets.indicator import (
     indicator_by_name,
     indicator_with_nan,
-    is_frame,
-    label_names_of,
-    refuse_sparse_known,
     require_observed,
     warn_of_one_value,
     with_dimensions,
     without_known,
 )
-from skcrbm.utils.model_parts import built, plain
-from skcrbm.utils.pickling import Versioned, checked_state, shallow_copy, state_with_version
-from skcrbm.utils.validation import check_same_length
-
-# Methods that return arrays for a 1-D y, because scikit-learn indexes their results by position.
-_SCORES = ("predict_proba", "predict_log_proba", "decision_function")
+from skcrbm.targets.names import (
+    all_strings,
+    in_order_of,
+    is_frame,
+    label_names_of,
+    refuse_sparse_known,
+)
+from skcrbm.targets.new_labels import first_names, names_with_new
+from skcrbm.targets.proba import label_marginals, proba_of_classes
+from skcrbm.targets.scored import share_of_right_rows
+from skcrbm.targets.weights import row_weights, weight_beside, weights_by_class, weights_by_label
+from skcrbm.utils.pickling import Versioned
 
 
 def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
@@ -290,7 +282,7 @@ class MultilabelTargets(Targets):
         """Return the share of the rows in which all observed labels are predicted correctly."""
         visible = without_known(self.encode(y), known)
         weight = weight_beside(sample_weight, y, len(visible), self.names, self.n_visible)
-        return masked_score("accuracy", visible, y_pred=y_pred, sample_weight=weight)
+        return share_of_right_rows(visible, y_pred, weight)
 
     def scores(self, model, rows):
         """Return the score (N, L) of each label."""
@@ -478,122 +470,3 @@ class MulticlassTargets(ClassTargets):
 
 
 # ------------------------------------------------------------------------- classifiers
-
-
-class TargetsMixin(ClassifierMixin):
-    """Mixin of all classifiers: label names, label containers, `score` and the saved state.
-
-    A classifier must list this base class before `BaseEstimator`, and set the attribute `_targets`.
-    """
-
-    _saved: ClassVar[tuple] = ()  # attributes of every fitted object; see `Versioned`
-    __copy__ = shallow_copy
-
-    def __getstate__(self):
-        return plain(state_with_version(super().__getstate__()))
-
-    def __setstate__(self, state):
-        super().__setstate__(checked_state(type(self), built(state)))
-
-    @property
-    def label_names_(self) -> np.ndarray:
-        """Names (n_outputs,) of the labels; exists if y in `fit` had strings as column names.
-
-        Column names of other types, such as integers or the tuples of a MultiIndex, are not stored
-        here, as in scikit-learn's `feature_names_in_`. But they are used to match the columns of
-        data frames, and as column names of predictions.
-        """
-        names = self._targets.names if "_targets" in vars(self) else None
-        if all_strings(names):
-            return names
-        reason = "it was not fitted on a y that is a data frame with strings as column names, or a "
-        reason += "series with a name"
-        if names is not None:
-            reason = "the column names of y in fit were not all strings; data frames of "
-            reason += "predictions still have these names"
-        raise AttributeError(f"this {type(self).__name__} has no label_names_, because {reason}")
-
-    def set_label_output(self, container: str | None = None):
-        """Set the container of predicted labels, scores and probabilities.
-
-        This is the counterpart of `set_output`, which sets the container of transformed features.
-
-        Parameters
-        ----------
-        container : {"default", "pandas", "polars", "sparse"}, default=None
-            "default" returns NumPy arrays. "sparse" returns the labels that `predict` gives for a
-            2-D y as a CSR matrix, which saves memory if there are many labels; scores and
-            probabilities stay arrays. "pandas" and "polars" return data frames with a column
-            for each label, named as in the y of `fit`; for a 1-D y `predict` returns a series. In
-            pandas, predictions have the index of X if X is a data frame; in polars, column names
-            are strings. Results with a matrix per row (`sample`, `predict_pairwise_proba`) stay
-            arrays. Scores and probabilities of a 1-D y stay arrays as well, because scikit-learn's
-            scorers index them as arrays. None keeps the current container. Clones and pickles
-            keep the setting.
-
-        Returns
-        -------
-        self : object
-            This estimator.
-
-        Raises
-        ------
-        ValueError
-            If the container is unknown.
-        ImportError
-            If the library of the container is not installed.
-        """
-        if container is None:
-            return self
-        check_container(container)
-        # Store the setting beside the setting of `set_output`, because `clone` copies both.
-        config = getattr(self, "_sklearn_output_config", {})
-        self._sklearn_output_config = {**config, "labels": container}
-        return self
-
-    @property
-    def _label_container(self):
-        """Container of predictions: "default", "pandas", "polars" or "sparse"."""
-        return getattr(self, "_sklearn_output_config", {}).get("labels", "default")
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy or, for a 2-D y, the subset accuracy over the observed labels.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            True labels. Missing labels (NaN in a 2-D y) do not count, and rows without observed
-            labels are left out. Data frames are matched to the labels by column name.
-        sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of the rows, or of single labels, see `skcrbm.metrics.masked_score`.
-
-        Returns
-        -------
-        float
-        """
-        check_outer_fitted(self)
-        check_same_length(X, y, sample_weight)
-        return self._targets.accuracy(y, self.predict(X), sample_weight)
-
-
-def label_output(method: Callable) -> Callable:
-    """Decorate a prediction method, so that it returns the container set by `set_label_output`.
-
-    The method returns an array (N, ...), or a tuple whose first item is such an array.
-    """
-
-    @functools.wraps(method)
-    def named(self, X, *args, **kwargs):
-        answer = method(self, X, *args, **kwargs)
-        container, multilabel = self._label_container, self._targets.multilabel
-        is_score = method.__name__ in _SCORES
-        if container == "default" or (is_score and not multilabel):
-            return answer
-        if container == "sparse":
-            return sparse_labels(answer) if multilabel and not is_score else answer
-        first, *rest = answer if isinstance(answer, tuple) else (answer,)
-        framed = self._targets.framed(first, X.index if hasattr(X, "iloc") else None, container)
-        return (framed, *rest) if isinstance(answer, tuple) else framed
-
-    return named

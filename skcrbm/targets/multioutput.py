@@ -10,19 +10,18 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, log_expit
 
-from skcrbm.metrics import masked_score
 from skcrbm.targets.frames import label_frame
-from skcrbm.targets.kinds import Targets, make_targets
-from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
-from skcrbm.utils.label_weights import weight_beside
-from skcrbm.utils.labels import (
+from skcrbm.targets.indicator import (
     indicator_with_nan,
-    is_frame,
-    label_names_of,
     require_observed,
     with_dimensions,
     without_known,
 )
+from skcrbm.targets.kinds import Targets, make_targets
+from skcrbm.targets.names import is_frame, label_names_of
+from skcrbm.targets.scored import share_of_right_rows
+from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
+from skcrbm.targets.weights import weight_beside
 from skcrbm.utils.output_units import OutputUnits
 from skcrbm.utils.validation import hold_dates
 
@@ -375,7 +374,7 @@ class MultioutputTargets(Targets):
         right = without_known(right, self.known_codes(known))
         every = np.where(np.isnan(right), np.nan, 1.0)
         weight = weight_beside(sample_weight, y, n_rows, self.names, self.n_outputs)
-        return masked_score("accuracy", every, y_pred=np.nan_to_num(right), sample_weight=weight)
+        return share_of_right_rows(every, np.nan_to_num(right), weight)
 
     def scores(self, model, rows):
         """Raise a ValueError, because an output of several classes has no single score."""

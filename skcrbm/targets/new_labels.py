@@ -7,14 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.utils.labels import (
-    all_strings,
-    indicator_with_nan,
-    is_frame,
-    label_names_of,
-    listed,
-    with_dimensions,
-)
+from skcrbm.targets.indicator import indicator_with_nan, with_dimensions
+from skcrbm.targets.names import all_strings, is_frame, label_names_of, listed
 
 
 def listed_labels(classes: Any) -> list | None:

@@ -385,7 +385,7 @@ def is_better(score: float, reference: float) -> bool:
 
 
 # In a fit with weights of single labels, a row may have several copies, see
-# `utils/label_weights.py`. The array `origin` (n_copies,) holds the number of the row of each copy,
+# `targets/weights.py`. The array `origin` (n_copies,) holds the number of the row of each copy,
 # or is None if there are no copies.
 
 

@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skcrbm.calibration import ConformalLabelSets
 from skcrbm.constraints import Constrained, Hierarchy, Implies
-from skcrbm.utils.label_distribution import LabelDistribution
+from skcrbm.targets.distribution import LabelDistribution
 
 N_LABELS = 6
 # A tree has a table of its own; the clause of three labels needs elimination.
@@ -35,7 +35,7 @@ def test_a_complete_list_gives_the_answers_of_enumeration(rule, rules, monkeypat
     model, Y = fitted(rules, P)
     options = {"confidence": 0.6, "rule": rule, "n_draws": 20, "random_state": 0}
     exact = ConformalLabelSets(FrozenEstimator(model), **options).fit(P[:30], Y[:30])
-    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    monkeypatch.setattr("skcrbm.targets.distribution.MAX_ALL_LABEL_SETS", 2)
     listed = ConformalLabelSets(FrozenEstimator(model), n_best=64, **options).fit(P[:30], Y[:30])
     assert listed.thresholds_[0] == pytest.approx(exact.thresholds_[0], abs=1e-9)
     for y in (Y[30:], 1 - Y[30:]):  # possible vectors, and vectors that may violate the rules
@@ -55,7 +55,7 @@ def test_draws_estimate_the_rest(monkeypatch):
         FrozenEstimator(model), confidence=0.8, n_draws=4000, n_best=4, random_state=0
     ).fit(P, Y)
     exact = sets.set_sizes(P)
-    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    monkeypatch.setattr("skcrbm.targets.distribution.MAX_ALL_LABEL_SETS", 2)
     assert sets.set_sizes(P).mean() == pytest.approx(exact.mean(), rel=0.05)
     threshold = sets.thresholds_[0]
     assert sets.fit(P, Y).thresholds_[0] == pytest.approx(threshold, abs=3 * 0.5 / 4000**0.5)
@@ -86,7 +86,7 @@ def test_many_labels_under_rules_have_small_sets():
 @pytest.fixture
 def drawn_sets(monkeypatch):
     """Set the limit of enumeration to 2 labels; return options with a short list of vectors."""
-    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    monkeypatch.setattr("skcrbm.targets.distribution.MAX_ALL_LABEL_SETS", 2)
     return {"confidence": 0.6, "n_draws": 30, "n_best": 4, "random_state": 0}
 
 

@@ -236,7 +236,7 @@ def test_estimated_sizes_agree_with_counts(data, joint, monkeypatch):
     sets = ConformalLabelSets(joint, n_draws=4000, random_state=0, rule="probability")
     sets.fit(X[200:400], Y[200:400])
     counted = sets.set_sizes(X[400:440])
-    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    monkeypatch.setattr("skcrbm.targets.distribution.MAX_ALL_LABEL_SETS", 2)
     np.testing.assert_allclose(sets.set_sizes(X[400:440]), counted, rtol=0.2, atol=1.0)
 
 
@@ -259,7 +259,7 @@ def test_scores_from_draws_are_near_the_exact_scores(data, joint, marginal, monk
     for model in (joint, marginal):
         exact = _scores(model, X, Y, **options)
         with monkeypatch.context() as patch:
-            patch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+            patch.setattr("skcrbm.targets.distribution.MAX_ALL_LABEL_SETS", 2)
             found = _scores(model, X, Y, **options)
             alone = _scores(model, X[40:41], Y[40:41], **options)
         assert np.abs(found - exact).max() < 4 * 0.5 / np.sqrt(2500)
@@ -269,7 +269,7 @@ def test_scores_from_draws_are_near_the_exact_scores(data, joint, marginal, monk
 @pytest.mark.deep
 def test_coverage_does_not_depend_on_the_error_of_the_draws(data, joint, marginal, monkeypatch):
     """Scores from 15 draws are bad estimates, but all rows have the same bad score."""
-    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    monkeypatch.setattr("skcrbm.targets.distribution.MAX_ALL_LABEL_SETS", 2)
     X, Y = data[0][200:], data[1][200:]
     for model in (joint, marginal):
         rng, covered = np.random.RandomState(0), []
@@ -367,7 +367,7 @@ def test_summaries_of_many_labels(data, joint, monkeypatch):
     sets = ConformalLabelSets(joint, confidence=0.6, n_draws=3000, random_state=0)
     sets.fit(X[200:400], Y[200:400])
     exact = sets.summarize(X[400:420])
-    monkeypatch.setattr("skcrbm.utils.label_distribution.MAX_ALL_LABEL_SETS", 2)
+    monkeypatch.setattr("skcrbm.targets.distribution.MAX_ALL_LABEL_SETS", 2)
     drawn = sets.summarize(X[400:420])
     # Estimated masses move the boundary of a few sets.
     same = [(a.on, a.off, a.open) == (b.on, b.off, b.open) for a, b in zip(exact, drawn)]

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from skcrbm import CRBMClassifier, LabelGraphCRF
 from skcrbm.calibration import ConformalLabelSets
 from skcrbm.constraints import Constrained, Hierarchy, Implies
-from skcrbm.utils.label_distribution import LabelDistribution
+from skcrbm.targets.distribution import LabelDistribution
 
 N_LABELS = 24
 MODELS = {

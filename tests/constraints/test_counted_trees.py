@@ -23,7 +23,7 @@ from skcrbm.constraints._conditions import Conditions
 from skcrbm.constraints._counted_trees import counted_trees
 from skcrbm.constraints._distributions import Counted, Eliminated
 from skcrbm.constraints._rules import LabelNumbers
-from skcrbm.utils.labels import all_label_vectors
+from skcrbm.targets.label_sets import all_label_vectors
 
 
 def conditions_of(rules, n):

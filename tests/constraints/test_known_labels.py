@@ -15,7 +15,7 @@ from skcrbm.annotation import find_label_issues, suggest_labels
 from skcrbm.constraints import Between, Constrained, Excludes, Hierarchy, Implies
 from skcrbm.datasets import make_structured_labels
 from skcrbm.metrics import marginal_log_loss
-from skcrbm.utils.labels import all_label_vectors
+from skcrbm.targets.label_sets import all_label_vectors
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import Exact, MaxProduct, MeanField, MixedProduct, SumProduct, infer
 from skcrbm.inference.base import resolve_method
-from skcrbm.utils.labels import distinct_rows
+from skcrbm.targets.label_sets import distinct_rows
 
 N, V, H = 12, 5, 3
 RULES = [

@@ -22,7 +22,7 @@ from skcrbm.decoding.expected import inverse_nodes
 from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import Exact, SumProduct, infer
-from skcrbm.utils.labels import may_be_empty, unseen_share
+from skcrbm.targets.label_sets import may_be_empty, unseen_share
 
 METRICS = ("jaccard", "f1")
 # The tables of these tests score two empty vectors 1.

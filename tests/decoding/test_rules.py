@@ -32,7 +32,7 @@ from skcrbm.decoding.rules import DECODERS, decoder_constraint, resolve_decoder
 from skcrbm.inference import Exact
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.utils.classifiers import final_model
+from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.options import option_name
 
 RULES = {

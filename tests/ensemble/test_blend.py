@@ -11,7 +11,7 @@ from skcrbm import CRBMClassifier
 from skcrbm.datasets import make_structured_labels
 from skcrbm.ensemble import BlendedLabelSets, OutOfBagLogOdds, make_stacked
 from skcrbm.ensemble._blend import _best_weight
-from skcrbm.utils.labels import all_label_vectors
+from skcrbm.targets.label_sets import all_label_vectors
 
 X, Y = make_structured_labels(260, n_labels=4, structure="groups", random_state=0)
 RNG = np.random.RandomState(1)

@@ -47,7 +47,7 @@ FITS = {
 @pytest.mark.deep
 @pytest.mark.parametrize("name", FITS)
 def test_memory_beside_the_data(monkeypatch, name):
-    blocks = "utils.columns", "utils.labels", "utils.parallel"
+    blocks = "utils.columns", "targets.indicator", "utils.parallel"
     for module in (*blocks, "learning.large_margin.dual_coordinate"):
         monkeypatch.setattr(f"skcrbm.{module}.BLOCK_ENTRIES", 2**14)
     monkeypatch.setattr("skcrbm.learning.large_margin._newton._MAX_INPUTS", 2**14)

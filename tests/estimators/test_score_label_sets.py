@@ -7,7 +7,7 @@ import pytest
 from skcrbm import CRBMClassifier, LMBMClassifier
 from skcrbm.datasets import make_structured_labels
 from skcrbm.pipeline import make_pipeline
-from skcrbm.utils.labels import all_label_vectors
+from skcrbm.targets.label_sets import all_label_vectors
 
 NAN = float("nan")
 

@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference.rbm.mixture import drawn_log_proba
-from skcrbm.utils.labels import all_label_vectors
+from skcrbm.targets.label_sets import all_label_vectors
 
 N, L = 6, 8
 

@@ -9,8 +9,8 @@ from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 
 from skcrbm import CRBMClassifier
+from skcrbm.targets.indicator import indicator_with_nan
 from skcrbm.targets.kinds import BinaryTargets, MulticlassTargets, make_targets
-from skcrbm.utils.labels import indicator_with_nan
 
 NAN = np.nan
 INDICATOR = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]])

@@ -15,6 +15,7 @@ from skcrbm.energies.states import (
     chain_dtype,
     independent_states,
     means_of_states,
+    signs_of,
     unchecked,
     with_evidence,
 )
@@ -23,7 +24,6 @@ from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import entry_for
 from skcrbm.kernels.gibbs import FactorLists, sweep_categories, sweep_factors, sweep_ising
 from skcrbm.kernels.sparse_sweeps import sweep_colours
-from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array

@@ -7,12 +7,12 @@ other, so they are updated together.
 import numpy as np
 
 from skcrbm.energies import SparseIsingEnergy
+from skcrbm.energies.states import signs_of
 from skcrbm.inference.any_energy.annealing import betas
 from skcrbm.inference.any_energy.gibbs import by_place, lane_couplings, sweeps_per_call
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.kernels.sparse_sweeps import anneal_colours, ascend_colours
-from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import CHAIN_UNITS, MAX_ITER
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array

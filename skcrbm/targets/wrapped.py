@@ -1,7 +1,6 @@
-"""Access to classifiers of other libraries.
+"""Access to classifiers of any library inside of other estimators.
 
-The functions find the model inside a pipeline or search, call its methods, and convert its
-predicted probabilities to arrays of a common form.
+The functions find the model inside a pipeline or search, call its methods, and explain its errors.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.utils.labels import in_rows_of, label_names_of
+from skcrbm.targets.names import in_rows_of, label_names_of
+from skcrbm.targets.proba import label_marginals
 from skcrbm.utils.sklearn_private import is_search, safe_indexing
-from skcrbm.utils.validation import as_float_array
 
 
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
@@ -214,73 +213,3 @@ def rule_check(model: Any) -> Callable | None:
             return model.satisfies
         model = getattr(model, "estimator_", None)
     return None
-
-
-# Tolerance for probabilities outside of [0, 1], in units of machine epsilon. Means over the trees
-# of a forest, for example, may exceed 1 by rounding.
-_ROUNDING = 8
-
-
-def is_list_of_outputs(values: Any) -> bool:
-    """Return True if `values` is a list of 2-D arrays.
-
-    The multi-output estimators of scikit-learn return probabilities as a list of one array per
-    output.
-    """
-    return isinstance(values, (list, tuple)) and all(np.ndim(value) == 2 for value in values)
-
-
-def positive_columns(
-    outputs: Sequence, classes: Sequence | None = None, name: str = "proba"
-) -> np.ndarray:
-    """Return P(y_i = 1) as an array (N, L), the second columns of L arrays (N, 2).
-
-    `classes` and `name` are described in `label_marginals`.
-    """
-    columns = [np.asarray(output) for output in outputs]
-    if classes is not None:
-        columns = [_both(part, label) for part, label in zip(columns, classes, strict=True)]
-    if not columns or {part.shape for part in columns} != {(len(columns[0]), 2)}:
-        raise ValueError(
-            f"{name}, as a list, must hold one array of shape (n_samples, 2) for each label, "
-            f"got shapes {[part.shape for part in columns]}"
-        )
-    return np.column_stack([part[:, 1] for part in columns])
-
-
-def label_marginals(proba: Any, classes: Sequence | None = None, name: str = "proba") -> np.ndarray:
-    """Return the probabilities P(y_i = 1) as a float64 array (N, L).
-
-    `proba` is an array (N, L) or a list of L arrays (N, 2), the two forms that `predict_proba` of
-    multi-label classifiers returns. `classes` holds the classes of each label. If it is given, the
-    array of a label may be (N, 1), from a classifier that saw a single class in its fit. `name` is
-    the name of the argument in error messages.
-    """
-    if is_list_of_outputs(proba):
-        proba = positive_columns(proba, classes, name)
-    proba = as_float_array(proba, name, "(n_samples, n_labels)")
-    slack = _ROUNDING * np.finfo(proba.dtype).eps
-    if proba.size and not (proba.min() >= -slack and proba.max() <= 1 + slack):
-        raise ValueError(f"{name} must hold probabilities in [0, 1]")
-    return np.clip(proba.astype(np.float64), 0.0, 1.0)
-
-
-def _both(part, classes):
-    """Return the probabilities (N, 2) of 0 and 1; a class that was not in the fit gets 0."""
-    if part.shape[1:] != (1,):
-        return part
-    return np.hstack([1 - part, part] if classes[0] == 1 else [part, 1 - part])
-
-
-def proba_of_classes(proba: Any, classes: Any, all_classes: np.ndarray) -> np.ndarray:
-    """Return the probabilities (N, K) of all classes.
-
-    `classes` holds the classes that the classifier saw in its fit. The other classes get
-    probability 0.
-    """
-    proba = np.asarray(proba)
-    if classes is None or len(classes) == len(all_classes):
-        return proba
-    full = np.zeros((len(proba), len(all_classes)))
-    full[:, np.searchsorted(all_classes, classes)] = proba
-    return full

@@ -3,16 +3,9 @@
 import numpy as np
 import pytest
 
-from skcrbm.utils.labels import (
-    distinct_rows,
-    indicator_with_nan,
-    label_sets_of,
-    may_be_empty,
-    observed_weight,
-    signs_of,
-    unseen_share,
-    visible_of,
-)
+from skcrbm.energies.states import signs_of, visible_of
+from skcrbm.targets.indicator import indicator_with_nan, observed_weight
+from skcrbm.targets.label_sets import distinct_rows, label_sets_of, may_be_empty, unseen_share
 
 NAN = np.nan
 
@@ -80,7 +73,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
         )
 
     whole = answers()
-    monkeypatch.setattr("skcrbm.utils.labels.BLOCK_ENTRIES", 12)
+    monkeypatch.setattr("skcrbm.targets.indicator.BLOCK_ENTRIES", 12)
     for found, expected in zip(answers(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(whole[3][0], weight @ (y == 1))

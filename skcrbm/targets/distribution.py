@@ -10,13 +10,9 @@ from scipy.sparse import issparse
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
-from skcrbm.utils.classifiers import (
-    call_given,
-    final_model,
-    inner_method,
-    label_marginals,
-)
-from skcrbm.utils.labels import all_label_vectors
+from skcrbm.targets.label_sets import all_label_vectors
+from skcrbm.targets.proba import label_marginals
+from skcrbm.targets.wrapped import call_given, final_model, inner_method
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import count_rows, take_rows

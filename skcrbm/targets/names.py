@@ -1,0 +1,124 @@
+"""Names of labels: the columns of data frames, their order, and the rows of X and y."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+_MAX_LISTED = 20  # largest number of names in an error message
+
+RANK = "rank"  # name of the index level that numbers the k label vectors predicted for a row
+
+
+def is_frame(y: Any) -> bool:
+    """Return True if y is a data frame of any library."""
+    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # not lazy frames
+
+
+def label_names_of(y: Any, argument: str = "y") -> np.ndarray | None:
+    """Return the column names (L,) of a data frame, or the name (1,) of a series.
+
+    The data frame may come from any library. The result is None if y has no names. A ValueError is
+    raised if two columns have the same name.
+    """
+    if is_frame(y):
+        names = list(y.columns)
+    elif hasattr(y, "to_frame") and y.name is not None:
+        names = [y.name]
+    else:
+        return None
+    doubled = sorted({str(name) for name in names if names.count(name) > 1})
+    if doubled:
+        raise ValueError(f"{argument} has several columns with the same name: {', '.join(doubled)}")
+    found = np.empty(len(names), dtype=object)  # np.array would split names that are tuples
+    for i, name in enumerate(names):
+        found[i] = name
+    return found
+
+
+def all_strings(names: Any) -> bool:
+    """Return True if `names` is not None and all names are strings."""
+    return names is not None and all(isinstance(name, str) for name in names)
+
+
+def listed(names):
+    """Return the names as text, at most `_MAX_LISTED` of them, and the number of the others."""
+    text = ", ".join(repr(name) for name in list(names)[:_MAX_LISTED])
+    return f"{text} and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else text
+
+
+def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
+    """Return a data frame y with its columns in the order of `names`.
+
+    `names` is an array of names, or a data frame whose columns are in the wanted order. y is
+    returned unchanged if it is not a data frame or `names` has no names. If the columns of y have
+    other names, there are two cases: if all names are strings, a ValueError is raised; otherwise,
+    as for the column numbers of a frame made of an array, y is returned unchanged.
+    """
+    if not is_frame(y) or not (is_frame(names) or all_strings(names)):
+        return y
+    has = label_names_of(y, argument)
+    wanted = label_names_of(names) if is_frame(names) else names
+    if list(has) == list(wanted):
+        return y
+    if set(has) != set(wanted):
+        if not (all_strings(has) and all_strings(wanted)):
+            return y
+        raise ValueError(
+            f"{argument} has columns with the names {listed(has)}, but the expected names are "
+            f"{listed(wanted)}"
+        )
+    return y[list(wanted)]
+
+
+def in_rows_of(y_known: Any, X: Any) -> Any:
+    """Return a pandas `y_known` with its rows in the order of the index of X.
+
+    `y_known` is returned unchanged if X or `y_known` has no pandas index, or if there is a single
+    row. A ValueError is raised if the two indices differ and cannot be matched, because they hold
+    different or repeated values.
+    """
+    rows, known_rows = getattr(X, "index", None), getattr(y_known, "index", None)
+    if not (hasattr(rows, "get_indexer") and hasattr(known_rows, "get_indexer")):
+        return y_known
+    if len(rows) != len(known_rows) or len(rows) == 1 or known_rows.equals(rows):
+        return y_known  # the caller raises an error about a wrong number of rows
+    if rows.is_unique and known_rows.is_unique:
+        place = known_rows.get_indexer(rows)
+        if (place >= 0).all():
+            return y_known.iloc[place]
+    raise ValueError(
+        "The rows of y_known cannot be matched with the rows of X: their indices differ, and hold "
+        "different or repeated values. If the rows of X and y_known are in the same order, pass "
+        "X.reset_index(drop=True) and y_known.reset_index(drop=True)"
+    )
+
+
+def refuse_sparse_known(y_known: Any) -> None:
+    """Raise a ValueError if `y_known` is a sparse matrix or frame that does not store zeros."""
+    dtypes = y_known.dtypes if is_frame(y_known) else ()
+    fills = [dtype.fill_value for dtype in dtypes if hasattr(dtype, "fill_value")]
+    # A sparse column may leave out NaN: entries that are not stored are then unknown labels.
+    if sparse.issparse(y_known) or any(fill == fill for fill in fills):
+        raise ValueError(
+            "y_known must be dense, with NaN for labels that are not known. The zeros that a "
+            "sparse matrix does not store would count as labels known to be 0. Start with "
+            "known = np.full((n_samples, n_outputs), np.nan) and fill in the known labels"
+        )
+
+
+def ranked_index(index: Any, n_ranks: int) -> Any:
+    """Return a pandas index that repeats each entry of `index` for n_ranks ranks.
+
+    The rank is the last level of the new index.
+    """
+    import pandas as pd
+
+    rows = [row if isinstance(row, tuple) else (row,) for row in index]
+    ranked = [(*row, rank) for row in rows for rank in range(n_ranks)]
+    names = [*getattr(index, "names", [None]), RANK]
+    if not ranked:
+        return pd.MultiIndex.from_arrays([[] for _ in names], names=names)
+    return pd.MultiIndex.from_tuples(ranked, names=names)
