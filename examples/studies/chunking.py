@@ -27,13 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from skcrbm import ChainCRF
-from skcrbm.learning import (
-    Adam,
-    BPChainLearning,
-    ContrastiveDivergence,
-    PersistentContrastiveDivergence,
-    PMPLearning,
-)
+from skcrbm.learning import Adam
 
 # c2 of crfsuite and the penalty of all models: c2 |w|^2 is added to the sum of the losses.
 _C2 = 1.0
@@ -173,34 +167,19 @@ def models(n_sentences, max_iter):
 def learners(n_sentences, max_iter):
     """Return `ChainCRF` with each learning rule, all with the same penalty, by the name of the row.
 
-    Rules that sample draw five label sequences for each sentence, and make at most 20 epochs.
+    Adam makes at most 20 epochs.
     """
-    alpha = 2 * _C2 / n_sentences
+    options = {"alpha": 2 * _C2 / n_sentences, "random_state": 0}
     rules = {
         "maximum likelihood": "mle",
         "pseudo-likelihood": "pseudo_likelihood",
         "max margin": "max_margin",
     }
-    sampled = {
-        "maximum likelihood by Adam": "mle",
-        "contrastive divergence": ContrastiveDivergence(n_steps=3, n_chains=5),
-        "persistent chains": PersistentContrastiveDivergence(n_steps=3, n_chains=5),
-        "perturb-and-max-product": PMPLearning(n_samples=5),
-        "chained belief propagation": BPChainLearning("exact", n_samples=5),
-    }
     found = {
-        name: ChainCRF(alpha=alpha, max_iter=max_iter, learning=rule, random_state=0)
-        for name, rule in rules.items()
+        name: ChainCRF(max_iter=max_iter, learning=rule, **options) for name, rule in rules.items()
     }
-    for name, rule in sampled.items():
-        found[name] = ChainCRF(
-            alpha=alpha,
-            max_iter=min(max_iter, 20),
-            learning=rule,
-            solver=Adam(learning_rate=0.05),
-            random_state=0,
-        )
-    return found
+    adam = {"solver": Adam(learning_rate=0.05), "max_iter": min(max_iter, 20)}
+    return {**found, "maximum likelihood by Adam": ChainCRF(**adam, **options)}
 
 
 def compare_predictions(X, y, X_test, n_repeats=9):

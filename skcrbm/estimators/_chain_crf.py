@@ -84,14 +84,12 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     learning : str or object, default="mle"
         Learning rule: "mle" is maximum likelihood and sums over missing labels; "pseudo_likelihood"
         needs complete labels; "max_margin" is the structured hinge loss, which needs complete
-        labels and an L2 penalty, and gives no probabilities (see `MaxMargin`). For comparisons,
-        "cd", "pcd", "pmp", "bp_chain" and "weighted_bp_chain" estimate the gradient of "mle" from
-        sampled label sequences, as in `GraphCRF`.
+        labels and an L2 penalty, and gives no probabilities (see `MaxMargin`).
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
-        samples label sequences, else "lbfgs". "cutting_planes" solves the same problem as
-        "frank_wolfe". Stochastic solvers take steps on mini-batches of sequences: "adam", "sgd",
-        "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs".
+        "cutting_planes" solves the same problem as "frank_wolfe". Stochastic solvers take steps on
+        mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
+        ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
         Maximum number of iterations of L-BFGS or "cutting_planes", of passes of "frank_wolfe", or
         of epochs of a stochastic solver.

@@ -26,7 +26,7 @@ from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.chain_model import columns_for
 from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch, warn_of_convergence
 from skcrbm.learning.graph_constraints import closed_classes, forbidden_pairs, require_possible
-from skcrbm.learning.graphs import MISSING, GraphBatch, GraphModel, GraphParams
+from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
     LossPlateau,
@@ -87,9 +87,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         Strength of the penalty: the objective is the mean loss of a graph plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
         `intercept_`; with "max_margin" w are all parameters. "auto" compares penalties on a random
-        fifth of the graphs that is held out; if there are fewer than five graphs, it is 0.01. If
-        the learning rule samples labels, the comparison uses the pseudo-likelihood or, if labels
-        are missing, the likelihood that `inference` computes.
+        fifth of the graphs that is held out; if there are fewer than five graphs, it is 0.01.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 term in the penalty. With ``solver="lbfgs"`` the L1 term makes some
         coefficients exactly 0.
@@ -102,11 +100,6 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
           training;
         - "max_margin", `MaxMargin`: the structured hinge loss. It needs complete labels and an L2
           penalty, and gives no probabilities;
-        - "cd", "pcd", "pmp", "bp_chain" and "weighted_bp_chain": rules that estimate the gradient
-          of the likelihood from sampled labels; `inference` sums over missing labels (see
-          `ContrastiveDivergence`, `PersistentContrastiveDivergence`, `PMPLearning` and
-          `BPChainLearning`). The states of "pmp" and "bp_chain" are biased on graphs with cycles,
-          so the coefficients make up for the bias of the sampler; predictions do not use it;
         - "backprop", `Backpropagation`: fits the probabilities after a fixed number of iterations
           of `inference`. `predict_proba` then runs the same iterations.
     inference : str or object, default="sum_product"
@@ -130,8 +123,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         rule except "backprop" takes forbidden pairs. ``decode="marginal"`` chooses the class of
         each node separately, and warns if the predicted classes of two nodes are a forbidden pair.
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", "adam" if the learning rule
-        samples labels, else "lbfgs". "cutting_planes" solves the same problem as "frank_wolfe".
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs".
+        "cutting_planes" solves the same problem as "frank_wolfe".
         Stochastic solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object
         such as ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
@@ -444,11 +437,6 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
         if pairs is not None and rule.name == "backprop":
             raise ValueError("`forbidden` needs a learning rule other than 'backprop'")
-        if pairs is not None and rule.name in ("cd", "pcd") and (graphs.path == MISSING).any():
-            raise ValueError(
-                f"learning={option_name(self.learning)!r} with forbidden pairs needs complete "
-                "labels, from which its Markov chains begin; learning='mle' supports missing labels"
-            )
         model = model._replace(forbidden=pairs)
         if model.n_latent != latent:
             raise ValueError(

@@ -22,7 +22,6 @@ from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import (
     GRADIENT_SOLVERS,
     LBFGS,
-    Adam,
     CuttingPlanes,
     FrankWolfe,
     resolve_solver,
@@ -70,8 +69,6 @@ STRUCTURED_CONSTRAINTS: dict[str, Any] = {
     "verbose": ["verbose"],
 }
 
-#: Names of the learning rules that draw states from the model.
-SAMPLED_RULES = ("cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
 # Value of alpha="auto" in `partial_fit`, or in `fit` if there are too few sequences or graphs for a
 # search.
 _PLAIN_ALPHA = 0.01
@@ -99,7 +96,7 @@ def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> N
 
     `path` (T,) holds the class codes of all T nodes or positions.
     """
-    if rule.needs_complete and not rule.completes_graphs and (path == MISSING).any():
+    if rule.needs_complete and (path == MISSING).any():
         raise ValueError(
             f"learning={option_name(estimator.learning)!r} needs complete labels, but y has "
             "missing labels; learning='mle' supports them"
@@ -124,24 +121,17 @@ def structured_solver(estimator: Any) -> Any:
 
     A ValueError is raised if the learning rule cannot use the solver.
 
-    "auto" stands for "frank_wolfe" in max-margin learning, for "adam" if the learning rule draws
-    states, and else for "lbfgs".
+    "auto" stands for "frank_wolfe" in max-margin learning, and else for "lbfgs".
     """
     learning = option_name(getattr(estimator, "learning", "mle"))
     margin = learning == "max_margin"
-    draws = learning in SAMPLED_RULES
     if is_auto(estimator.solver):
-        return FrankWolfe() if margin else Adam() if draws else LBFGS()
+        return FrankWolfe() if margin else LBFGS()
     solver = resolve_solver(estimator.solver, STRUCTURED_SOLVERS)
     if margin and isinstance(solver, LBFGS):
         raise ValueError(
             "solver='lbfgs' needs a smooth loss; learning='max_margin' needs solver='frank_wolfe', "
             "'cutting_planes' or a stochastic solver such as 'adam'"
-        )
-    if draws and not solver.stochastic:
-        raise ValueError(
-            f"learning={learning!r} draws states, so it needs a stochastic solver such as 'adam', "
-            f"'sgd' or 'asgd'; got solver={solver.name!r}"
         )
     if solver.dual and not margin:
         raise ValueError(
@@ -260,7 +250,7 @@ def structured_plan(
         stochastic = {
             "stopping": resolve_stopping(estimator.early_stopping, False),
             "batch_size": solver.rows_per_step(len(batch), 16),
-            "average": solver.keeps_average(objective.draws),
+            "average": solver.keeps_average(False),
             "rate_factors": type(model.params)(*trained),
             "mean_square": _mean_square(batch),
         }
@@ -294,10 +284,7 @@ def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False
         return estimator.alpha
     alpha = getattr(estimator, "alpha_", None)
     if alpha is None:
-        search = objective.for_search
-        if search.needs_complete and (batch.path == MISSING).any():
-            search = objective.likelihood
-        alpha = _search_alpha(model, batch, search, estimator.l1_ratio, rng, partial)
+        alpha = _search_alpha(model, batch, objective, estimator.l1_ratio, rng, partial)
     return alpha
 
 

@@ -26,8 +26,6 @@ from skcrbm.learning.phases import (
     ObservedOnce,
     Phase,
 )
-from skcrbm.learning.sampled_chains import ChainContrast
-from skcrbm.learning.sampled_graphs import GibbsStates, GraphContrast
 from skcrbm.targets.indicator import require_complete
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
@@ -35,8 +33,6 @@ Kind = Literal["conditional", "density", "layered", "chain", "graph"]
 
 #: Default number of states that are drawn from a density in each step.
 N_STATES = 100
-#: Default number of states that are drawn from the model of each graph in each step.
-GRAPH_STATES = 10
 
 
 class LearningRule(Options):
@@ -47,9 +43,7 @@ class LearningRule(Options):
     #: True if the training of a conditional model, chain or graph needs complete outputs, without
     #: missing labels.
     needs_complete: ClassVar[bool] = False
-    #: True if graphs may have missing labels in training, even if `needs_complete` is True.
-    completes_graphs: ClassVar[bool] = False
-    #: True if the training of a conditional model or graph draws random numbers. Such a rule cannot
+    #: True if the training of a conditional model draws random numbers. Such a rule cannot
     #: train a conditional model with a single categorical output.
     draws: ClassVar[bool] = False
     #: True if the outputs of a conditional model must be 0/1 variables, not a categorical output.
@@ -244,7 +238,6 @@ class _Contrastive(LearningRule):
     """
 
     needs_complete = True
-    completes_graphs = True
     draws = True
     start: ClassVar[str] = "data"
 
@@ -277,24 +270,6 @@ class _Contrastive(LearningRule):
             state_key=self.name,
         )
 
-    def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the `Objective` that trains a model of graphs by this rule.
-
-        The inference method completes missing labels and computes the validation score.
-        """
-        likelihood = GraphLikelihood(trained, inference, n_jobs)
-        return GraphContrast(likelihood, *self._graph_sampler())
-
-    def chain(self, trained, n_jobs: int | None = None) -> Objective:
-        """Return the `Objective` that trains a model of sequences by this rule."""
-        return ChainContrast(ChainLikelihood(trained, n_jobs), *self._graph_sampler())
-
-    def _graph_sampler(self):
-        """Return the sampler of chains and graphs, and the `state_key` of the objective."""
-        n_chains = self.n_chains or GRAPH_STATES
-        sampler = GibbsStates(self.n_steps, n_chains, self.start == "persistent")
-        return sampler, (self.name, n_chains)
-
     def _model_phase(self, inference, sampler, n_jobs):
         return Chains(self.n_steps, self.start, self.n_chains or N_STATES)
 
@@ -316,8 +291,7 @@ class ContrastiveDivergence(_Contrastive):
         Number k of Gibbs sweeps in each step.
     n_chains : int or None, default=None
         Number of chains of a density, which begin at rows drawn from the data; None stands for
-        100. In `ChainCRF` and `GraphCRF` it is the number of chains of each sequence or graph; None
-        stands for 10. All other conditional models have one chain per row and accept only None.
+        100. Conditional models have one chain per row and accept only None.
 
     Examples
     --------
@@ -342,9 +316,8 @@ class PersistentContrastiveDivergence(_Contrastive):
     n_steps : int, default=1
         Number of Gibbs sweeps in each step.
     n_chains : int or None, default=None
-        Number of chains of a density; None stands for 100. In `ChainCRF` and `GraphCRF` it is the
-        number of chains of each sequence or graph; None stands for 10. All other conditional models
-        have one chain per row and accept only None.
+        Number of chains of a density; None stands for 100. Conditional models have one chain per
+        row and accept only None.
 
     Examples
     --------
@@ -417,9 +390,8 @@ LEARNING_RULES = Registry(
         "analytic": "skcrbm.learning.truncated:AnalyticGradient",
     },
 )
-_WITHOUT_SAMPLES = ("mle", "pseudo_likelihood", "max_margin")
 # The rules of chains and graphs.
-_STRUCTURED = (*_WITHOUT_SAMPLES, "cd", "pcd", "pmp", "bp_chain", "weighted_bp_chain")
+_STRUCTURED = ("mle", "pseudo_likelihood", "max_margin")
 # Names of the rules for each kind of model. The names are listed here, so that only the rules in
 # use must be imported.
 _NAMES: dict[str, tuple[str, ...]] = {

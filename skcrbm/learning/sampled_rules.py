@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 from sklearn.base import clone
@@ -12,13 +11,9 @@ from skcrbm.inference import InferenceMethod, PerturbAndMaxProduct, available_me
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for, quoted
 from skcrbm.inference.registry import METHODS
-from skcrbm.learning.chains import ChainLikelihood
-from skcrbm.learning.graphs import GraphLikelihood
 from skcrbm.learning.objectives import Contrast, Objective
 from skcrbm.learning.phases import Independent, Observed, PerturbedMaxima, Sampled
-from skcrbm.learning.rules import GRAPH_STATES, N_STATES, LearningRule
-from skcrbm.learning.sampled_chains import ChainContrast
-from skcrbm.learning.sampled_graphs import GraphContrast, SamplerStates
+from skcrbm.learning.rules import N_STATES, LearningRule
 from skcrbm.utils.options import Integer
 
 # Default number of max-product sweeps for a sample of a conditional model in PMP learning.
@@ -29,7 +24,6 @@ class _SampledRule(LearningRule):
     """Base class of the rules that estimate the model's moments from states drawn by a sampler."""
 
     needs_complete = True
-    completes_graphs = True
     draws = True
     sampler: str | InferenceMethod
     #: Results that the sampler must be able to return.
@@ -49,33 +43,6 @@ class _SampledRule(LearningRule):
             )
         return sampler
 
-    def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
-        """Return the `Objective` that trains a model of graphs by this rule.
-
-        The inference method completes missing labels and computes the validation score.
-        """
-        likelihood = GraphLikelihood(trained, inference, n_jobs)
-        return GraphContrast(likelihood, self._graph_sampler(), self.name)
-
-    def chain(self, trained, n_jobs: int | None = None) -> Objective:
-        """Return the `Objective` that trains a model of sequences by this rule."""
-        return ChainContrast(ChainLikelihood(trained, n_jobs), self._graph_sampler(), self.name)
-
-    def _graph_sampler(self):
-        """Return the sampler of chains and graphs."""
-        sampler = resolve_method(self.sampler, "sampler")
-        if isinstance(sampler, PerturbAndMaxProduct) and sampler.persistence:
-            raise ValueError(
-                f"sampler must have persistence=0 for chains and graphs, because new perturbations "
-                f"are drawn for them in each step; got {sampler!r}"
-            )
-        n_states, weighted = self._graph_states()
-        return SamplerStates(self.density_sampler, n_states, weighted)
-
-    @abstractmethod
-    def _graph_states(self) -> tuple[int, bool]:
-        """Return the number of states drawn for each graph, and True if they have weights."""
-
 
 class PMPLearning(_SampledRule):
     """Learning by perturb-and-max-product [1]_ (``learning="pmp"``).
@@ -92,13 +59,11 @@ class PMPLearning(_SampledRule):
         Method that draws the samples. A density takes any method that can return "samples" and has
         an option `random_state`, for example ``PerturbAndMAP("mplp")``, or
         ``PerturbAndMaxProduct(persistence=0.9)``, which keeps perturbations from step to step.
-        `ChainCRF` and `GraphCRF` take a method that draws independent samples in each step. Other
-        conditional models take only ``PerturbAndMaxProduct(max_iter=...)`` or the name, which
+        Conditional models take only ``PerturbAndMaxProduct(max_iter=...)`` or the name, which
         stands for ``max_iter=50`` in these models.
     n_samples : int or None, default=None
-        Number of samples of a density in each step; None stands for 100. In `ChainCRF` and
-        `GraphCRF` it is the number of samples of each sequence or graph; None stands for 10. All
-        other conditional models draw one sample per row and accept only None.
+        Number of samples of a density in each step; None stands for 100. Conditional models draw
+        one sample per row and accept only None.
 
     References
     ----------
@@ -148,9 +113,6 @@ class PMPLearning(_SampledRule):
             state_key=self.name,
         )
 
-    def _graph_states(self):
-        return self.n_samples or GRAPH_STATES, False
-
     def _sweeps(self):
         """Return the number of max-product sweeps with which a sample is drawn."""
         sampler = self.sampler
@@ -185,8 +147,7 @@ class BPChainLearning(_SampledRule):
         Method that draws the states. Any method that has an option `random_state` and can return
         "samples" (and "sample_log_prob" if `weighted`) is accepted.
     n_samples : int, default=100
-        Number of states that are drawn in each step; in `ChainCRF` and `GraphCRF` for each sequence
-        or graph.
+        Number of states that are drawn in each step.
     weighted : bool, default=False
         True uses importance weights: the unnormalised probability of a state under the model,
         divided by the probability with which the sampler drew the state. The estimated moments are
@@ -229,9 +190,6 @@ class BPChainLearning(_SampledRule):
 
     def _model_phase(self, inference, sampler, n_jobs):
         return Sampled(sampler, self.n_samples, weighted=self.weighted, n_jobs=n_jobs)
-
-    def _graph_states(self):
-        return self.n_samples, self.weighted
 
     def _density_key(self, sampler):
         return self.name, self.weighted, self.n_samples, repr(sampler)

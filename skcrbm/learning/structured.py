@@ -138,9 +138,9 @@ class StructuredObjective(Objective):
     def step(self, model, batch: Any, clock, state):
         """Return the `Step` of a batch; see `Objective`."""
         gradient, loss = type(model.params)(*map(np.zeros_like, model.params)), 0.0
-        pieces = batch.pieces(self._entries(model))
+        pieces = batch.pieces(model.n_entries)
         n_converged = 0
-        residuals = ordered_map(self._function(model, clock, state), pieces, self.n_jobs)
+        residuals = ordered_map(partial(self._residuals, model), pieces, self.n_jobs)
         for piece, found in zip(pieces, residuals):
             model.add_gradient(piece, found.states, found.pairs, gradient)
             if found.cliques is not None:
@@ -155,19 +155,6 @@ class StructuredObjective(Objective):
         """Return minus the mean loss of held-out rows."""
         pieces = batch.pieces(model.n_entries)
         return -sum(self._residuals(model, piece).loss for piece in pieces) / batch.weight.sum()
-
-    @property
-    def for_search(self) -> StructuredObjective:
-        """Objective that L-BFGS or a dual solver minimises in the search for alpha."""
-        return self
-
-    def _entries(self, model) -> int:
-        """Return the number of entries per position or node in the largest array of a part."""
-        return model.n_entries
-
-    def _function(self, model, clock, state) -> Callable[[Any], Residuals]:
-        """Return the function that `step` calls for each part of the batch."""
-        return partial(self._residuals, model)
 
     @abstractmethod
     def _residuals(self, model, piece) -> Residuals:

@@ -181,7 +181,7 @@ def test_streams_sparse_nodes_and_the_search_for_the_penalty():
 
 def test_errors_name_the_cause():
     X, y = two_parts(6, 0)
-    for learning in ("pseudo_likelihood", "max_margin", "cd", "backprop"):
+    for learning in ("pseudo_likelihood", "max_margin", "backprop"):
         with pytest.raises(ValueError, match="n_latent_states=2 needs learning='mle'"):
             GraphCRF(n_latent_states=2, learning=learning).fit(X, y)
     model = GraphCRF(alpha=0.1, n_latent_states=2, warm_start=True, max_iter=2).fit(X, y)

@@ -5,13 +5,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from reference.graph_objectives import check_mean_gradient
 from scipy.special import logsumexp
 from sklearn.base import clone
 
 from skcrbm import Graph, GraphCRF
 from skcrbm.inference import Exact, SumProduct, infer
-from skcrbm.learning import Backpropagation, BPChainLearning, ContrastiveDivergence
+from skcrbm.learning import Backpropagation
 from skcrbm.learning.lbfgs import RowsObjective
 from skcrbm.learning.structured import structured_penalty
 
@@ -137,21 +136,6 @@ def test_gradient_by_finite_differences(learning, missing):
         step[i] = 1e-5
         slope = (function(x + step)[0] - function(x - step)[0]) / 2e-5
         assert gradient[i] == pytest.approx(slope, abs=2e-6)
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        ContrastiveDivergence(n_steps=40, n_chains=6),
-        pytest.param(BPChainLearning("exact", n_samples=20), marks=pytest.mark.deep),
-    ],
-)
-def test_sampled_labels_have_classes_of_their_type(rule):
-    X, y = make_graphs(2, 4)
-    y = [[None, *labels[1:]] if c == 3 else labels for c, labels in enumerate(y)]
-    model = GraphCRF(alpha=0.1, max_iter=2, inference="exact").fit(X, y)
-    model.set_params(learning=rule)
-    assert check_mean_gradient(model, X, y, None) < 0.2
 
 
 def test_max_margin_finds_the_labels_that_violate_the_margin_most():
