@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from examples._harness import Rows, run_missing
 from examples.papers import _bp_chain_scores as scores
 from examples.papers import bp_chain_tables as program
-from skcrbm.density import MarkovRandomField
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.inference import BPChain, Gibbs, infer, sample
+from skcrbm.inference import Gibbs, infer, sample
 
 # These tests fit models with the programs, which is slow.
 pytestmark = pytest.mark.deep
@@ -62,9 +61,7 @@ def mean_log(rows, energy):
     return np.mean([logs[tuple(row)] for row in rows.astype(int).tolist()])
 
 
-@pytest.mark.parametrize(
-    "learner", ["mle", "weighted_bp_chain", "bp", "cd 100 updates", "gibbs 100 updates"]
-)
+@pytest.mark.parametrize("learner", ["weighted_bp_chain", "bp", "gibbs 100 updates"])
 def test_likelihoods_by_enumeration(learner, fitted, tmp_path):
     found, done = run(f"mrf n=10 instance=0 {learner}", tmp_path)
     truth, train, fresh, _ = program.problem("mrf", 10, 0)
@@ -137,12 +134,6 @@ def loopy():
     return energy, np.array(list(itertools.product((0, 1), repeat=5)))
 
 
-def test_scores_of_all_states(loopy):
-    energy, states = loopy
-    expected = energy.log_weight_of_sets(states)[0]
-    np.testing.assert_allclose(scores.scores_of_all_states(energy).ravel(), expected, atol=1e-4)
-
-
 @pytest.mark.parametrize("chain", program.CHAINS.values(), ids=program.CHAINS)
 def test_probabilities_of_the_chain(chain, loopy):
     """They sum to 1, differ from the model, and are the probabilities that the sampler reports."""
@@ -180,19 +171,6 @@ def test_probabilities_of_gibbs_chains(loopy):
     assert scores.gibbs_log_probs(energy, 10**8, states) is None
 
 
-@pytest.mark.parametrize("n_sweeps", [1, 3])
-def test_the_last_sweep_from_all_states(n_sweeps, loopy):
-    """From the exact distribution of the states before it, it gives the exact distribution."""
-    energy, states = loopy
-    codes = states @ (1 << np.arange(5))
-    before = np.full(32, 1 / 32)
-    if n_sweeps > 1:
-        before = np.exp(scores.gibbs_log_probs(energy, n_sweeps - 1, states))
-    found = [scores.last_sweep(energy, codes, before, row) for row in states]
-    expected = np.exp(scores.gibbs_log_probs(energy, n_sweeps, states))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("n_sweeps", [1, 2, 4])
 def test_estimated_probabilities_of_gibbs_chains(n_sweeps, loopy):
     energy, states = loopy
@@ -202,102 +180,6 @@ def test_estimated_probabilities_of_gibbs_chains(n_sweeps, loopy):
     np.testing.assert_allclose(found, np.repeat(exact, 2), atol=0.03)
     coarse = scores.estimated_gibbs_log_probs(energy, n_sweeps, states, 0, n_chains=10)
     assert np.abs(coarse - exact).max() > 0.1
-
-
-@pytest.mark.parametrize("learner", ["pcd", "cd 100 updates"])
-def test_own_likelihood_of_a_large_model_is_estimated(learner, fitted, tmp_path, monkeypatch):
-    exact, _ = run(f"mrf n=10 instance=0 {learner}", tmp_path)
-    monkeypatch.setattr(scores, "MAX_UPDATES", 0)
-    found, _ = run(f"mrf n=10 instance=0 {learner}", tmp_path / "estimated")
-    assert "long_fresh" in exact.keys() - found.keys()
-    for column in ("own_train", "own_fresh"):
-        assert float(found[column]) == pytest.approx(float(exact[column]), abs=0.02)
-        assert found[column] != exact[column]
-
-
-def test_table_of_distances():
-    """Medians of differences from exact learning over the instances that both learners have."""
-    learners = {"mle": (-1, -1), "bp_chain cold 20": (-1.5, -3), "cd 100 updates": (-1.25, -2)}
-    rows = [
-        {"kind": "mrf", "n": "10", "instance": str(i), "learner": learner, "fresh": f"{fresh - i}"}
-        | {"own_fresh": f"{own * (i + 1)}"}
-        for learner, (fresh, own) in learners.items()
-        for i in range(3)
-        if learner != "cd 100 updates" or i < 2
-    ]
-    lines = program.table_of_distances(rows)
-    cells = [[text.strip() for text in line.split("|")[1:-1]] for line in lines]
-    exact, own = (dict(zip(cells[0], values)) for values in cells[2:])
-    assert (exact["reading"], own["reading"]) == ("exact", "own")
-    assert exact["bp_chain cold 20"] == "-0.500 (-0.500 to -0.500)"
-    assert exact["pcd"] == own["bp"] == exact["chain ahead of cd"] == ""
-    assert own["bp_chain cold 20"] == "-4.000 (-6.000 to -2.000)"
-    assert own["cd 100 updates"] == "-1.500 (-2.000 to -1.000)"
-    assert own["chain ahead of cd"] == "0 of 2"
-
-
-@pytest.mark.parametrize("n", [10, 28])
-def test_gibbs_chains_from_coin_flips(n):
-    """Each of the 3000 states is the end of a chain of its own, which starts at coin flips."""
-    sampler = program.settings("gibbs 100 updates", n)["learning"].sampler
-    sweeps = program.gibbs_sweeps("gibbs 100 updates", n)
-    assert sweeps == {10: 10, 28: 4}[n]
-    free = FactorGraphEnergy.from_tables([[0, 1]], np.zeros((1, 4)), n_variables=n)
-    options = {"returns": "samples", "n_samples": 3000, "random_state": 0}
-    drawn = infer(free, sampler, **options)
-    assert drawn.n_iter == sweeps
-    assert sampler.n_chains == program.settings("cd 100 updates", n)["learning"].n_chains == 3000
-    # A model with strong couplings keeps the state of a chain, so starts show in its samples.
-    pairs = [[i, i + 1] for i in range(0, n, 2)]
-    table = np.tile([60.0, -60.0, -60.0, 60.0], (len(pairs), 1))
-    stuck = FactorGraphEnergy.from_tables(pairs, table, n_variables=n)
-    states = infer(stuck, sampler, **options).samples[0].astype(bool)
-    assert (states[:, ::2] == states[:, 1::2]).all()
-    # 3000 independent coins: four standard errors of the mean and of the moments of two pairs.
-    coins = 2.0 * states[:, ::2] - 1
-    moments = coins.T @ coins / len(coins)
-    np.testing.assert_allclose(moments, np.eye(len(pairs)), atol=4 / np.sqrt(3000))
-    np.testing.assert_allclose(coins.mean(axis=0), 0, atol=4 / np.sqrt(3000))
-
-
-def test_learners_that_stop_early(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr(program, "FEWER_STEPS", (5,))
-    every, _ = run("mrf n=10 instance=0 mle", tmp_path / "all")
-    found, _ = run("mrf n=10 instance=0 mle steps=5", tmp_path)
-    assert [model.n_iter_ for model in fitted] == [N_STEPS, 5]
-    assert found["learner"] == "mle, 5 steps"
-    assert float(found["train"]) < float(every["train"]) - 0.01
-    rows = [every, found, {**found, "train": f"{float(found['train']) - 1}"}]
-    lines = program.table_of_steps(rows)
-    cells = [[text.strip() for text in line.split("|")[1:-1]] for line in lines]
-    row = dict(zip(cells[0], next(line for line in cells if line[1] == "mle")))
-    assert row["exact, 12 steps"] == f"{float(every['train']):.3f}"
-    assert row["exact, 5 steps"] == f"{float(found['train']) - 0.5:.3f}"
-    assert row["own, 5 steps"] == f"{float(found['own_train']):.3f}"
-    assert program.table(rows, {"train": "train"})[2:] == [
-        f"| 10 | mle | 1 | {float(every['train']):.3f} |"
-    ]
-
-
-def test_own_samples_of_the_chain(fitted, tmp_path):
-    """Own columns of a chain come from its samples and from its sequential conditionals."""
-    found, _ = run("sequences n=5 instance=0 bp_chain warm 5", tmp_path)
-    _, train, valid, _ = program.problem("sequences", 5, 0)
-    energy, chain = fitted[0].energy_, program.CHAINS["bp_chain warm 5"]
-    assert isinstance(fitted[0], MarkovRandomField)
-    states = np.array(list(itertools.product((0, 1), repeat=5)))
-    logs = scores.chain_log_probs(energy, chain, states)
-    assert np.exp(logs).sum() == pytest.approx(1, abs=1e-5)
-    known = {tuple(row): log for row, log in zip(states.tolist(), logs)}
-    for name, rows in (("own_train", train), ("own_fresh", valid)):
-        mean = np.mean([known[tuple(row)] for row in rows.astype(int).tolist()])
-        assert float(found[name]) == pytest.approx(mean, abs=2e-4)
-    drawn = sample(energy, BPChain(20, 5), n_samples=50, random_state=0)[0]
-    share = sum(np.exp(known[tuple(row)]) for row in valid.astype(int).tolist())
-    assert float(found["own_precision"]) == pytest.approx(share, abs=0.3)
-    known_rows = {tuple(row) for row in valid.tolist()}
-    precision = np.mean([tuple(row) in known_rows for row in drawn.tolist()])
-    assert found["own_precision"] == f"{precision:.3f}"
 
 
 @pytest.mark.parametrize(("learner", "sweeps"), [("cd 100 updates", 20), ("pcd", 100)])

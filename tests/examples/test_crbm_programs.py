@@ -66,20 +66,6 @@ def test_rates_that_diverge_are_left_out_and_named_if_all_do(tmp_path, monkeypat
         run(tmp_path, [(0.15, 0)])
 
 
-def test_distances_from_published_figures_at_full_size_alone():
-    task, figures = "noisy MNIST 20%", {"all": "3.500", "changed": "10.000"}
-    times = {"seconds_per_epoch": "1.0", "epoch": "3", "converged": "1.000"}
-    done = {
-        size: {"task": task, "method": "MLE-BP", "size": size, **figures, **times}
-        for size in ("full", "reduced", "quick")
-    }
-    full, *others = crbm_tables.markdown(done).split("### ")[1:]
-    assert "| MLE-BP | 3.50 / 10.00 (-0.19 / -0.41) |" in full
-    for text in others:
-        assert "| MLE-BP | 3.50 / 10.00 |" in text
-        assert "The published figures are at full size" in text
-
-
 def test_points_of_the_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(crbm_figures, "OUTPUT", tmp_path)
     rows = {}

@@ -3,7 +3,6 @@
 import csv
 import importlib
 import itertools
-import os
 import sys
 
 import numpy as np
@@ -63,26 +62,6 @@ def fit_of(Y, has_empty=True, rows=None, **found):
     return {name: np.asarray(value) for name, value in (facts | found).items()}
 
 
-# --- splits ---------------------------------------------------------------------------------
-
-
-def test_splits_are_of_the_published_sizes_and_the_first_is_the_published_one(monkeypatch):
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(90, 2)), (rng.random((90, 3)) < 0.4).astype(int)
-    for is_published in (True, False):
-        monkeypatch.setitem(methods.DATA, "made up", lambda p=is_published: (X, Y, 60, p))
-        methods.load.cache_clear()
-        tests = []
-        for seed in range(3):
-            _, _, train, test = methods.split("made up", seed)
-            assert len(train) == 60
-            np.testing.assert_array_equal(np.sort(np.append(train, test)), np.arange(90))
-            tests.append(test)
-        assert not np.array_equal(np.sort(tests[1]), np.sort(tests[2]))
-        assert np.array_equal(tests[0], np.arange(60, 90)) == is_published
-    methods.load.cache_clear()
-
-
 # --- rivals ---------------------------------------------------------------------------------
 
 
@@ -102,53 +81,6 @@ def test_one_C_of_the_least_validation_log_loss():
     assert min(losses, key=losses.get) == model.C_
     expected = LogisticRegression(C=model.C_, max_iter=1000).fit(X, Y[:, 1]).predict_proba(X)
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected[:, 1])
-
-
-@pytest.mark.parametrize(
-    ("losses", "best", "n_tried"),
-    [
-        ([5, 4, 3, 4, 5], 2, 3),
-        ([5, 4, 3, 2, 1], 4, 3),
-        ([1, 2, 3, 4, 5], 0, 4),
-        ([5, 4, 3, 3, 5], 3, 3),
-        ([5, 3, 3, 4, 5], 2, 3),
-        ([1, 9, 3, 2, 5], 3, 3),
-    ],
-)
-def test_a_walk_along_a_grid(losses, best, n_tried):
-    tried = []
-
-    def loss(value):
-        tried.append(value)
-        return losses[int(value)]
-
-    assert methods.walk(loss, np.arange(5), 2) == best
-    assert len(tried) == len(set(tried)) == n_tried
-
-
-@pytest.mark.parametrize("classifier", [methods.SearchedLogistic, methods.SearchedSVM])
-def test_rivals_take_labels_that_are_never_or_always_on(classifier):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3))
-    Y = np.column_stack([np.zeros(60), X[:, 0] > 0, np.ones(60)]).astype(int)
-    model = classifier().fit(X, Y)
-    if classifier is methods.SearchedLogistic:
-        p = model.predict_proba(X)
-        np.testing.assert_allclose(p[:, [0, 2]], [[0.5 / 61, 60.5 / 61]] * 60)
-        values = p - 0.5
-    else:
-        values = model.decision_function(X)
-    np.testing.assert_array_equal(values[:, [0, 2]] > 0, [[False, True]] * 60)
-    assert ((values[:, 1] > 0) == Y[:, 1]).mean() > 0.95
-
-
-def test_columns_of_two_values_become_0_and_1():
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.normal(3, 5, 50), np.tile([2.0, -3], 25), np.full(50, 7.0)])
-    Z = methods.KeepBinary().fit(X).transform(X)
-    np.testing.assert_allclose([Z[:, 0].mean(), Z[:, 0].std()], [0, 1], atol=1e-12)
-    np.testing.assert_array_equal(Z[:, 1], np.tile([1, 0], 25))
-    np.testing.assert_array_equal(Z[:, 2], 0)
 
 
 # --- scores ---------------------------------------------------------------------------------
@@ -209,18 +141,6 @@ def test_everyone_is_decoded_by_the_same_rules(problem, has_empty):
     assert (p < 0.5).all(axis=1).sum() > 5
 
 
-def test_a_tree_more_votes_for_both(problem):
-    Y, good, _ = problem
-    votes = np.round(20 * good) / 20
-    sets, weight = np.eye(4, dtype=np.int8), good / good.sum(axis=1, keepdims=True)
-    for found, share in (
-        ({"votes": votes}, votes),
-        ({"sets": sets, "sets_proba": weight}, weight),
-    ):
-        _, p = report.labels_of(fit_of(Y, **found))
-        np.testing.assert_allclose(p, (20 * share + 0.5) / 21)
-
-
 # --- tables ---------------------------------------------------------------------------------
 
 
@@ -274,33 +194,6 @@ def test_gains_and_their_intervals(tmp_path, problem):
     assert row["seeds"] == "3"
 
 
-def test_losses_are_listed(tmp_path, problem):
-    Y, good, bad = problem
-    fits, scores = stores(tmp_path)
-    for method, p in (("CRBM", bad), ("logistic regression", good)):
-        fits.add(f"pairs__{method}__seed 0", fit_of(Y, marginals=p))
-    mean = skm.log_loss(Y.ravel(), bad.ravel())
-    found = report.Fits(fits, scores, ["pairs"], ["CRBM", "logistic regression"], range(1))
-    text = report.write(found, tmp_path / "defaults")
-    assert "| CRBM | logistic regression | 0 / 0 / 1 |" in text
-    losses = text.split("## Where ours is worse")[1].split("##")[0]
-    assert "| CRBM | logistic regression | pairs | log loss |" in losses
-    assert f"| pairs | {mean:.3f} | {-4 * mean:.3f} |" in text.split("published split\n")[1]
-
-
-def test_scores_follow_a_fit_that_was_run_again(tmp_path, problem):
-    Y, good, bad = problem
-    fits, scores = stores(tmp_path)
-    means = []
-    for k, p in enumerate((good, bad)):
-        fits.add("pairs__frequencies__seed 0", fit_of(Y, marginals=p))
-        path = fits.path("pairs__frequencies__seed 0")
-        os.utime(path, (path.stat().st_atime, path.stat().st_mtime + k))
-        found = report.Fits(fits, scores, ["pairs"], ["frequencies"], range(1))
-        means.append(found.mean("pairs", "frequencies", "log loss"))
-    assert means[0] < means[1]
-
-
 def run(monkeypatch, program, *words):
     monkeypatch.setattr(sys, "argv", ["program", *map(str, words)])
     importlib.import_module(program).main()
@@ -318,54 +211,3 @@ def test_the_program_runs_what_is_missing_and_reports(tmp_path, monkeypatch, cap
     assert printed.strip().endswith((tmp_path / "defaults.md").read_text().strip())
     run(monkeypatch, program, *words)
     assert "fitted in" not in capsys.readouterr().out
-
-
-@pytest.mark.deep
-@pytest.mark.compiled
-def test_our_models_are_read_by_the_decoder_of_each_metric():
-    fit = {k: np.asarray(v) for k, v in methods.fit("pairs", "CRBM", 0, quick=True).items()}
-    labels, p = report.labels_of(fit)
-    assert p.shape == (200, 10)
-    assert fit["log_likelihood"].shape == (200,)
-    scores = report.score_rows(fit)
-    assert set(scores) == set(report.METRICS)
-    assert scores["log loss"].mean() < 0.6
-    alone = report.score_rows(fit, independent=True)["log-likelihood"]
-    assert alone.mean() + 0.1 < scores["log-likelihood"].mean() < -2.5
-    for metric in ("subset", "Jaccard", "F1"):
-        assert set(np.unique(labels[metric])) == {0, 1}
-
-
-def test_growth_of_fits(tmp_path, monkeypatch, capsys):
-    growth = importlib.import_module("examples.speed.benchmark_fits")
-
-    class Nothing:
-        def __init__(self, random_state):
-            pass
-
-        def fit(self, X, Y):
-            self.shape = Y.shape[1]
-            return self
-
-        def predict(self, X):
-            return np.zeros((X.shape[0], self.shape), int)
-
-    monkeypatch.setattr(growth, "MODELS", {"LMBM": Nothing})
-    run(monkeypatch, growth.__name__, "--quick", "--results", tmp_path / "rows.csv")
-    printed = capsys.readouterr().out
-    assert "| LMBM | 1000 | 100 | 10 | 0.0" in printed
-    assert "| LMBM | 2000 | 3000 | 10 |" in printed
-    for line in printed.splitlines():
-        if line.startswith("| LMBM"):
-            found = line.split("|")
-            assert found[7] == found[8]  # the Hamming loss of nothing
-
-
-@pytest.mark.parametrize("is_sparse", [False, True])
-def test_generated_labels_depend_on_x(is_sparse):
-    growth = importlib.import_module("examples.speed.benchmark_fits")
-    X, Y = growth.generate(2000, 60, 5, is_sparse)
-    assert X.shape == (2000, 60)
-    assert 0.1 < Y.mean() < 0.35
-    p = LogisticRegression().fit(X[:1000], Y[:1000, 0]).predict_proba(X[1000:])[:, 1]
-    assert skm.roc_auc_score(Y[1000:, 0], p) > 0.65

@@ -2,28 +2,20 @@
 
 import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from examples._harness import (
-    OUTPUT,
     Arrays,
     Rows,
     make_parser,
     replacing,
-    results_path,
     run_missing,
     run_tables,
 )
-
-ROOT = Path(__file__).parents[2]
 
 
 def cells(ran, names=("b", "a", "c"), fails=()):
@@ -79,24 +71,6 @@ def test_half_a_row_is_not_taken_for_a_finished_cell(tmp_path, cut):
     assert rows.read()["cell 1"] == {"key": "cell 1", **whole[1]}
 
 
-def test_rows_may_differ_in_their_columns(tmp_path):
-    rows = Rows(tmp_path / "rows.csv")
-    rows.add("one", {"a": 1})
-    rows.add("two", {"b": 2})
-    assert rows.read() == {
-        "one": {"key": "one", "a": "1", "b": ""},
-        "two": {"key": "two", "a": "", "b": "2"},
-    }
-
-
-def test_two_programs_may_share_a_file(tmp_path):
-    first, second = Rows(tmp_path / "rows.csv"), Rows(tmp_path / "rows.csv")
-    first.add("one", {"a": 1})
-    second.add("two", {"a": 2})
-    first.add("three", {"a": 3})
-    assert list(first.read()) == ["one", "two", "three"]
-
-
 def test_a_file_is_replaced_when_it_is_complete_and_left_alone_else(tmp_path):
     path = tmp_path / "file.txt"
     path.write_text("old")
@@ -111,33 +85,6 @@ def test_a_file_is_replaced_when_it_is_complete_and_left_alone_else(tmp_path):
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
-
-
-def test_a_killed_program_goes_on(tmp_path):
-    """A program that is killed repeatedly while it writes loses no cell and damages no cell."""
-    program = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-from pathlib import Path
-from examples._harness import Rows, run_missing
-rows = Rows(Path({str(tmp_path)!r}) / "rows.csv")
-work = lambda k: {{"k": k, "text": str(k) * 2000}}
-run_missing(((f"cell {{k}}", lambda k=k: work(k)) for k in range(100000)), rows)
-"""
-    finished = 0
-    for _ in range(3):
-        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-        for line in process.stdout:
-            if line.strip() == f"cell {finished + 10}".encode():
-                break
-        time.sleep(0.003)
-        process.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
-        process.communicate()
-        rows = Rows(tmp_path / "rows.csv").read()
-        assert len(rows) >= finished + 10
-        assert list(rows) == [f"cell {k}" for k in range(len(rows))]
-        assert all(row["text"] == row["k"] * 2000 for row in rows.values())
-        finished = len(rows)
 
 
 def test_arrays_are_files_of_a_folder(tmp_path):
@@ -169,28 +116,11 @@ def test_only_takes_cells_with_all_the_words(tmp_path, capsys):
     assert ran == ["b"]
 
 
-def test_only_takes_whole_keys_alone(tmp_path):
-    rows, ran = Rows(tmp_path / "rows.csv"), []
-    run_missing(cells(ran, ("b", "bc", "c")), rows, only=["cell bc"])
-    run_missing(cells(ran, ("b", "bc", "c")), rows, only=["cell c", "cell b"])
-    assert ran == ["bc", "b", "c"]
-
-
 def run(tmp_path, ran, *options, report=lambda rows: f"{list(rows)}"):
     """Run a program whose results are in the folder."""
     parser = make_parser("What it does.", "name", "less")
     arguments = parser.parse_args(["--results", str(tmp_path / "new" / "rows.csv"), *options])
     return run_tables(arguments, cells(ran), report)
-
-
-def test_only_that_matches_no_cell_lists_the_keys(tmp_path):
-    ran = []
-    for options in (["--only", "nosuch"], ["--only", "a", "c,"], ["--list", "--only", "x"]):
-        with pytest.raises(SystemExit, match="no cell has a key with all of these words") as error:
-            run(tmp_path, ran, *options)
-        assert all(f"\n  cell {name}" in str(error.value) for name in "bac")
-    assert ran == []
-    assert not list(tmp_path.iterdir())
 
 
 def test_quick_and_full_runs_do_not_share_results(tmp_path):
@@ -208,42 +138,6 @@ def test_quick_and_full_runs_do_not_share_results(tmp_path):
         assert ran == ["b", "a", "c"]
 
 
-def test_the_file_of_a_full_run_has_no_mark(tmp_path):
-    rows = Rows(tmp_path / "rows.csv")
-    rows.add("cell", {"a": 1})
-    assert rows.path.read_text() == "key,a\ncell,1\n"
-
-
-def test_quick_and_full_arrays_do_not_share_a_folder(tmp_path):
-    for quick in (False, True):
-        folder = tmp_path / str(quick)
-        Arrays(folder, quick).add("cell", {"a": np.zeros(1)})
-        assert "cell" in Arrays(folder, quick)
-        with pytest.raises(SystemExit, match="holds cells of a"):
-            Arrays(folder, not quick)
-
-
-def test_no_run_does_not_overwrite_the_page_of_another_program(tmp_path):
-    ran = []
-    with pytest.raises(SystemExit, match=r"rows\.csv holds no cell of this program"):
-        run(tmp_path, ran, "--no-run")
-    assert not list(tmp_path.iterdir())
-    rows = Rows(tmp_path / "new" / "rows.csv")
-    rows.add("of another program", {"b": 2})
-    page = rows.path.with_suffix(".md")
-    page.write_text("another page")
-    with pytest.raises(SystemExit, match=r"rows\.csv holds no cell of this program"):
-        run(tmp_path, ran, "--no-run")
-    assert page.read_text() == "another page"
-
-
-@pytest.mark.parametrize("options", [["--jobs", "0"], ["--seconds", "-5"], ["--seconds", "nan"]])
-def test_wrong_numbers_are_refused(options, capsys):
-    with pytest.raises(SystemExit):
-        make_parser("What it does.", "name", "less").parse_args(options)
-    assert f"argument {options[0]}: must be" in capsys.readouterr().err
-
-
 def test_options(tmp_path, capsys):
     parser = make_parser("What it does.", "name", "less")
     arguments = parser.parse_args(["--results", str(tmp_path / "rows.csv"), "--only", "b"])
@@ -257,38 +151,6 @@ def test_options(tmp_path, capsys):
     assert ran == ["b"]
     assert (tmp_path / "rows.md").read_text() == "['cell b']"
     assert "['cell b']" in capsys.readouterr().out
-
-
-def test_a_quick_run_has_results_of_its_own():
-    parser = make_parser("What it does.", "name", "less")
-    assert results_path(parser.parse_args([]), ".csv") == OUTPUT / "name.csv"
-    assert results_path(parser.parse_args(["--quick"]), ".csv") == OUTPUT / "name_quick.csv"
-    assert results_path(parser.parse_args(["--quick"])) == OUTPUT / "name_quick"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "crbm_tables",
-        "lmbm_tables",
-        "layered_tables",
-        "learning_rules_multilabel",
-        "persistent_messages",
-        "rule_settings",
-        "inference_in_learning",
-        "bp_chain_tables",
-        "pmp_tables",
-    ],
-)
-def test_published_results_are_read(name):
-    """The programs read the published results beside the guide as finished."""
-    path = ROOT / "doc" / f"{name}.csv"
-    rows = Rows(path).read()
-    lines = path.read_text().splitlines()
-    assert len(rows) == len(lines) - 1 > 10
-    for key, row in rows.items():
-        assert key == row["key"]
-        assert len(row) == len(lines[0].split(","))
 
 
 # --- several cells at a time ----------------------------------------------------------------
@@ -347,33 +209,3 @@ def test_the_time_limit_keeps_finished_cells_and_kills_the_others(tmp_path):
     assert time.monotonic() - started < 60
     assert list(rows.read()) == ["quick"]
     assert set(multiprocessing.active_children()) <= before  # other tests keep workers of joblib
-
-
-def test_cells_of_a_file_run_in_its_order(tmp_path):
-    rows, ran = Rows(tmp_path / "rows.csv"), []
-    (tmp_path / "cells").write_text("cell c\ncell b\n")
-    parser = make_parser("What it does.", "name", "less")
-    arguments = ["--results", str(rows.path), "--cells", str(tmp_path / "cells")]
-    run_tables(parser.parse_args(arguments), cells(ran), lambda rows: "")
-    assert ran == ["c", "b"]
-    with pytest.raises(SystemExit, match="cell x"):
-        run_missing(cells(ran), rows, order=["cell a", "cell x"])
-    arguments[-1] += "_nowhere"
-    with pytest.raises(SystemExit, match="cells_nowhere: there is no such file"):
-        run_tables(parser.parse_args(arguments), cells(ran), lambda rows: "")
-    assert ran == ["c", "b"]
-
-
-@forks
-def test_first_calls_run_before_the_processes_of_the_cells(tmp_path):
-    """Objects that the first calls make in the program are inherited by the cells."""
-    made = []
-    parser = make_parser("What it does.", "name", "less")
-    arguments = parser.parse_args(["--results", str(tmp_path / "rows.csv"), "--jobs", "2"])
-    done = run_tables(
-        arguments,
-        [(f"cell {k}", lambda: {"made": len(made)}) for k in range(3)],
-        lambda rows: "",
-        [partial(made.append, 1), partial(made.append, 2)],
-    )
-    assert [row["made"] for row in done.values()] == ["2"] * 3

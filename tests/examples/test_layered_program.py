@@ -8,7 +8,6 @@ import pytest
 from examples._harness import Rows, run_missing
 from examples.papers import layered_cd, layered_tables
 from skcrbm.layers import Conv2d, Dense
-from skcrbm.learning import EarlyStopping
 
 # These tests fit models with the programs, which is slow.
 pytestmark = pytest.mark.deep
@@ -82,18 +81,6 @@ def test_accuracy_on_images_with_hidden_pixels(redrawn, images, fitted, monkeypa
     assert epochs == best
 
 
-def test_equal_fits_take_the_score_of_the_first(images, fitted, tmp_path):
-    store = Rows(tmp_path / "rows.csv")
-    # A net with a single hidden layer is a tree given the image: both schedules are exact.
-    keys = [f"table 4, {row}LBP, dense, 90 images" for row in ("Par", "Seq")]
-    runs = layered_tables.runs(90, 2, False, store)
-    run_missing([cell for cell in runs if cell[0] in keys], store)
-    first, second = (store.read()[key] for key in keys)
-    assert len(fitted) == 1
-    assert second["same_as"] == keys[0]
-    assert second["accuracy"] == first["accuracy"] != "0.0000"
-
-
 def test_seeds_of_a_cell(images, fitted, tmp_path):
     """Each seed has a fit of its own; the table shows their mean, and the least and greatest."""
     store, key = Rows(tmp_path / "rows.csv"), CELLS["layered"]
@@ -108,15 +95,6 @@ def test_seeds_of_a_cell(images, fitted, tmp_path):
     low, high = min(accuracies), max(accuracies)
     shown = f"| {np.mean(accuracies):.3f}, {low:.3f} to {high:.3f} [90] (0.963) |"
     assert shown in layered_tables.markdown(rows)
-
-
-def test_the_seed_draws_the_observed_pixels(images, fitted):
-    options = layered_tables.seq("TRW", **layered_tables.dense(n_nodes=3), visible=0.5)
-    for seed in (0, 1):
-        accuracy, _, _ = layered_tables.run("layered", options, images, 1, seed)
-        hidden = np.random.RandomState(10_000 * seed + 2).random_sample(images[2].shape) >= 0.5
-        X = np.where(hidden, np.float32(np.nan), images[2])
-        assert accuracy == fitted[seed].score(X, images[3])
 
 
 # --- neural networks ------------------------------------------------------------------------
@@ -164,87 +142,6 @@ def test_scores_of_a_network_window_by_window(net, activation):
     np.testing.assert_allclose(model.decision_function(images), expected, atol=1e-4)
 
 
-def test_loss_of_smoothed_labels():
-    torch = pytest.importorskip("torch")
-    networks = pytest.importorskip("examples.papers._layered_networks")
-    options = {"validation_fraction": 0.2, "n_iter_no_change": 1, "max_iter": 1}
-    model = networks.ImageNetwork("conv", "relu", label_smoothing=0.1, **options)
-    scores, y = np.random.default_rng(0).normal(size=(4, 10)), np.array([3, 0, 9, 3])
-    log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-    target = np.full((4, 10), 0.01)
-    target[np.arange(4), y] = 0.91
-    found = model._loss(torch.from_numpy(scores), torch.from_numpy(y))
-    np.testing.assert_allclose(float(found), -(target * log_p).sum() / 4)
-
-
-def test_a_network_keeps_its_best_epoch():
-    torch = pytest.importorskip("torch")
-    networks = pytest.importorskip("examples.papers._layered_networks")
-    rng = np.random.default_rng(0)
-    y = np.arange(200) % 10
-    pattern = rng.random((10, 784))
-    X = (0.3 * pattern[y] + 0.7 * rng.random((200, 784))).astype(np.float32)
-    options = {"validation_fraction": 0.5, "n_iter_no_change": 2, "random_state": 3}
-    model = networks.ImageNetwork("conv", "relu", max_iter=40, **options).fit(X, y)
-    again = networks.ImageNetwork("conv", "relu", max_iter=model.best_iter_, **options).fit(X, y)
-    assert model.n_iter_ in (40, model.best_iter_ + 2)
-    assert again.best_iter_ == again.n_iter_ == model.best_iter_ > 1
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters_, again.parameters_))
-    assert model.score(X, y) > 0.3
-
-
-def test_a_network_reads_the_images_of_each_epoch(monkeypatch):
-    """Hidden pixels of the training images change in every epoch, the others' are drawn once."""
-    torch = pytest.importorskip("torch")
-    networks = pytest.importorskip("examples.papers._layered_networks")
-    rng = np.random.default_rng(0)
-    X, y = rng.random((100, 784)).astype(np.float32) + 1, np.arange(100) % 10
-    seen = []
-
-    def scores(self, images):
-        seen.append(images.numpy().copy())
-        return torch.zeros((len(images), 10), requires_grad=True)
-
-    monkeypatch.setattr(networks.ImageNetwork, "_scores", scores)
-    monkeypatch.setattr(layered_tables, "STOPPING", EarlyStopping(0.2, n_iter_no_change=2))
-    options = {"net": "conv", "activation": "relu", "visible": 0.3, "redrawn": True}
-    layered_tables.run("nn", options, (X, y, X[:50], y[:50]), 3)
-    # Four batches of 20 in each epoch, and the 20 held-out images after it; then the test images.
-    assert [len(part) for part in seen] == 3 * [20, 20, 20, 20, 20] + [50]
-    masks = [part != 0.5 for part in seen]
-    assert all(0.25 < mask.mean() < 0.35 for mask in masks)
-    by_image = [{} for _ in range(3)]
-    for epoch, part in itertools.product(range(3), range(4)):
-        for image, mask in zip(seen[5 * epoch + part], masks[5 * epoch + part]):
-            row = np.argmin(np.abs(X - image)[:, mask].sum(axis=1))
-            by_image[epoch][row] = mask.tobytes()
-    assert len(by_image[0]) == 80
-    assert by_image[0].keys() == by_image[1].keys()
-    assert all(by_image[0][k] != by_image[1][k] for k in by_image[0])
-    np.testing.assert_array_equal(seen[4], seen[9])
-    np.testing.assert_array_equal(seen[4], seen[14])
-
-
-@pytest.mark.parametrize("net", ["conv", "local"])
-def test_a_graphics_processor_takes_the_same_steps(net):
-    torch = pytest.importorskip("torch")
-    networks = pytest.importorskip("examples.papers._layered_networks")
-    if not torch.cuda.is_available():
-        pytest.skip("needs a graphics processor that PyTorch supports")
-    rng = np.random.default_rng(0)
-    X, y = rng.random((250, 784)).astype(np.float32), np.arange(250) % 10
-    options = {"validation_fraction": 0.2, "n_iter_no_change": 2, "max_iter": 2, "batch_size": 30}
-    scores = [
-        networks.ImageNetwork(net, "relu", device=device, **options)
-        .fit(X, y)
-        .decision_function(X)
-        .cpu()
-        .numpy()
-        for device in ("cpu", "cuda")
-    ]
-    np.testing.assert_allclose(scores[0], scores[1], atol=1e-2)
-
-
 # --- layer-wise contrastive divergence ------------------------------------------------------
 
 
@@ -276,13 +173,6 @@ def test_conditional_probabilities_by_enumeration():
     down = joint.T @ below / joint.sum(axis=0)[:, None]
     np.testing.assert_allclose(pair.up(below), up, atol=1e-5)
     np.testing.assert_allclose(pair.down(above), down, atol=1e-5)
-
-
-def test_draws_have_the_given_probabilities():
-    p = np.tile([0.2, 0.5, 0.1, 0.6], (20000, 1))
-    drawn = layered_cd.sample(p, 3, np.random.RandomState(0))
-    assert drawn.reshape(-1, 2, 2).sum(axis=2).max() == 1
-    np.testing.assert_allclose(drawn.mean(axis=0), p[0], atol=0.015)
 
 
 @pytest.mark.parametrize(

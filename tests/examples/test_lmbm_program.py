@@ -66,42 +66,6 @@ def hinge_losses(field, coupling, margin):
     return np.maximum(margin - signs * (field + signs @ coupling), 0).sum(axis=1), vectors
 
 
-def test_constraints_and_losses_of_the_linear_program(monkeypatch):
-    """Each label vector is feasible with its pairs, at its own hinge loss and no smaller loss."""
-    programs = []
-
-    def recorded(cost, A, b, bounds, method):
-        programs.append((cost, A.toarray(), b, bounds))
-        return linprog(cost, A, b, bounds=bounds, method=method)
-
-    linprog = _lmbm_relaxed.linprog
-    monkeypatch.setattr(_lmbm_relaxed, "linprog", recorded)
-    rng = np.random.default_rng(0)
-    coupling = np.triu(rng.normal(size=(4, 4)), 1)
-    coupling += coupling.T
-    field = rng.normal(size=(2, 4))
-    _lmbm_relaxed.relaxed_labels(field, coupling, 1.0)
-    cost, A, b, bounds = programs[0]
-    n_variables = len(cost) // 2
-    pairs = list(itertools.combinations(range(4), 2))
-    assert n_variables == 4 + len(pairs) + 4
-    for row in range(2):
-        part = slice(row * n_variables, (row + 1) * n_variables)
-        mine = np.flatnonzero(np.abs(A[:, part]).sum(axis=1))
-        losses, vectors = hinge_losses(field[row], coupling, 1.0)
-        signs = 2 * vectors - 1
-        for loss, y, each in zip(losses, vectors, 1 - signs * (field[row] + signs @ coupling)):
-            both = [y[i] * y[k] for i, k in pairs]
-            x = np.r_[y, both, np.maximum(each, 0)]
-            slack = b[mine] - A[mine, part] @ x
-            assert slack.min() > -1e-9
-            assert cost[part] @ x == pytest.approx(loss)
-            # The bound of each label's loss is exact, or 0 is the larger bound.
-            bound = x[-4:] - slack[-4:]
-            np.testing.assert_allclose(np.maximum(bound, 0), np.maximum(each, 0), atol=1e-9)
-        assert np.all(bounds[part] == [[0, 1]] * 10 + [[0, np.inf]] * 4)
-
-
 def test_the_linear_program_finds_the_best_labels_if_it_is_tight():
     """Without pairs the relaxation is exact; with strong pairs it leaves labels at 1/2."""
     rng = np.random.default_rng(1)
@@ -120,8 +84,3 @@ def test_the_relaxed_machine_has_the_same_weights(data):
     exact = LMBMClassifier(**options).fit(data.X_train, data.y_train)
     np.testing.assert_array_equal(relaxed.pairwise_coef_, exact.pairwise_coef_)
     np.testing.assert_array_equal(relaxed.predict(data.X_test), exact.predict(data.X_test))
-
-
-def test_scores_if_no_label_is_predicted():
-    Y = np.eye(3, dtype=int)
-    assert lmbm_tables.scores(Y, np.zeros_like(Y)) == (1 / 3, 0.0, 0.0, 0.0, 0.0)

@@ -9,8 +9,6 @@ import pytest
 
 from examples._harness import Arrays
 from examples.studies import _benchmark_methods as methods
-from examples.studies import _defaults_report as defaults
-from examples.studies import benchmark_ranking
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +26,6 @@ def test_rows_to_choose_by_are_training_rows():
     assert len(Y_test) == len(rows)
     *_, rows = methods.rows_of("pairs", 1, "test", True)
     np.testing.assert_array_equal(rows, test)
-
-
-def test_every_control_sees_the_same_columns():
-    kinds = {name: kind for name, (kind, *_) in methods.METHODS.items()}
-    for ours, rivals in methods.CONTROLS.items():
-        assert any("logistic regression" in r and kinds[r] == kinds[ours] for r in rivals)
-    assert set(methods.CONTROLS) == set(methods.OURS)
 
 
 def fit_of(Y, p, rows):
@@ -76,43 +67,6 @@ def test_nothing_is_chosen_on_test_rows(report, tmp_path):
     assert (tmp_path / "multilabel_benchmark.png").stat().st_size > 10_000
 
 
-def test_nobody_is_chosen_before_all_are_finished(report, tmp_path):
-    fits = stores(tmp_path, lambda *_: 0.5, n_seeds=1)
-    fits["validation"].path("pairs__chains__seed 0").unlink()
-    report.write(fits, tmp_path, ["pairs"], range(1))
-    with (tmp_path / "multilabel_benchmark.csv").open(newline="") as file:
-        names = {row["method"] for row in csv.DictReader(file)}
-    assert "ours, chosen" in names
-    assert "rival, chosen" not in names
-
-
-def test_intervals_over_splits_are_wider_where_splits_differ(tmp_path):
-    """A gain on a single split of three is certain over rows, but not over splits."""
-
-    def quality(method, part, seed):
-        return 0.9 if method == "CRBM" and seed == 0 else 0.5
-
-    fits = stores(tmp_path, quality)
-    found = defaults.Fits(
-        fits["test"], Arrays(tmp_path / "s"), ["pairs"], methods.METHODS, range(3), {}, {}
-    )
-    gain, low, high = found.gains("pairs", "CRBM", "chains")["log loss"]
-    wide = found.gains("pairs", "CRBM", "chains", over_seeds=True)["log loss"]
-    expected = (-np.log(0.75) + np.log(0.95)) / 3
-    np.testing.assert_allclose([gain, wide[0]], expected, rtol=1e-9)
-    assert low > 0.5 * expected
-    assert wide[1] == 0  # three drawn splits may leave out the first split
-    assert wide[2] > high
-
-
-@pytest.mark.compiled
-def test_a_joint_model_is_read_by_the_decoder_of_each_metric():
-    fit = methods.fit("pairs", "LMBM", 0, "validation", True)
-    scores = defaults.score_rows({k: np.asarray(v) for k, v in fit.items()})
-    assert set(scores) == set(defaults.METRICS)
-    assert scores["Hamming"].mean() < 0.35
-
-
 @pytest.mark.deep
 def test_the_program_runs_what_is_missing(tmp_path, monkeypatch, capsys, report):
     program = importlib.import_module("examples.studies.multilabel_benchmark")
@@ -128,16 +82,3 @@ def test_the_program_runs_what_is_missing(tmp_path, monkeypatch, capsys, report)
     assert "| logistic regression on forests |" in capsys.readouterr().out
     program.main()
     assert "fitted in" not in capsys.readouterr().out
-
-
-def test_further_scores_use_the_splits_of_all_methods(tmp_path):
-    """Marginals on the right side of one half rank and predict perfectly."""
-    fits = stores(tmp_path, lambda method, *_: -0.9 if method == "CRBM" else 0.9)["test"]
-    fits.path("pairs__chains__seed 1").unlink()
-    found = benchmark_ranking.read(fits, ["pairs"], seeds=range(3))
-    assert {n for _, n in found.values()} == {2}
-    np.testing.assert_allclose(found["pairs", "chains"][0], 1)
-    assert found["pairs", "CRBM"][0][0] < 0.7
-    lines = list(benchmark_ranking.table(found, 0))
-    assert lines[0] == "| LRAP | pairs (2 splits) |"
-    assert "| chains | **1.000** |" in lines

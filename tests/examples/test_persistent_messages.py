@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.special import expit
-from sklearn.base import clone
 
 from examples.papers.crbm_tables import SIZES
 from examples.studies import persistent_messages as study
@@ -48,41 +47,6 @@ def test_short_visits_to_a_model_that_stays_end_where_a_long_run_does(images, st
     phase, state = study.phase_and_state(model)
     log_odds = phase.earlier(energy, np.arange(len(X)), state).log_odds
     np.testing.assert_allclose(expit(log_odds), long.marginals, atol=1e-4)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_the_first_iteration_of_a_visit_reads_the_messages_of_the_last_one(images):
-    """Held against sum-product in its plainest form, after the parameters have moved."""
-    X = images[0][0]
-    model = coupled(images, 0.5, 3, "messages")
-    energy = model._fitted_model().energy(X)
-    phase, state = study.phase_and_state(model)
-    earlier = phase.earlier(energy, np.arange(len(X)), state)
-    found = infer(energy, SumProduct(max_iter=1), init=earlier)
-    odds = np.exp(energy.weights.astype(float))
-    kept = state.values["messages"].astype(float)
-    # No message is beyond its coupling.
-    sent = np.clip(kept, np.minimum(odds, 1), np.maximum(odds, 1))
-    hidden = np.exp(energy.hidden_bias + np.log(kept).sum(axis=1))[:, None] / sent
-    received = (1 + hidden * odds) / (1 + hidden)
-    log_odds = energy.visible_bias + np.log(received).sum(axis=2)
-    visible = np.exp(log_odds)[:, :, None] / received
-    sent = (1 + visible * odds) / (1 + visible)
-    expected = np.hstack([log_odds, energy.hidden_bias + np.log(sent).sum(axis=1)])
-    np.testing.assert_allclose(found.log_odds, expected, atol=1e-4)
-    cold = infer(energy, SumProduct(max_iter=1))
-    assert np.abs(cold.log_odds - expected).max() > 0.1
-
-
-def test_a_cold_start_is_the_rule_of_the_library(images):
-    X, Y = images[0]
-    model = study.make_model(SIZE, 0.1, 60, "cold", 0)
-    plain = clone(model).set_params(learning="mle")
-    for _ in range(2):
-        model.partial_fit(X, Y)
-        plain.partial_fit(X, Y)
-    np.testing.assert_array_equal(model.weights_, plain.weights_)
-    np.testing.assert_array_equal(model.visible_coef_, plain.visible_coef_)
 
 
 def test_table(images, monkeypatch):

@@ -50,20 +50,6 @@ def test_the_first_setting_is_the_rule_of_the_library():
     np.testing.assert_array_equal(found.log_weight, plain.log_weight)
 
 
-def test_other_searches_find_other_states():
-    Setting = rule_settings.Setting
-    best = searched(Setting())[1].log_weight
-    last = searched(Setting(keep="last"))[0].log_weight
-    assert (last <= best + 1e-9).all()
-    assert (last < best - 1e-9).any()
-    drawn = searched(Setting("drawn", "last", "drawn"))[0].unary[:, :5]
-    assert set(np.unique(drawn)) == {0.0, 1.0}
-    means = searched(Setting("mean", "last", "mean"))[0].unary[:, :5]
-    assert ((means > 0) & (means < 1)).all()
-    # Drawn states score less than the most probable outputs of a sweep, on average.
-    assert searched(Setting("drawn", "last", "drawn"))[0].log_weight.mean() < last.mean()
-
-
 def test_the_margin_is_the_number_of_wrong_outputs():
     Setting = rule_settings.Setting
     found, plain = searched(Setting(margin=True))
@@ -100,12 +86,6 @@ def test_the_scores_of_a_cell_are_the_errors_of_the_best_epoch():
     assert row["marginal_map_changed"] == f"{test[best][1]:.2f}"
     table = rule_settings.markdown({"a": {**row, "task": rule_settings.TASKS[0]}})
     assert f"| rate 0.15 | {row['marginal_all']} / {row['marginal_changed']} |" in table
-
-
-def test_a_model_without_choice_of_decoder_fills_both_columns():
-    row = rule_settings.fit_and_score("noisy", "MSSVM", SIZE)
-    assert row["marginal_all"] == row["marginal_map_all"]
-    assert float(row["marginal_all"]) > 0
 
 
 def test_the_scores_of_the_defaults_on_images():
@@ -158,24 +138,3 @@ def test_studies_of_inference_in_learning(monkeypatch):
     model, test = fitted(MSSVMCRBM, DualDecomposition(max_iter=10, node_limit=1), size)
     own, _ = study.margin("dual_decomposition, 10 steps", 0, size)["wrong"].split()
     assert own == f"{100 * (model.predict(test[0]) != test[1]).mean():.3f}"
-
-
-def test_log_likelihood_of_unconditional_models(monkeypatch):
-    """An RBM that is learned well has a higher score than independent pixels."""
-    monkeypatch.setattr(study, "RULES", {"MLE": study.RULES["MLE, exact"]})
-    row = study.unconditional("MLE", 0.01, 0, study.QUICK)
-    X = (study.load_digits().data > 7.5).astype(float)
-    X = X[np.random.RandomState(0).permutation(len(X))]
-    p = np.clip(X[:100].mean(axis=0), 0.01, 0.99)
-    rows = X[100:200]
-    independent = (rows @ np.log(p) + (1 - rows) @ np.log(1 - p)).mean()
-    assert float(row["score"]) == pytest.approx(independent, abs=2)
-    table = study.report({"unconditional MLE rate=0.01 seed=0": {
-        **row, "wrong": "", "converged": ""
-    }})  # fmt: skip
-    assert f"| MLE rate=0.01 | {row['score']} | {row['seconds']} |" in table
-
-
-def test_all_cells_of_the_studies_have_a_key():
-    keys = [key for key, _ in study.cells(quick=False)]
-    assert len(set(keys)) == len(keys) == 3 * (4 + 3 + 3 + 2 * len(study.RULES))

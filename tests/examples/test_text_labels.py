@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, jaccard_score, label_ranking_average_precision_score
 
@@ -53,33 +52,6 @@ def test_the_table_has_a_row_per_model(rows):
     assert cells[1:] == [row[column] for column in text_labels.COLUMNS.values()]
 
 
-def test_models_of_the_table_are_unfitted():
-    for model in text_labels.MODELS.values():
-        assert not hasattr(clone(model), "n_features_in_")
-
-
-def test_shapes():
-    """The generated texts are as their names say."""
-    counts, _ = text_labels.shape("word counts")
-    assert counts.max() > 1
-    assert (counts.data == counts.data.round()).all()
-    assert (text_labels.shape("words of 0 and 1")[0].data == 1).all()
-    pieces, _ = text_labels.shape("character n-grams")
-    assert pieces.nnz > 4 * counts.nnz
-    X, _ = text_labels.shape("words and dense columns")
-    spread = X[:, -20:].toarray().std(axis=0)
-    assert spread.max() > 1e5 * spread.min()
-    assert text_labels.shape("200 rows, 50,000 columns")[0].shape == (300, 50000)
-    dependence = [
-        np.corrcoef(text_labels.shape(name)[1].T)[np.triu_indices(20, 1)].std()
-        for name in ("independent labels", "strong dependence")
-    ]
-    assert dependence[0] < 0.03
-    assert dependence[1] > 5 * dependence[0]
-    share = text_labels.shape("300 labels, power law")[1].mean(axis=0)
-    assert share[:10].mean() > 10 * share[-100:].mean()
-
-
 def test_resampled_scores_are_scores_of_repeated_rows():
     rng = np.random.default_rng(0)
     Y, labels = rng.integers(0, 2, (2, 30, 5))
@@ -100,16 +72,3 @@ def test_resampled_scores_are_scores_of_repeated_rows():
             score = f1_score(y, labels[rows], average=average, zero_division=0)
             expected[f"expected_f1 {name}"] = score
         assert {key: scores[sample] for key, scores in found.items()} == pytest.approx(expected)
-
-
-def test_differences_are_paired():
-    first = np.random.default_rng(0).normal(0.5, 0.1, 200)
-    rows = {
-        f"langlog {model}": {
-            "LRAP": f"{score:.4f}",
-            "resampled LRAP": " ".join(f"{x:.5f}" for x in first + shift),
-        }
-        for model, score, shift in zip(text_labels.COMPARED, (0.5, 0.52), (0.0, 0.02), strict=True)
-    }
-    assert text_labels.differences(rows)[-1] == "| langlog | -0.0200 (0.0000) |"
-    assert text_labels.differences({}) == []
