@@ -7,13 +7,17 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.multioutput import make_label_targets
-from skcrbm.targets.proba import label_marginals
-from skcrbm.targets.weights import checked_label_weight, is_per_label
-from skcrbm.targets.wrapped import call_given, final_model, rule_check, takes_known
+from skcrbm.targets.wrapped import (
+    call_given,
+    final_model,
+    marginals_of,
+    rule_check,
+    takes_known,
+    wrapped_rows,
+)
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
-from skcrbm.utils.validation import check_count, check_same_length, check_sample_weight
+from skcrbm.utils.validation import check_count
 
 # Number of entries of the ranking that `str` shows.
 _SHOWN = 10
@@ -172,18 +176,9 @@ def find_label_issues(
     >>> bool(roc_auc_score(wrong.ravel(), issues.entry_scores.ravel()) > 0.8)
     True
     """
-    targets = make_label_targets(y, "find_label_issues")
-    check_same_length(X, y)
     index = _row_names(X, y)
-    y = targets.for_classifier(y)
-    visible = targets.encode(y)
-    fit_params = {}
-    if sample_weight is not None:
-        if is_per_label(sample_weight):
-            weight = checked_label_weight(sample_weight, visible.shape, targets.names)
-        else:
-            weight = check_sample_weight(sample_weight, visible)
-        fit_params["sample_weight"] = weight
+    labelled = wrapped_rows(X, y, sample_weight, "find_label_issues", several=True)
+    visible = labelled.visible
     conditional = takes_known(estimator)
     if given == "other_labels" and not conditional:
         raise ValueError(
@@ -194,11 +189,11 @@ def find_label_issues(
     proba = out_of_fold(
         estimator,
         X,
-        y,
+        labelled.y,
         cv=cv,
         respond=_conditionals if conditional and given != "x" else _marginals,
         n_jobs=n_jobs,
-        fit_params=fit_params,
+        fit_params=labelled.params,
         beside=(visible,),
     )
     scores = np.where(visible == 1, 1 - proba, proba)
@@ -212,14 +207,14 @@ def find_label_issues(
         rows,
         labels,
         visible[rows, labels].astype(np.int64),
-        targets.visible_names(),
+        labelled.targets.visible_names(),
         index,
     )
 
 
 def _marginals(model, X, visible):
     """Return P(y_i = 1 | x) as an array (n, L), for n rows and L labels."""
-    return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))
+    return marginals_of(model, X)
 
 
 def _conditionals(model, X, visible):

@@ -11,15 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding import decode_label_sets
 from skcrbm.targets.distribution import LabelDistribution, is_joint
-from skcrbm.targets.indicator import indicator_by_name
+from skcrbm.targets.kinds import MultilabelTargets
 from skcrbm.targets.label_sets import all_label_vectors
-from skcrbm.targets.names import in_rows_of, refuse_sparse_known
-from skcrbm.targets.proba import label_marginals
-from skcrbm.targets.wrapped import call_given, final_model, takes_known
+from skcrbm.targets.wrapped import final_model, marginals_of, takes_known
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, validate_params
-from skcrbm.utils.validation import check_same_length, count_rows
+from skcrbm.utils.validation import count_rows
 
 
 class LabelSuggestions(NamedTuple):
@@ -171,7 +169,10 @@ def suggest_labels(
     """
     check_is_fitted(estimator)
     names, n_labels = _labels_of(estimator, X)
-    known = _checked_known(X, y_known, names, n_labels)
+    if y_known is None:
+        known = np.full((count_rows(X), n_labels), np.nan)
+    else:
+        known = MultilabelTargets(n_labels, names).check_known(y_known, X)
     cost = _checked_cost(cost, known.shape)
     if strategy == "entropy":
         gains = _entropies(_marginals(estimator, X, known))
@@ -193,25 +194,7 @@ def _labels_of(estimator, X):
     if targets is not None:
         targets.require_multilabel("suggest_labels")
         return targets.names, targets.n_visible
-    proba = label_marginals(estimator.predict_proba(X), getattr(estimator, "classes_", None))
-    return None, proba.shape[1]
-
-
-def _checked_known(X, y_known, names, n_labels):
-    """Return the known labels as an array (n, L), with NaN for unknown labels.
-
-    The array has n rows and L labels. A ValueError is raised if `y_known` is invalid.
-    """
-    n_rows = count_rows(X)
-    if y_known is None:
-        return np.full((n_rows, n_labels), np.nan)
-    refuse_sparse_known(y_known)
-    y_known = in_rows_of(y_known, X)
-    check_same_length(X, y_known)
-    known = indicator_by_name(y_known, names, n_labels, "y_known")
-    if known.shape != (n_rows, n_labels):
-        raise ValueError(f"y_known must have shape ({n_rows}, {n_labels}), got {known.shape}")
-    return known
+    return None, marginals_of(estimator, X).shape[1]
 
 
 def _checked_cost(cost, shape):
@@ -237,8 +220,7 @@ def _marginals(estimator, X, known):
     = 1 | x).
     """
     given = known if takes_known(estimator) and not np.isnan(known).all() else None
-    proba = call_given(estimator, "predict_proba", X, given)
-    return label_marginals(proba, getattr(estimator, "classes_", None))
+    return marginals_of(estimator, X, given)
 
 
 def _entropies(proba):

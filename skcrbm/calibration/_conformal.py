@@ -6,30 +6,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.classifier import TargetsMixin, label_output
+from skcrbm.targets.classifier import check_outer_fitted, label_output
 from skcrbm.targets.indicator import indicator_by_name, require_complete
-from skcrbm.targets.multioutput import make_label_targets
-from skcrbm.targets.weights import checked_label_weight, is_per_label
-from skcrbm.targets.wrapped import check_outer_fitted, explained_fit
+from skcrbm.targets.wrapped import WrappingClassifier, wrapped_rows
 from skcrbm.utils.options import multilabel_tags
 from skcrbm.utils.validation import (
-    check_same_length,
-    check_sample_weight,
     count_rows,
-    note_features,
 )
 
 
-class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class ConformalBase(WrappingClassifier):
     """Base class of classifiers that predict a set for each row, with a calibrated size.
 
     The size of the sets is calibrated on rows that the inner classifier has not seen in its fit.
     """
 
-    estimator: Any
     cv: Any
     n_jobs: int | None
 
@@ -47,39 +40,26 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         some of its labels. Only the copies with all labels are used to calibrate, and their weights
         add up to the smallest of the label weights of the row.
         """
-        targets = make_label_targets(y, type(self).__name__, self)
-        check_same_length(X, y)
-        note_features(self, X)
-        y = targets.for_classifier(y)
-        visible = targets.encode(y)
-        params = {}
-        weight = np.ones(len(visible))
-        if is_per_label(sample_weight):
-            given = checked_label_weight(sample_weight, visible.shape, targets.names)
-            params["sample_weight"], weight = given, given.min(axis=1)
-        elif sample_weight is not None:
-            weight = check_sample_weight(sample_weight, visible)
-            params["sample_weight"] = weight
+        labels = wrapped_rows(X, y, sample_weight, type(self).__name__, self, several=True)
+        visible, weight = labels.visible, labels.row_weight
         complete = ~np.isnan(visible).any(axis=1)
         if not (complete & (weight > 0)).any():
             raise ValueError(
                 "y holds NaN, or a label of weight 0, in every row of positive weight, but sets "
                 "are calibrated on rows whose labels are all observed"
             )
-        self._targets = targets
-        self.classes_ = targets.classes
+        self._set_targets(labels.targets)
         responses = out_of_fold(
             self.estimator,
             X,
-            y,
+            labels.y,
             cv=self.cv,
             respond=partial(_on_complete_rows, respond=respond),
             n_jobs=self.n_jobs,
-            fit_params=params,
+            fit_params=labels.params,
             beside=(visible,),
         )
-        with explained_fit(self.estimator, X, y):
-            self.estimator_ = clone(self.estimator).fit(X, y, **params)
+        self._fit_wrapped(X, labels)
         return responses, visible, weight, complete
 
     @label_output

@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 
 from skcrbm.calibration._conformal import ConformalBase, check_groups, conformal_quantile
 from skcrbm.calibration._summary import summarize
+from skcrbm.targets.classifier import check_outer_fitted
 from skcrbm.targets.distribution import LabelDistribution, is_joint
 from skcrbm.targets.label_sets import all_label_vectors
-from skcrbm.targets.wrapped import check_outer_fitted
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer

@@ -5,27 +5,21 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.special import logit
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import type_of_target
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.classifier import TargetsMixin, label_output, score_with_known
+from skcrbm.targets.classifier import (
+    check_outer_fitted,
+    label_output,
+    score_with_known,
+)
 from skcrbm.targets.codes import require_two_classes
-from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.targets.names import in_rows_of
-from skcrbm.targets.weights import checked_label_weight, is_per_label
-from skcrbm.targets.wrapped import call_given, check_outer_fitted, explained_fit
+from skcrbm.targets.wrapped import WrappingClassifier, call_given, wrapped_rows
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
-from skcrbm.utils.validation import (
-    check_same_length,
-    check_sample_weight,
-    count_rows,
-    note_features,
-)
 
 # Probabilities that differ from 0 or 1 by less than this number count as 0 or 1.
 _TINY = 1e-12
@@ -44,7 +38,7 @@ def _clip_distance(proba):
     return np.where(nearest < 1, nearest / 2, _TINY)
 
 
-class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class CalibratedMarginals(WrappingClassifier):
     """Multi-label classifier whose marginal probabilities are calibrated label by label.
 
     scikit-learn's `CalibratedClassifierCV` supports only 1-D targets, so it would need a separate
@@ -175,38 +169,26 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             If y is multiclass or invalid, or a row is in no test fold or in several test folds.
         """
-        targets = make_wrapped_targets(y, type(self).__name__, self)
+        labels = wrapped_rows(X, y, sample_weight, type(self).__name__, self)
+        targets, visible = labels.targets, labels.visible
         if targets.one_hot:
             require_two_classes(targets.classes)
             raise ValueError(
                 "Only binary classification is supported. The type of the target is "
                 f"{type_of_target(y)}; use scikit-learn's CalibratedClassifierCV for this type."
             )
-        note_features(self, X)
-        check_same_length(X, y)
-        y = targets.for_classifier(y)
-        visible = targets.encode(y)
-        self._targets = targets
-        self.classes_ = targets.classes
-        fit_params = {}
-        weight = np.ones(len(y))
-        if targets.multilabel and is_per_label(sample_weight):
-            weight = checked_label_weight(sample_weight, visible.shape, targets.names)
-            fit_params["sample_weight"] = weight
-        elif sample_weight is not None:
-            weight = check_sample_weight(sample_weight, y)
-            fit_params["sample_weight"] = weight
+        self._set_targets(targets)
         responses = out_of_fold(
             self.estimator,
             X,
-            y,
+            labels.y,
             cv=self.cv,
             respond=self._responses,
             n_jobs=self.n_jobs,
-            fit_params=fit_params,
+            fit_params=labels.params,
         )
-        with explained_fit(self.estimator, X, y):
-            self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
+        self._fit_wrapped(X, labels)
+        weight = np.ones(len(visible)) if labels.weight is None else labels.weight
         self._clip = (
             _clip_distance(responses) if hasattr(self.estimator_, "predict_proba") else None
         )
@@ -267,9 +249,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """Return the calibrated log-odds (n rows, L labels) given the known labels."""
         check_outer_fitted(self)
         check_parameters(self, ["method"])
-        if y_known is not None:
-            y_known = in_rows_of(y_known, X)
-        known = self._targets.check_known(y_known, None if y_known is None else count_rows(X))
+        known = self._targets.check_known(y_known, X)
         responses = self._responses(self.estimator_, X)
         scores = self._scores(responses)
         columns = [self._calibrated(c, s) for c, s in zip(self.calibrators_, scores.T, strict=True)]

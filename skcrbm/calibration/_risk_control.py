@@ -11,9 +11,8 @@ import numpy as np
 from scipy.stats import binom
 
 from skcrbm.calibration._conformal import ConformalBase
-from skcrbm.targets.classifier import label_output
-from skcrbm.targets.distribution import LabelDistribution
-from skcrbm.targets.wrapped import check_outer_fitted
+from skcrbm.targets.classifier import check_outer_fitted, label_output
+from skcrbm.targets.wrapped import marginals_of
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, fit_context
@@ -244,7 +243,7 @@ class ConformalRiskControl(ConformalBase):
 
 
 def _marginals(model, X, y=None):
-    return LabelDistribution(model, 0).marginals(X)
+    return marginals_of(model, X)
 
 
 def _false_negative_rate(y_true, y_pred):

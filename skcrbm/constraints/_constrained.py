@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logit
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
@@ -22,13 +21,15 @@ from skcrbm.constraints._counted_trees import counted_trees
 from skcrbm.constraints._distributions import Counted, Eliminated, Impossible, Listed
 from skcrbm.constraints._rules import LabelNumbers
 from skcrbm.constraints._wide import Wide, wide_rules
-from skcrbm.targets.classifier import TargetsMixin, label_output, score_with_known
+from skcrbm.targets.classifier import (
+    check_outer_fitted,
+    label_output,
+    score_with_known,
+)
 from skcrbm.targets.distribution import LabelDistribution, TopLabelSets
 from skcrbm.targets.frames import framed_top
 from skcrbm.targets.indicator import indicator_by_name
-from skcrbm.targets.multioutput import make_label_targets
-from skcrbm.targets.names import in_rows_of
-from skcrbm.targets.wrapped import check_outer_fitted, explained_fit, takes_known
+from skcrbm.targets.wrapped import WrappingClassifier, takes_known, wrapped_rows
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer, multilabel_tags
@@ -53,7 +54,7 @@ def _has_few_labels(model):
     return targets is not None and targets.n_visible <= MAX_ALL_LABEL_SETS
 
 
-class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class Constrained(WrappingClassifier):
     """Multi-label classifier whose predictions satisfy rules between labels.
 
     The rules have no effect on the fit of the classifier. In prediction, the classifier's
@@ -228,33 +229,23 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         UserWarning
             If rows of y violate the rules, or the rules overlap too much for exact answers.
         """
-        targets = make_label_targets(y, type(self).__name__, self)
-        check_same_length(X, y, sample_weight)
+        labels = wrapped_rows(X, y, sample_weight, type(self).__name__, self, several=True)
+        targets, visible = labels.targets, labels.visible
         numbers = LabelNumbers(targets.n_visible, targets.names)
-        self._targets = targets
+        self._set_targets(targets)
         self._numbers = numbers
         self._fitted_rules = list(self.rules)
         self._conditions = conditions_of(self.rules, numbers)
         self._trees = counted_trees(self._conditions)
-        y = targets.for_classifier(y)
-        visible = targets.encode(y)
         self.is_exact_ = require_consistent(self.rules, numbers, self._conditions, visible)
         self._wide = None if self.is_exact_ else wide_rules(self._conditions)
         possible = possible_rows(self._conditions, visible)
         if not possible.all():
             warn_user(violations_message(self.rules, numbers, visible, possible))
-        if sample_weight is not None:
-            fit_params = {**fit_params, "sample_weight": sample_weight}
-        with explained_fit(self.estimator, X, y):
-            self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
-        self.classes_ = targets.classes
+        self._fit_wrapped(X, labels, fit_params)
         joint = LabelDistribution(self.estimator_, targets.n_visible).is_joint
         self.is_joint_ = joint and targets.n_visible <= AUTO_ALL_LABEL_SETS
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        for name in ("n_features_in_", "feature_names_in_"):
-            vars(self).pop(name, None)
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
         return self
 
     # ----------------------------------------------------------------------------- predictions
@@ -282,7 +273,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_outer_fitted(self)
         self._validate_params()
-        known = self._known(X, y_known)
+        known = self._targets.check_known(y_known, X)
         if self.decode == "map":
             return np.concatenate(self._answers(X, known, lambda part: part.best()))
         if self.decode == "marginal":
@@ -324,7 +315,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             score = part.log_weight(labels)
             return labels, -score, np.zeros(len(score))
 
-        answers = self._answers(X, self._known(X, y_known), ask)
+        answers = self._answers(X, self._targets.check_known(y_known, X), ask)
         return tuple(map(np.concatenate, zip(*answers)))
 
     score: ClassVar[Callable[..., float]] = score_with_known
@@ -339,7 +330,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             As in `predict`.
         """
         check_outer_fitted(self)
-        known = self._known(X, y_known)
+        known = self._targets.check_known(y_known, X)
         proba = np.concatenate(self._answers(X, known, lambda part: part.marginals()))
         proba = np.clip(proba, 0, 1)  # sums of probabilities may exceed 1 by rounding
         return proba if known is None else np.where(np.isnan(known), proba, known)
@@ -362,7 +353,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         check_outer_fitted(self)
         n_samples = check_count("n_samples", n_samples)
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        known = self._known(X, y_known)
+        known = self._targets.check_known(y_known, X)
         if not return_log_proba:
             return self._draw(X, known, n_samples, seed)
         rng = np.random.RandomState(seed)
@@ -395,7 +386,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_outer_fitted(self)
         k = check_count("k", k)
-        answers = self._answers(X, self._known(X, y_known), lambda part: part.top(k))
+        answers = self._answers(X, self._targets.check_known(y_known, X), lambda part: part.top(k))
         labels, log_proba = map(np.concatenate, zip(*answers))
         top = TopLabelSets(labels, np.exp(log_proba))
         return framed_top(top, self._targets, self._label_container, X)
@@ -437,7 +428,7 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_outer_fitted(self)
         sets = self._complete(label_sets, "label_sets").astype(np.int64)
-        known = self._known(X, y_known)
+        known = self._targets.check_known(y_known, X)
         found = self._answers(X, known, lambda part: part.log_proba_of_sets(sets))
         return np.where(self._conditions.satisfied(sets), np.concatenate(found), -np.inf)
 
@@ -482,9 +473,6 @@ class Constrained(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             labels = (rank < k).astype(np.int64)
             found.append(np.where(self._conditions.satisfied(labels)[:, None], labels, best))
         return np.stack(found, axis=1)
-
-    def _known(self, X, y_known):
-        return self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
 
     def _answers(self, X, known, ask):
         """Return a list with the result of ``ask(part)`` for each block of consecutive rows.

@@ -16,11 +16,10 @@ from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds, weighted_labels
 from skcrbm.ensemble._stacked import make_stacked
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.pipeline import Pipeline
-from skcrbm.targets.classifier import TargetsMixin, label_output
+from skcrbm.targets.classifier import TargetsMixin, check_outer_fitted, label_output
 from skcrbm.targets.indicator import indicator_by_name, require_complete
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.label_sets import all_label_vectors, may_be_empty
-from skcrbm.targets.wrapped import check_outer_fitted
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
 from skcrbm.utils.options import Integer, check_parameters, multilabel_tags

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.ensemble._compact_forest import CompactForest, compact
 from skcrbm.ensemble._row_forest import RowLabels, mean_labels, row_forest
 from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.targets.classifier import check_outer_fitted
 from skcrbm.targets.codes import require_two_classes
 from skcrbm.targets.indicator import require_complete
 from skcrbm.targets.kinds import BinaryTargets
 from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.targets.weights import is_per_label, label_weight_beside
-from skcrbm.targets.wrapped import check_outer_fitted, explained_fit, final_model
+from skcrbm.targets.wrapped import explained_fit, final_model
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import SavedModel
@@ -472,9 +472,9 @@ def weighted_labels(targets, y, sample_weight):
     The weights are None, weights of rows (n,), or weights of labels (n, L) that differ in a row.
     """
     Y = targets.encode(y)
-    if sample_weight is None or not is_per_label(sample_weight):
-        return Y, None if sample_weight is None else check_sample_weight(sample_weight, Y)
-    weight = label_weight_beside(sample_weight, y, len(Y), targets.names, Y.shape[1])
+    weight = targets.checked_weight(sample_weight, y)
+    if weight is None or weight.ndim == 1:
+        return Y, weight
     if (weight == weight[:, :1]).all():
         return Y, check_sample_weight(weight[:, 0], Y)
     return np.where(weight > 0, Y, np.nan), weight

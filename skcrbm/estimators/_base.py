@@ -18,7 +18,6 @@ from skcrbm.targets.indicator import require_observed
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.label_sets import may_be_empty, unseen_share
 from skcrbm.targets.multioutput import has_columns, lists_classes, targets_of_columns
-from skcrbm.targets.names import in_rows_of
 from skcrbm.targets.new_labels import in_label_order, listed_labels
 from skcrbm.targets.weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.fitting import count_rows_of, first_copies, first_copy_of_each
@@ -200,9 +199,7 @@ class JointClassifier(StructuredClassifier):
         """Return the `Posterior` of the rows of X given the known labels."""
         check_is_fitted(self)
         rows = self._check_predict_data(X)
-        if y_known is not None:
-            y_known = in_rows_of(y_known, X)
-        return self._posterior_of(rows, self._targets.check_known(y_known, rows.shape[0]))
+        return self._posterior_of(rows, self._targets.check_known(y_known, X))
 
     def _label_log_odds(self, posterior):
         return posterior.log_odds()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import has_fit_parameter
@@ -23,14 +23,23 @@ from skcrbm.decoding.rules import (
     resolve_decoder,
 )
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.classifier import TargetsMixin, label_output, score_with_known
+from skcrbm.targets.classifier import (
+    TargetsMixin,
+    check_outer_fitted,
+    label_output,
+    score_with_known,
+)
 from skcrbm.targets.distribution import LabelDistribution
 from skcrbm.targets.label_sets import label_sets_of, may_be_empty
-from skcrbm.targets.multioutput import make_wrapped_targets
-from skcrbm.targets.names import in_order_of, in_rows_of
-from skcrbm.targets.proba import label_marginals
-from skcrbm.targets.weights import checked_label_weight, is_per_label
-from skcrbm.targets.wrapped import call_given, check_outer_fitted, explained_fit, final_model
+from skcrbm.targets.wrapped import (
+    WrappingClassifier,
+    call_given,
+    explained_fit,
+    features_of,
+    final_model,
+    marginals_of,
+    wrapped_rows,
+)
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
@@ -45,7 +54,7 @@ from skcrbm.utils.sklearn_private import (
     routing_enabled,
     safe_indexing,
 )
-from skcrbm.utils.validation import check_sample_weight, count_rows
+from skcrbm.utils.validation import count_rows
 
 # Up to this number of labels, samples of a row are drawn from the table of all label vectors. With
 # 200 samples of 1,000 rows and 8 labels this takes .1 to .2 processor seconds, and 1.6 to 2.1
@@ -53,7 +62,7 @@ from skcrbm.utils.validation import check_sample_weight, count_rows
 _MOST_LABELS_OF_TABLES = 12
 
 
-class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class DecodedClassifier(CallbackSupportMixin, WrappingClassifier):
     """Multi-label classifier whose predictions optimise a given metric.
 
     `fit` fits the given classifier as it is. `predict` chooses labels from its probabilities by the
@@ -224,44 +233,42 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             If y or a parameter is invalid, or the estimator does not support the decoding rule.
         """
         rule = self._checked_rule(self.estimator)
-        params = self._fit_params(sample_weight, fit_params)
-        targets = make_wrapped_targets(y, type(self).__name__, self)
+        rows = wrapped_rows(X, y, sample_weight, type(self).__name__, self)
+        params = self._fit_params(rows.weight, fit_params)
+        targets = rows.targets
         thresholds = targets.multilabel and isinstance(rule, Threshold)
         callbacks = EpochCallbacks(self, 1 + thresholds, X, y, sample_weight, "cross-validation")
-        y = targets.for_classifier(y)
         estimator: Any = clone(self.estimator)
-        with callbacks.inner_fit(estimator, "fit-estimator"), explained_fit(estimator, X, y):
-            estimator.fit(X, y, **params)
+        with callbacks.inner_fit(estimator, "fit-estimator"), explained_fit(estimator, X, rows.y):
+            estimator.fit(X, rows.y, **params)
         found = {
             "estimator_": estimator,
             "_targets": targets,
             "classes_": targets.classes,
             "allow_empty_": True,
+            **features_of(estimator),
         }
         if targets.multilabel:
-            visible = _weighted_labels(targets, y, sample_weight)
+            visible = _observed_labels(rows)
             found["allow_empty_"] = may_be_empty(visible)
             found["label_sets_"] = label_sets_of(visible)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(found["estimator_"], name):
-                found[name] = getattr(found["estimator_"], name)
         if thresholds and isinstance(rule, Threshold):
             callbacks.begin_epoch(1)
             unseen = out_of_fold(
                 self.estimator,
                 X,
-                y,
+                rows.y,
                 cv=rule.cv,
-                respond=_marginals,
+                respond=marginals_of,
                 n_jobs=self.n_jobs,
                 fit_params=params,
             )
             callbacks.end_epoch(None)
             found["thresholds_"] = rule.find(
-                y,
+                rows.y,
                 unseen,
                 zero_division=ZERO_DIVISION,
-                sample_weight=in_order_of(sample_weight, targets.names, "sample_weight"),
+                sample_weight=rows.weight,
                 allow_empty=found["allow_empty_"],
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -338,9 +345,9 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         self._validate_params()  # `set_params` may have changed parameters after the fit
         rule = self._checked_rule(self.estimator_)
         if not self._targets.multilabel:
-            self._targets.check_known(y_known, None)
+            self._targets.check_known(y_known, X)
             return np.asarray(self.estimator_.predict(X))
-        known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
+        known = self._targets.check_known(y_known, X)
         if rule.prefers_joint and _decodes_by(final_model(self.estimator_)[0], rule):
             model, rows = final_model(self.estimator_, X)
             given = {} if known is None else {"y_known": known}
@@ -398,12 +405,12 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """
         check_outer_fitted(self)
         if not self._targets.multilabel:
-            self._targets.check_known(y_known, None)
+            self._targets.check_known(y_known, X)
             proba = np.asarray(self.estimator_.predict_proba(X))
             # If y has a single class, the result must be one column of ones, but
             # OneVsRestClassifier returns two columns.
             return np.ones((len(proba), 1)) if len(self._targets.classes) == 1 else proba
-        known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
+        known = self._targets.check_known(y_known, X)
         return self._proba(X, known)
 
     @label_output
@@ -425,14 +432,14 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         """
         check_outer_fitted(self)
         if not self._targets.multilabel:
-            self._targets.check_known(y_known, None)
+            self._targets.check_known(y_known, X)
             if len(self._targets.classes) == 1:
                 return np.zeros((count_rows(X), 1))
             if hasattr(self.estimator_, "predict_log_proba"):
                 return np.asarray(self.estimator_.predict_log_proba(X))
             known, direct = None, False
         else:
-            known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
+            known = self._targets.check_known(y_known, X)
             direct = isinstance(final_model(self.estimator_)[0], TargetsMixin)
         if direct:
             return np.asarray(call_given(self.estimator_, "predict_log_proba", X, known))
@@ -441,20 +448,18 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
 
     def _proba(self, X, known):
         """Return the probabilities (N, L) of the labels of a 2-D y, P(y_i = 1 | x, known)."""
-        proba = call_given(self.estimator_, "predict_proba", X, known)
-        proba = self._targets.marginals(proba, getattr(self.estimator_, "classes_", None))
+        proba = marginals_of(self.estimator_, X, known)
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 
-def _weighted_labels(targets, y, sample_weight):
+def _observed_labels(rows):
     """Return the labels (n, L) of the n rows of positive weight; labels of weight 0 become NaN."""
-    visible = targets.encode(y)
-    if sample_weight is None:
-        return visible
-    if is_per_label(sample_weight):
-        weight = checked_label_weight(sample_weight, visible.shape, targets.names)
-        return np.where(weight > 0, visible, np.nan)[weight.any(axis=1)]
-    return visible[check_sample_weight(sample_weight, y) > 0]
+    if rows.weight is None:
+        return rows.visible
+    if rows.weight.ndim == 2:
+        observed = np.where(rows.weight > 0, rows.visible, np.nan)
+        return observed[rows.weight.any(axis=1)]
+    return rows.visible[rows.weight > 0]
 
 
 def _decodes_by(model, rule: DecodingRule) -> bool:
@@ -463,8 +468,3 @@ def _decodes_by(model, rule: DecodingRule) -> bool:
         return False
     constraints = getattr(model, "_parameter_constraints", {}).get("decode", ())
     return any(make_constraint(part).is_satisfied_by(rule) for part in constraints)
-
-
-def _marginals(model, X):
-    """Predict the probabilities (N, L) of the labels, P(y_i = 1 | x), by a fitted classifier."""
-    return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))

@@ -56,10 +56,9 @@ def _fit_predict(estimator, X, y, train, test, respond, fit_params, beside):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", _INTERRUPTED, UserWarning)
         try:
+            rows = safe_indexing(X, train), safe_indexing(y, train)
             with explained_fit(estimator, X, y):
-                model = clone(estimator).fit(
-                    safe_indexing(X, train), safe_indexing(y, train), **params
-                )
+                model = clone(estimator).fit(*rows, **params)
         except UserWarning as warning:
             if not str(warning).startswith(_INTERRUPTED):
                 raise

@@ -8,13 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.targets.frames import check_container, sparse_labels
-from skcrbm.targets.names import all_strings, in_rows_of
-from skcrbm.targets.wrapped import check_outer_fitted
+from skcrbm.targets.names import all_strings
 from skcrbm.utils.model_parts import built, plain
 from skcrbm.utils.pickling import checked_state, shallow_copy, state_with_version
-from skcrbm.utils.validation import check_same_length, count_rows
+from skcrbm.utils.validation import check_same_length
 
 # Methods that return arrays for a 1-D y, because scikit-learn indexes their results by position.
 _SCORES = ("predict_proba", "predict_log_proba", "decision_function")
@@ -172,6 +174,33 @@ def score_with_known(
         return TargetsMixin.score(self, X, y, sample_weight)
     check_outer_fitted(self)
     check_same_length(X, y, sample_weight, y_known)
-    known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
+    known = self._targets.check_known(y_known, X)
     y_pred = self.predict(X, y_known=y_known)
     return self._targets.accuracy(y, y_pred, sample_weight, known)
+
+
+def check_outer_fitted(model: Any, attributes: Any = None) -> None:
+    """Raise a NotFittedError if a meta-estimator is not fitted.
+
+    If the inner estimator is fitted already, the message recommends `FrozenEstimator`, because
+    `fit` of the meta-estimator would otherwise fit a clone of the inner estimator.
+    """
+    try:
+        check_is_fitted(model, attributes)
+    except NotFittedError as error:
+        inner = getattr(model, "estimator", None)
+        try:
+            check_is_fitted(inner)
+        except (AttributeError, NotFittedError, TypeError):
+            raise error from None
+        outer, name = type(model).__name__, type(inner).__name__
+        if isinstance(inner, FrozenEstimator):
+            raise NotFittedError(
+                f"This {outer} is not fitted yet. Call fit(X, y) with labelled rows that its "
+                "estimator was not fitted on; the frozen estimator is kept as it is"
+            ) from None
+        raise NotFittedError(
+            f"This {outer} is not fitted yet. Its {name} is fitted, but fit of {outer} would fit a "
+            f"clone of it. To keep the fitted {name}, use sklearn.frozen: "
+            f"{outer}(FrozenEstimator(model)).fit(X, y)"
+        ) from None

@@ -11,8 +11,7 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
 from skcrbm.targets.label_sets import all_label_vectors
-from skcrbm.targets.proba import label_marginals
-from skcrbm.targets.wrapped import call_given, final_model, inner_method
+from skcrbm.targets.wrapped import call_given, final_model, inner_method, marginals_of
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import count_rows, take_rows
@@ -63,8 +62,7 @@ class LabelDistribution:
 
     def marginals(self, X: Any, known: np.ndarray | None = None) -> np.ndarray:
         """Return the probabilities P(y_i = 1 | x) (N, L), given known labels if there are any."""
-        proba = call_given(self.model, "predict_proba", X, known)
-        return label_marginals(proba, getattr(self.model, "classes_", None))
+        return marginals_of(self.model, X, known)
 
     def log_proba(self, X: Any, labels: np.ndarray) -> np.ndarray:
         """Return the log-probability (N,) of the label vector of each row; `labels` is (N, L)."""

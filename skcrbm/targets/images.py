@@ -11,6 +11,7 @@ from skcrbm.targets.indicator import with_dimensions, without_known
 from skcrbm.targets.kinds import MultilabelTargets, Targets, make_targets
 from skcrbm.targets.names import is_frame
 from skcrbm.targets.scored import share_of_right_entries
+from skcrbm.utils.validation import count_rows
 
 
 def is_images(y: Any, name: str) -> bool:
@@ -128,15 +129,16 @@ class ImageTargets(MultilabelTargets):
     def warn_of_one_value(self, visible):
         """Do nothing, because pixels that are always 0 or always 1 are common."""
 
-    def check_known(self, y_known, n_rows):
+    def check_known(self, y_known, X):
         """Return the known pixels (N, L), with NaN for unknown pixels, or None."""
         flat = self._flat(y_known, "y_known")
+        n_rows = count_rows(X)
         if flat is not y_known and len(flat) != n_rows:
             raise ValueError(
                 f"y_known must have shape {(n_rows, *self.shape)} or {(n_rows, self.n_visible)}, "
                 f"got {np.shape(y_known)}"
             )
-        return super().check_known(flat, n_rows)
+        return super().check_known(flat, X)
 
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the observed pixels that are predicted correctly."""

@@ -22,6 +22,7 @@ from skcrbm.targets.indicator import (
 from skcrbm.targets.names import (
     all_strings,
     in_order_of,
+    in_rows_of,
     is_frame,
     label_names_of,
     refuse_sparse_known,
@@ -29,8 +30,16 @@ from skcrbm.targets.names import (
 from skcrbm.targets.new_labels import first_names, names_with_new
 from skcrbm.targets.proba import label_marginals, proba_of_classes
 from skcrbm.targets.scored import share_of_right_rows
-from skcrbm.targets.weights import row_weights, weight_beside, weights_by_class, weights_by_label
+from skcrbm.targets.weights import (
+    is_per_label,
+    label_weight_beside,
+    row_weights,
+    weight_beside,
+    weights_by_class,
+    weights_by_label,
+)
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.validation import check_sample_weight, count_rows
 
 
 def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
@@ -111,8 +120,11 @@ class Targets(Versioned, ABC):
         """Return y in a form that `fit` of any scikit-learn classifier accepts."""
 
     @abstractmethod
-    def check_known(self, y_known: Any, n_rows: int) -> np.ndarray | None:
-        """Validate `y_known`, and return it as an array (N, L), or None if no label is known."""
+    def check_known(self, y_known: Any, X: Any) -> np.ndarray | None:
+        """Validate the known labels of the rows of X, and return them as an array (N, L).
+
+        Rows of pandas objects are matched by their index. The result is None if no label is known.
+        """
 
     @abstractmethod
     def check_classes(self, classes: Any) -> None:
@@ -127,6 +139,16 @@ class Targets(Versioned, ABC):
         self, class_weight: Any, visible: np.ndarray, weight: np.ndarray
     ) -> np.ndarray:
         """Turn `class_weight` into weights of the visible units (N, V) or of the rows (N, 1)."""
+
+    def checked_weight(self, sample_weight: Any, y: Any) -> np.ndarray | None:
+        """Return weights of rows (N,), or of single labels (N, L) in the order of the labels."""
+        if sample_weight is None:
+            return None
+        if self.multilabel and is_per_label(sample_weight):
+            return label_weight_beside(
+                sample_weight, y, count_rows(y), self.names, len(self.classes)
+            )
+        return check_sample_weight(sample_weight, y)
 
     def class_weighted(self, class_weight: Any, visible, weight, labels: Any) -> np.ndarray:
         """Return the row weights (N,), multiplied by the class weights of the labels of each row.
@@ -246,10 +268,11 @@ class MultilabelTargets(Targets):
         """Return a data frame with a column for each label."""
         return label_frame(values, index, self.names, container)
 
-    def check_known(self, y_known, n_rows):
+    def check_known(self, y_known, X):
         """Return the known labels (N, L), with NaN for unknown labels; None if all are unknown."""
         if y_known is None:
             return None
+        n_rows, y_known = count_rows(X), in_rows_of(y_known, X)
         refuse_sparse_known(y_known)
         if not is_frame(y_known) and self.names is not None and label_names_of(y_known) is not None:
             y_known = y_known.to_frame()  # a series whose name is the name of a label
@@ -348,7 +371,7 @@ class ClassTargets(Targets):
         y = with_dimensions(y)
         return y if y.ndim == 1 else class_vector(y, warn=True)
 
-    def check_known(self, y_known, n_rows):
+    def check_known(self, y_known, X):
         """Raise a ValueError if `y_known` is given, because a class cannot be known in part."""
         if y_known is not None:
             raise ValueError("y_known is for 2-D indicator y; this model was fitted on a 1-D y")

@@ -18,12 +18,12 @@ from skcrbm.targets.indicator import (
     without_known,
 )
 from skcrbm.targets.kinds import Targets, make_targets
-from skcrbm.targets.names import is_frame, label_names_of
+from skcrbm.targets.names import in_rows_of, is_frame, label_names_of
 from skcrbm.targets.scored import share_of_right_rows
 from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
 from skcrbm.targets.weights import weight_beside
 from skcrbm.utils.output_units import OutputUnits
-from skcrbm.utils.validation import hold_dates
+from skcrbm.utils.validation import count_rows, hold_dates
 
 
 def is_matrix(y: Any) -> bool:
@@ -326,10 +326,11 @@ class MultioutputTargets(Targets):
         frame = label_frame(values, index, self.names, container)
         return frame.infer_objects() if values.dtype == object else frame
 
-    def check_known(self, y_known, n_rows):
+    def check_known(self, y_known, X):
         """Return the codes (N, L) of the known classes, NaN if unknown; None if all are unknown."""
         if y_known is None:
             return None
+        n_rows, y_known = count_rows(X), in_rows_of(y_known, X)
         known = self.encode(y_known, name="y_known")
         if len(known) != n_rows:
             raise ValueError(

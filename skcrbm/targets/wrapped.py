@@ -1,6 +1,8 @@
-"""Access to classifiers of any library inside of other estimators.
+"""Classifiers of any library inside of other estimators.
 
-The functions find the model inside a pipeline or search, call its methods, and explain its errors.
+`wrapped_rows` validates y and the weights for a fit, `fitted_clone` fits, and `marginals_of` asks
+for probabilities. Other functions find the model inside a pipeline or search, call its methods,
+and explain its errors.
 """
 
 from __future__ import annotations
@@ -9,18 +11,103 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.exceptions import NotFittedError
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.targets.classifier import TargetsMixin
+from skcrbm.targets.kinds import Targets
+from skcrbm.targets.multioutput import make_label_targets, make_wrapped_targets
 from skcrbm.targets.names import in_rows_of, label_names_of
 from skcrbm.targets.proba import label_marginals
 from skcrbm.utils.sklearn_private import is_search, safe_indexing
+from skcrbm.utils.validation import check_same_length, count_rows
+
+
+class WrappedRows(NamedTuple):
+    """Labels and weights of N training rows for a classifier of any library."""
+
+    targets: Targets
+    y: Any  # y in the form that `fit` of the classifier takes
+    visible: np.ndarray  # (N, V): 0/1 units, with NaN for missing labels
+    weight: np.ndarray | None  # weights of rows (N,) or of single labels (N, L), or None
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Keyword arguments of `fit`."""
+        return {} if self.weight is None else {"sample_weight": self.weight}
+
+    @property
+    def row_weight(self) -> np.ndarray:
+        """Weights (N,) of the rows; the smallest label weight of a row if labels have weights."""
+        if self.weight is None:
+            return np.ones(len(self.visible))
+        return self.weight if self.weight.ndim == 1 else self.weight.min(axis=1)
+
+
+def wrapped_rows(
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    name: str,
+    estimator: Any = None,
+    several: bool = False,
+) -> WrappedRows:
+    """Validate y and the weights for an estimator or function that takes a classifier.
+
+    `name` is the name of the caller, and `estimator` the calling estimator. `several` is True if
+    the caller needs a 2-D y.
+    """
+    targets = (make_label_targets if several else make_wrapped_targets)(y, name, estimator)
+    check_same_length(X, y)
+    y = targets.for_classifier(y)
+    return WrappedRows(targets, y, targets.encode(y), targets.checked_weight(sample_weight, y))
+
+
+def fitted_clone(estimator: Any, X: Any, y: Any, params: dict[str, Any]) -> Any:
+    """Return a fitted clone of a classifier; errors about y are explained."""
+    with explained_fit(estimator, X, y):
+        return clone(estimator).fit(X, y, **params)
+
+
+def features_of(model: Any) -> dict[str, Any]:
+    """Return the attributes of a fitted model that describe the columns of X."""
+    names = ("n_features_in_", "feature_names_in_")
+    return {name: getattr(model, name) for name in names if hasattr(model, name)}
+
+
+def marginals_of(model: Any, X: Any, known: np.ndarray | None = None) -> np.ndarray:
+    """Return the probabilities P(y_i = 1 | x) (N, L) of a fitted classifier, given known labels."""
+    count_rows(X)  # raises an error that names X if X has no rows
+    proba = call_given(model, "predict_proba", X, known)
+    return label_marginals(proba, getattr(model, "classes_", None), "predict_proba(X)")
+
+
+class WrappingClassifier(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+    """Base class of the classifiers that fit a classifier of any library, `estimator`."""
+
+    estimator: Any
+    estimator_: Any
+    _targets: Any
+
+    def _set_targets(self, targets: Targets) -> None:
+        """Set the attributes that describe y."""
+        self._targets, self.classes_ = targets, targets.classes
+
+    def _fit_wrapped(self, X: Any, rows: WrappedRows, params: dict[str, Any] | None = None) -> None:
+        """Fit a clone of the classifier on all rows; set `estimator_` and the columns of X.
+
+        `params` are further arguments of `fit`.
+        """
+        params = {**(params or {}), **rows.params}
+        self.estimator_ = fitted_clone(self.estimator, X, rows.y, params)
+        for name in ("n_features_in_", "feature_names_in_"):
+            vars(self).pop(name, None)  # an earlier fit may have set this attribute
+        vars(self).update(features_of(self.estimator_))
 
 
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
@@ -138,33 +225,6 @@ def _check_frozen(estimator, X, y):
             f"estimator is frozen and predicts the classes {np.asarray(classes).tolist()}, but y "
             f"has the classes {np.unique(y).tolist()}"
         )
-
-
-def check_outer_fitted(model: Any, attributes: Any = None) -> None:
-    """Raise a NotFittedError if a meta-estimator is not fitted.
-
-    If the inner estimator is fitted already, the message recommends `FrozenEstimator`, because
-    `fit` of the meta-estimator would otherwise fit a clone of the inner estimator.
-    """
-    try:
-        check_is_fitted(model, attributes)
-    except NotFittedError as error:
-        inner = getattr(model, "estimator", None)
-        try:
-            check_is_fitted(inner)
-        except (AttributeError, NotFittedError, TypeError):
-            raise error from None
-        outer, name = type(model).__name__, type(inner).__name__
-        if isinstance(inner, FrozenEstimator):
-            raise NotFittedError(
-                f"This {outer} is not fitted yet. Call fit(X, y) with labelled rows that its "
-                "estimator was not fitted on; the frozen estimator is kept as it is"
-            ) from None
-        raise NotFittedError(
-            f"This {outer} is not fitted yet. Its {name} is fitted, but fit of {outer} would fit a "
-            f"clone of it. To keep the fitted {name}, use sklearn.frozen: "
-            f"{outer}(FrozenEstimator(model)).fit(X, y)"
-        ) from None
 
 
 def call_given(model: Any, method: str, X: Any, y_known: Any, **options: Any) -> Any:

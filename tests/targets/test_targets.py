@@ -218,9 +218,9 @@ def test_classes_of_several_types_are_refused():
 
 def test_a_1d_y_has_no_known_labels_and_is_not_multilabel():
     targets = make_targets(np.array([0, 1, 1]))
-    targets.check_known(None, 3)
+    targets.check_known(None, np.zeros((3, 1)))
     with pytest.raises(ValueError, match="y_known is for 2-D indicator y"):
-        targets.check_known(np.zeros((3, 1)), 3)
+        targets.check_known(np.zeros((3, 1)), np.zeros((3, 1)))
     with pytest.raises(ValueError, match="predict_topk is for 2-D y"):
         targets.require_multilabel("predict_topk")
     make_targets(np.eye(3)).require_multilabel("predict_topk")
