@@ -8,7 +8,7 @@ models. There are n variables with up to K states each. All buckets together hav
 model, and the tables of all factors T entries, which all models share.
 
 `eliminate` goes up: it computes the conditional log-probabilities of each variable given its
-neighbours. These tables answer all questions: `spread_beliefs` goes down and adds up the marginals,
+neighbours. These tables answer all questions: `eliminate` may go down and add up the marginals,
 `best_states` and `k_best_states` walk down from the last bucket to the first and choose a state of
 each variable. Where `eliminate` takes maxima instead of sums, the entry of a table is the loss of a
 state: its score minus the score of the best state, if all later choices are the best.
@@ -107,6 +107,20 @@ def transfer(kind, n_axes, sizes, steps, digits, entries, begin, stride, table, 
 
 
 @jit(allocates=False)
+def _set_message(buckets, i, c, n_lanes, work):
+    """Prepare `transfer` between bucket i and the message of bucket c, which lacks some axes.
+
+    Return the number of axes, the place of the first entry of the message, and its length.
+    """
+    n_axes = set_axes(
+        buckets, i, buckets.scopes, buckets.scope_start[c] + 1, buckets.scope_start[c + 1],
+        n_lanes, n_lanes, 1, work.sizes, work.steps,
+    )  # fmt: skip
+    at, end = work.message_start[c] * n_lanes, work.message_start[c + 1] * n_lanes
+    return n_axes, at, end - at
+
+
+@jit(allocates=False)
 def _transfer_factor(kind, buckets, i, f, scale, lane, value, work, entries, begin, table, at):
     """Combine the entries of bucket i with the table of factor f; see `transfer`.
 
@@ -171,40 +185,20 @@ def _divide(maximal, k, width, entries, begin, message, to, power, total):
 
 
 @jit(allocates=False)
-def eliminate(maximal, buckets, fields, value, work, conditional, total):
-    """Eliminate all variables, and compute the log of the total weight, or of the largest weight.
-
-    Parameters
-    ----------
-    maximal : (B,) bool, for each bucket: True to take the maximum over the states of its variable,
-        False to take the sum
-    buckets : Buckets
-    fields : (n * K * R,) float64 log-weights of the states of each variable in each model
-    value : (n, R) int64 states of the variables without a bucket, 0 for other variables
-    work : Scratch
-    conditional : (E * R,) float64 output, for each bucket the log-probabilities of its variable
-        given the neighbours; -inf if the states of the neighbours are impossible
-    total : (R,) float64 output
-    """
-    scope_start, entry_start = buckets.scope_start, buckets.entry_start
-    n_lanes = value.shape[1]
+def _go_up(maximal, buckets, fields, value, work, conditional, total):
+    """Compute the conditional table of each bucket, and the total weight; see `eliminate`."""
+    n_lanes, message = value.shape[1], work.message
     n_levels = fields.shape[0] // (value.shape[0] * n_lanes)
-    message, power, part = work.message, work.power, work.part
     for r in range(n_lanes):
         total[r] = 0.0
     for i in range(buckets.parent.shape[0]):
-        first, v = entry_start[i] * n_lanes, buckets.scopes[scope_start[i]]
-        size, k = entry_start[i + 1] - entry_start[i], buckets.counts[v]
-        for s in range(np.uintp(size * n_lanes)):
-            conditional[np.uintp(first) + s] = 0.0
-        n_axes = set_axes(
-            buckets, i, buckets.scopes, scope_start[i], scope_start[i] + 1, n_lanes, n_lanes, 1,
-            work.sizes, work.steps,
-        )  # fmt: skip
-        transfer(
-            _PULL, n_axes, work.sizes, work.steps, work.digits, conditional, first, 1, fields,
-            v * n_levels * n_lanes,
-        )  # fmt: skip
+        first, v = buckets.entry_start[i] * n_lanes, buckets.scopes[buckets.scope_start[i]]
+        size = (buckets.entry_start[i + 1] - buckets.entry_start[i]) * n_lanes
+        k = buckets.counts[v]
+        here, width = work.message_start[i] * n_lanes, size // k
+        for s in range(size):
+            r = s % n_lanes
+            conditional[first + s] = fields[(v * n_levels + s // width) * n_lanes + r]
         for j in range(buckets.factor_start[i], buckets.factor_start[i + 1]):
             f = buckets.factors[j]
             _transfer_factor(
@@ -212,17 +206,12 @@ def eliminate(maximal, buckets, fields, value, work, conditional, total):
                 buckets.table_start[f],
             )  # fmt: skip
         for j in range(buckets.child_start[i], buckets.child_start[i + 1]):
-            c = buckets.children[j]
-            n_axes = set_axes(
-                buckets, i, buckets.scopes, scope_start[c] + 1, scope_start[c + 1], n_lanes,
-                n_lanes, 1, work.sizes, work.steps,
-            )  # fmt: skip
+            n_axes, at, _ = _set_message(buckets, i, buckets.children[j], n_lanes, work)
             transfer(
                 _PULL, n_axes, work.sizes, work.steps, work.digits, conditional, first, 1, message,
-                work.message_start[c] * n_lanes,
+                at,
             )  # fmt: skip
-        here, width = work.message_start[i] * n_lanes, size // k * n_lanes
-        _divide(maximal[i], k, width, conditional, first, message, here, power, part)
+        _divide(maximal[i], k, width, conditional, first, message, here, work.power, work.part)
         # Large fields in messages would cost the digits of small terms.
         for r in range(n_lanes):
             top = -math.inf
@@ -235,13 +224,13 @@ def eliminate(maximal, buckets, fields, value, work, conditional, total):
 
 
 @jit(allocates=False)
-def _reduce(maximal, n_axes, work, size, hidden, to, at, n_to):
+def _reduce(maximal, n_axes, work, size, n_hidden, to, at, n_to):
     """Sum or maximise the beliefs of a bucket over the axes that the table `to` lacks.
 
     The results, logarithms, are written to ``to[at:at + n_to]``. The bucket has `size` beliefs
-    ``work.belief`` with the exponentials ``work.power``. If `hidden`, some beliefs are below
-    `_HIDDEN`.
+    ``work.belief`` with the exponentials ``work.power``; `n_hidden` of them are below `_HIDDEN`.
     """
+    hidden = n_hidden > 0
     axes = n_axes, work.sizes, work.steps, work.digits
     if maximal or hidden:
         for s in range(n_to):
@@ -273,20 +262,8 @@ def _reduce(maximal, n_axes, work, size, hidden, to, at, n_to):
 
 
 @jit(allocates=False)
-def spread_beliefs(maximal, buckets, value, conditional, work, weight, statistics):
-    """Compute the log-weights of the states of each variable, and the probabilities of all entries.
-
-    If `maximal` is True, the weight of a state of a variable is the weight of the best joint state
-    in which the variable has this state, divided by the largest weight of all joint states.
-
-    Parameters
-    ----------
-    maximal : bool
-    buckets, value, conditional, work : see `eliminate`
-    weight : (n * K * R,) float64 output for variables with a bucket, the log-weights of the states
-    statistics : (T * R,) float64 output, probabilities of the entries of all factors, or an empty
-        array
-    """
+def _go_down(maximal, buckets, value, work, conditional, weight, statistics):
+    """Compute the log-weights of states and the probabilities of entries; see `eliminate`."""
     scope_start, entry_start = buckets.scope_start, buckets.entry_start
     n_lanes = value.shape[1]
     n_levels = weight.shape[0] // (value.shape[0] * n_lanes)
@@ -304,7 +281,7 @@ def spread_beliefs(maximal, buckets, value, conditional, work, weight, statistic
         for a in range(np.uintp(k)):
             for s in range(width):
                 belief[a * width + s] = conditional[first + a * width + s] + message[here + s]
-        hidden = False
+        n_hidden = 0
         if not maximal:
             for s in range(np.uintp(size)):
                 power[s] = belief[s]
@@ -312,20 +289,15 @@ def spread_beliefs(maximal, buckets, value, conditional, work, weight, statistic
             for s in range(np.uintp(size)):
                 seen = belief[s] > _HIDDEN
                 power[s] = power[s] if seen else 0.0
-                hidden |= (not seen) & (belief[s] > -math.inf)
+                n_hidden += (not seen) & (belief[s] > -math.inf)
         n_axes = set_axes(
             buckets, i, buckets.scopes, scope_start[i], scope_start[i] + 1, n_lanes, n_lanes, 1,
             work.sizes, work.steps,
         )  # fmt: skip
-        _reduce(maximal, n_axes, work, size, hidden, weight, v * n_levels * n_lanes, k * n_lanes)
+        _reduce(maximal, n_axes, work, size, n_hidden, weight, v * n_levels * n_lanes, k * n_lanes)
         for j in range(buckets.child_start[i], buckets.child_start[i + 1]):
-            c = buckets.children[j]
-            n_axes = set_axes(
-                buckets, i, buckets.scopes, scope_start[c] + 1, scope_start[c + 1], n_lanes,
-                n_lanes, 1, work.sizes, work.steps,
-            )  # fmt: skip
-            at, end = work.message_start[c] * n_lanes, work.message_start[c + 1] * n_lanes
-            _reduce(maximal, n_axes, work, size, hidden, message, at, end - at)
+            n_axes, at, n_to = _set_message(buckets, i, buckets.children[j], n_lanes, work)
+            _reduce(maximal, n_axes, work, size, n_hidden, message, at, n_to)
         if statistics.shape[0] == 0:
             continue
         for j in range(buckets.factor_start[i], buckets.factor_start[i + 1]):
@@ -334,6 +306,33 @@ def spread_beliefs(maximal, buckets, value, conditional, work, weight, statistic
                 _ADD, buckets, i, f, n_lanes, 1, value, work, power, 0, statistics,
                 buckets.table_start[f] * n_lanes,
             )  # fmt: skip
+
+
+@jit(allocates=False)
+def eliminate(maximal, buckets, fields, value, work, conditional, total, weight, statistics):
+    """Eliminate all variables, and compute the log of the total weight, or of the largest weight.
+
+    Parameters
+    ----------
+    maximal : (B,) bool, for each bucket: True to take the maximum over the states of its variable,
+        False to take the sum
+    buckets : Buckets
+    fields : (n * K * R,) float64 log-weights of the states of each variable in each model
+    value : (n, R) int64 states of the variables without a bucket, 0 for other variables
+    work : EliminationWork
+    conditional : (E * R,) float64 output, for each bucket the log-probabilities of its variable
+        given the neighbours; -inf if the states of the neighbours are impossible
+    total : (R,) float64 output
+    weight : (n * K * R,) float64 output for variables with a bucket, the log-weights of the states,
+        or an empty array. If maxima are taken, the weight of a state of a variable is the weight of
+        the best joint state in which the variable has this state, divided by the largest weight of
+        all joint states.
+    statistics : (T * R,) float64 output, probabilities of the entries of all factors, or an empty
+        array
+    """
+    _go_up(maximal, buckets, fields, value, work, conditional, total)
+    if weight.shape[0] > 0 and maximal.shape[0] > 0:
+        _go_down(maximal[0], buckets, value, work, conditional, weight, statistics)
 
 
 @jit(allocates=False)

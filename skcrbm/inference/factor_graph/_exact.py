@@ -187,12 +187,13 @@ class Model:
             *np.empty((3, axes), np.int64), np.empty(n_models, np.int64),
         )  # fmt: skip
 
-    def go_up(self, maximal, maximised=0):
-        """Return log Z or the best score of each model, and the conditional tables as a flat array.
+    def eliminate(self, maximal, maximised=0, beliefs=False, wanted=False):
+        """Return log Z or the best score of each model, the conditional tables, and the beliefs.
 
         The first result (R,) is log Z, or the best score if `maximal` is True. The last `maximised`
         variables are always eliminated by maxima. The tables hold logarithms of the conditional
-        probabilities of each variable given the variables that are eliminated after it.
+        probabilities of each variable given the variables that are eliminated after it, in a flat
+        array. See `_beliefs` for the third result, which is None if `beliefs` is False.
         """
         from skcrbm.kernels.elimination import eliminate
 
@@ -201,12 +202,14 @@ class Model:
         kinds[n_buckets - maximised :] |= maximised > 0
         conditional = np.empty(self.buckets.entry_start[-1] * n_models)
         total = np.empty(n_models)
-        arrays = self.buckets, self.fields.ravel(), self.values, self.work
-        eliminate(kinds, *arrays, conditional, total)
+        weight = np.full(self.fields.size if beliefs else 0, -np.inf)
+        found = np.zeros(len(self.buckets.tables) * n_models if wanted else 0)
+        models = self.buckets, self.fields.reshape(-1), self.values, self.work
+        eliminate(kinds, *models, conditional, total, weight, found)
         total += self.offset
         if (total == -np.inf).any():
             raise ContradictionError(int(self.rows[np.flatnonzero(total == -np.inf)[0]]))
-        return total, conditional
+        return total, conditional, self._beliefs(maximal, weight, found) if beliefs else None
 
     def backwards(self, conditional):
         """Yield the scope of each bucket and its conditional table, beginning with the last bucket.
@@ -254,21 +257,15 @@ class Model:
         k_best_states(self.buckets, conditional, self.values.copy(), states, losses)
         return states, losses
 
-    def beliefs(self, conditional, maximal, wanted=False):
+    def _beliefs(self, maximal, weight, found):
         """Return the log-odds of the variables, and the probabilities of all table entries.
 
         The log-odds have the shape `energy.belief_shape` with R models instead of N. The
-        probabilities have the shape (n_entries, R), or are an empty array (0, R) if `wanted` is
-        False.
+        probabilities have the shape (n_entries, R), or are an empty array (0, R) if `found` is
+        empty. `weight` and `found` are outputs of the kernel.
         """
-        from skcrbm.kernels.elimination import spread_beliefs
-
         energy, n_models = self.energy, len(self.rows)
-        weight = np.full(self.fields.size, -np.inf)
-        found = np.zeros((len(self.buckets.tables) if wanted else 0, n_models))
-        spread_beliefs(
-            maximal, self.buckets, self.values, conditional, self.work, weight, found.reshape(-1)
-        )
+        found = found.reshape(-1, n_models)
         # (R, n, K) for the free variables
         free = ~self.plan.held
         weight = weight.reshape(self.fields.shape)[: energy.n_variables][free].transpose(2, 0, 1)
@@ -285,7 +282,7 @@ class Model:
             here = np.arange(levels) < energy.graph.n_states[free][:, None]
             log_odds[:, free] = log_odds_of_weights(weight[..., :levels], here)
         n_tables = sum(len(group.entries) for group in energy.tables)
-        for f in self.fixed if wanted else ():
+        for f in self.fixed if len(found) else ():
             if f < n_tables:
                 found[self._place(f), np.arange(n_models)] = 1.0
         return log_odds, found[: energy.n_entries]
@@ -327,12 +324,13 @@ def _sums(energy, query, chunks):
 
     def run(chunk):
         model = Model(energy, chunk)
-        log_z, conditional = model.go_up(False)
+        needed = bool(query.returns & {"marginals", "statistics"})
+        log_z, _, beliefs = model.eliminate(False, beliefs=needed, wanted=wanted)
         if "log_partition" in query.returns:
             fields["log_partition"][chunk.rows] = log_z
-        if not query.returns & {"marginals", "statistics"}:
+        if beliefs is None:
             return None
-        log_odds, probability = model.beliefs(conditional, False, wanted)
+        log_odds, probability = beliefs
         if "marginals" in query.returns:
             fields["log_odds"][chunk.rows] = log_odds
         if wanted and query.per_example:
@@ -354,10 +352,10 @@ def _best_states(energy, query, chunks):
 
     def run(chunk):
         model = Model(energy, chunk)
-        _, conditional = model.go_up(True)
+        _, conditional, beliefs = model.eliminate(True, beliefs=True)
         values = model.best_values(conditional)
         fields["assignment"][chunk.rows] = values[: energy.n_variables].T
-        fields["log_odds"][chunk.rows] = model.beliefs(conditional, True)[0]
+        fields["log_odds"][chunk.rows] = beliefs[0]
 
     for _ in ordered_map(run, chunks, query.n_jobs):
         pass
@@ -377,7 +375,7 @@ def _marginal_map(method, energy, query):
 
     def run(chunk):
         model, n_last = Model(energy, chunk), chunk.plan.n_last
-        log_weight[chunk.rows], conditional = model.go_up(False, n_last)
+        log_weight[chunk.rows], conditional, _ = model.eliminate(False, n_last)
         values = model.best_values(conditional, n_last)
         held[np.ix_(chunk.rows, chosen)] = values[chosen].T
 
@@ -401,7 +399,7 @@ def _draw(energy, query, chunks, key):
 
     def run(chunk):
         model = Model(energy, chunk)
-        _, conditional = model.go_up(False)
+        _, conditional, _ = model.eliminate(False)
         for step, part in enumerate(row_chunks(query.n_samples, _SAMPLES)):
             for r, row in enumerate(chunk.rows):
                 values, chance = _drawn(model, conditional, r, key, step, part)

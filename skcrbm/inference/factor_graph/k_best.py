@@ -41,7 +41,7 @@ def k_best_of_models(
 
     def run(chunk):
         model = Model(energy, chunk)
-        top, conditional = model.go_up(True)
+        top, conditional, _ = model.eliminate(True)
         found, losses = model.k_best(conditional, k)
         states[chunk.rows] = found[..., : energy.n_variables]
         scores[chunk.rows] = top[:, None] + losses
