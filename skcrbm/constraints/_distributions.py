@@ -12,7 +12,7 @@ from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.counted_trees import CountedTreeModels
-from skcrbm.inference.factor_graph.k_best import k_best_of_models
+from skcrbm.inference.k_best import k_best_of_models
 from skcrbm.utils.parallel import row_chunks
 
 

@@ -15,8 +15,9 @@ from skcrbm.energies._uai_evidence import (
     write_uai_solution,
 )
 from skcrbm.energies.base import BaseEnergy
+from skcrbm.energies.grouped_rbm import OneHotRBMEnergy
 from skcrbm.energies.layered_structure import LayeredStructure
-from skcrbm.energies.rbm import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.rbm import RBMEnergy
 
 __all__ = [
     "AndFactors",

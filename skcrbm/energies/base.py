@@ -33,7 +33,7 @@ from skcrbm.utils.validation import as_real
 
 #: All queries that `infer` and `sample` can answer. An energy class may support only some of them.
 QUERIES = frozenset({"marginals", "statistics", "log_partition", "map", "marginal_map"})
-QUERIES |= {"map_bound", "samples", "sample_log_prob"}
+QUERIES |= {"map_bound", "best_states", "samples", "sample_log_prob"}
 
 #: Type of the blocks of variables in `BaseEnergy.sampling_blocks`.
 Block = slice | np.ndarray

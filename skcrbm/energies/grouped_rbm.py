@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -170,3 +171,50 @@ class GroupedRBMEnergy(RBMEnergy):
 
     def _is_visible(self, block):
         return isinstance(block, slice) and block.start == 0 and block.stop == self.n_visible
+
+
+class OneHotRBMEnergy(GroupedRBMEnergy):
+    """An RBM restricted to visible vectors in which exactly one unit is 1.
+
+    With V = K visible units, unit k represents class k, and
+    ``p(k) ∝ exp(b_k + sum_j softplus(W_kj + c_j))``. This is the classification RBM [1]_. All
+    queries can be answered exactly at low cost. Parameters and attributes are as in `RBMEnergy`.
+    Clamping a visible unit to 1 fixes the class, and clamping it to 0 excludes its class.
+
+    References
+    ----------
+    .. [1] Larochelle and Bengio (2008). Classification using discriminative restricted
+       Boltzmann machines. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.energies import OneHotRBMEnergy
+    >>> energy = OneHotRBMEnergy(np.zeros((3, 1)), [0.0, 0.0, np.log(2)], [0.0])
+    >>> np.exp(energy.class_log_weights() - np.log(4 * 2)).round(2)
+    array([[0.25, 0.25, 0.5 ]])
+    """
+
+    categorical = True
+    _saved = RBMEnergy._saved
+
+    def __init__(self, weights: ArrayLike, visible_bias: ArrayLike, hidden_bias: ArrayLike):
+        RBMEnergy.__init__(self, weights, visible_bias, hidden_bias)
+
+    @cached_property
+    def units(self) -> OutputUnits:
+        """Layout of the visible units: a unit for each class of a single output."""
+        return OutputUnits([self.n_visible], one_hot=True)
+
+    def n_enumerated(self, query: str = "log_partition") -> int:
+        """Return 0, because all queries are answered by sums over the classes."""
+        return 0
+
+    # With a score of its own the class has only the methods that are registered for it. Sums over
+    # the classes are so cheap that "exact" serves all purposes.
+    def _score(self, states):
+        return super()._score(states)
+
+    def class_log_weights(self, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-weights (N, K) of the K classes, in float64."""
+        return self.log_weight_of_sets(np.eye(self.n_visible), hidden)

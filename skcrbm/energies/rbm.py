@@ -12,8 +12,7 @@ from scipy.special import expit
 
 from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.energies.base import Block
-from skcrbm.energies.states import infinite_where_held, unchecked
-from skcrbm.utils.categorical import one_against_rest
+from skcrbm.energies.states import infinite_where_held
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
@@ -346,116 +345,6 @@ class RBMEnergy(PairwiseEnergy):
         `entries_per_row` is the size of the temporary arrays for one row.
         """
         return row_chunks(self.n_models, max(1, CACHED_ENTRIES // max(1, entries_per_row)))
-
-
-class OneHotRBMEnergy(RBMEnergy):
-    """An RBM restricted to visible vectors in which exactly one unit is 1.
-
-    With V = K visible units, unit k represents class k, and
-    ``p(k) ∝ exp(b_k + sum_j softplus(W_kj + c_j))``. This is the classification RBM [1]_. All
-    queries can be answered exactly at low cost. Parameters and attributes are as in `RBMEnergy`.
-    Clamping a visible unit to 1 fixes the class, and clamping it to 0 excludes its class.
-
-    References
-    ----------
-    .. [1] Larochelle and Bengio (2008). Classification using discriminative restricted
-       Boltzmann machines. ICML.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skcrbm.energies import OneHotRBMEnergy
-    >>> energy = OneHotRBMEnergy(np.zeros((3, 1)), [0.0, 0.0, np.log(2)], [0.0])
-    >>> np.exp(energy.class_log_weights() - np.log(4 * 2)).round(2)
-    array([[0.25, 0.25, 0.5 ]])
-    """
-
-    categorical = True
-
-    @property
-    def exclusive(self) -> np.ndarray:
-        """Bool array (V,), True for all visible units."""
-        return np.ones(self.n_visible, bool)
-
-    def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return 0, because all queries are answered by sums over the classes."""
-        return 0
-
-    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds of each unit, and the influence, which is infinite for visible units.
-
-        Exactly one visible unit is on. So the other visible units determine the value of a visible
-        unit, however large its bias is, and no finite number bounds their influence. Hidden units
-        have the same log-odds and influence as in `RBMEnergy`.
-        """
-        log_odds, influence = super().own_log_odds()
-        influence[: self.n_visible] = np.inf
-        return log_odds, influence
-
-    def class_log_weights(self, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-weights (N, K) of the K classes, in float64."""
-        return self.log_weight_of_sets(np.eye(self.n_visible), hidden)
-
-    def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the most probable class as one-hot visible units (N, K)."""
-        return np.eye(self.n_visible, dtype=np.int8)[log_odds.argmax(axis=1)]
-
-    def _check_evidence(self):
-        held = self._held()[0]
-        on = (held == 1).sum(axis=1)
-        if ((on > 1) | (held == 0).all(axis=1)).any():
-            raise ValueError(
-                "clamp contradicts the model: exactly one visible unit must be 1, but it sets two "
-                "visible units to 1, or all visible units to 0"
-            )
-
-    def _score(self, states):
-        one = states[:, : self.n_visible].sum(axis=1) == 1
-        return np.where(one, super()._score(states), -np.inf)
-
-    def _log_weight_of(self, visible, inputs, hidden):
-        one = visible.sum(axis=1) == 1
-        return np.where(one, super()._log_weight_of(visible, inputs, hidden), -np.inf)
-
-    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy (N, S) of S states; -inf unless exactly one unit is 1."""
-        weights = unchecked(super().log_weight_of_sets)(visible_sets, hidden)
-        return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
-
-    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return log-odds (N, K) that are ±inf, because the other units determine each unit."""
-        others = visible.sum(axis=1, keepdims=True) - visible
-        return np.where(others == 0, np.inf, -np.inf).astype(self.dtype)
-
-    def class_log_odds(self, log_weights: np.ndarray) -> np.ndarray:
-        """Return the log-odds (..., K) of each class against all other classes."""
-        return one_against_rest(log_weights)
-
-    def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-odds of each variable in a block given the variables outside the block.
-
-        For the visible units, these are the log-odds of each class against all other classes.
-        """
-        if not self._is_visible(block):
-            return unchecked(super().conditional_log_odds)(states, block)
-        scores = self._conditional_log_odds(states, slice(0, self.n_visible))
-        if self.evidence is not None:
-            held = self._held()[0][:, None]
-            chosen = (held == 1).any(axis=2, keepdims=True)
-            scores = np.where((held == 0) | (chosen & (held != 1)), -np.inf, scores)
-        return self.class_log_odds(scores)
-
-    def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the variables of a block. A class needs a single random number, the first in `u`."""
-        if not self._is_visible(block):
-            return super().draw(log_odds, u, block)
-        mass = expit(log_odds).cumsum(axis=2)
-        u = np.broadcast_to(u, log_odds.shape)[..., :1]
-        index = (u * mass[..., -1:] > mass[..., :-1]).sum(axis=2)
-        return np.eye(self.n_visible, dtype=bool)[index]
-
-    def _is_visible(self, block):
-        return block.start == 0 and block.stop == self.n_visible
 
 
 class CRBMParams(NamedTuple):

@@ -22,7 +22,6 @@ from skcrbm.estimators._structured import (
 )
 from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
 from skcrbm.inference.base import ContradictionError, resolve_method
-from skcrbm.inference.factor_graph.k_best import k_best_states
 from skcrbm.learning.graph_constraints import closed_classes, require_possible
 from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs, no_labels
 from skcrbm.learning.truncated_graphs import network_of
@@ -187,24 +186,19 @@ class GraphAnswers(SavedModel, BaseEstimator):
 
         def answer(piece):
             posed = Posed.of(self._model, piece)
-            energy, clamp = posed.energy, posed.clamp
+            returns = "best_states" if self._hinge else ("best_states", "log_partition")
             try:
-                states, scores = k_best_states(
-                    energy if clamp is None else energy.condition(clamp), k
-                )
+                found = infer(posed.energy, "exact", returns=returns, n_best=k, clamp=posed.clamp)
             except ContradictionError:
                 raise
             except ValueError as error:
                 c = piece.index[0]
                 raise ValueError(f"graph {c} is too wide for predict_topk: {error}") from None
-            possible = scores > -np.inf
-            states, scores = states[possible], scores[possible]
-            labels = self.classes_[posed.states(states)]
-            if self._hinge:
-                return TopPaths(labels, np.full(len(scores), np.nan))
-            found = infer(energy, "exact", returns="log_partition", clamp=clamp)
-            assert found.log_partition is not None
-            return TopPaths(labels, scores - found.log_partition[0])
+            scores = found.best_scores[0]
+            scores = scores[scores > -np.inf]
+            labels = self.classes_[posed.states(found.best_states[0, : len(scores)])]
+            log_z = np.nan if self._hinge else found.log_partition[0]
+            return TopPaths(labels, scores - log_z)
 
         return self._by_graphs(batch, answer)
 

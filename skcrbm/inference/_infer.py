@@ -51,6 +51,7 @@ def infer(
     pairwise: str = "sum",
     init: InferenceResult | None = None,
     n_samples: int | None = None,
+    n_best: int | None = None,
     return_trace: bool = False,
     return_state: bool = False,
     n_jobs: int | None = None,
@@ -90,6 +91,8 @@ def infer(
         - "map_bound": an upper bound of the score of the best state, and the gap between the bound
           and the score of the state found. With "marginal_map", the bound and the gap refer to
           log-weights instead of scores.
+        - "best_states": the `n_best` states with the highest scores, and their scores. "exact"
+          answers it for every energy; if several states have the same score, all of them count.
         - "samples", and "sample_log_prob", the log-probability with which each sample was drawn.
     pairwise : {"sum", "per_example"}, default="sum"
         Whether statistics are summed over the models or returned for each model. Sums have shape
@@ -102,6 +105,8 @@ def infer(
         Number of samples of each model. It is used for "samples" and by the methods that estimate
         log Z from samples ("bp_chain", "perturb_and_max_product", "perturb_and_map"). None: 1000 if
         log Z is estimated, else 1.
+    n_best : int, default=None
+        Number of states of each model for "best_states". None: 1.
     return_trace : bool, default=False
         Whether to return the largest change of a belief in each iteration.
     return_state : bool, default=False
@@ -190,6 +195,10 @@ def infer(
             "n_samples is only valid if returns contains 'samples' or an answer that the method "
             f"estimates from samples; got n_samples={n_samples!r}"
         )
+    if n_best is not None and "best_states" not in asked:
+        raise ValueError(
+            f"n_best is only valid if returns contains 'best_states'; got n_best={n_best!r}"
+        )
     for name, value in (("return_trace", return_trace), ("return_state", return_state)):
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, got {value!r}")
@@ -200,6 +209,7 @@ def infer(
         per_example=pairwise == "per_example",
         sample_weight=_check_weight(sample_weight, energy.n_models),
         n_samples=check_count("n_samples", n_samples),
+        n_best=1 if n_best is None else check_count("n_best", n_best),
         start=_check_init(init, energy, method, asked),
         return_trace=return_trace,
         return_state=return_state,
@@ -207,7 +217,9 @@ def infer(
     )
     if clamp is not None:
         energy = energy.condition(clamp)
-    energy, decided, log_odds = _clamp_large_fields(energy, largest)
+    # The best states may differ in variables that large fields decide.
+    limit = 0.0 if "best_states" in asked else largest
+    energy, decided, log_odds = _clamp_large_fields(energy, limit)
     fields = _solved(method, energy, query)
     if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
@@ -353,6 +365,10 @@ def _complete(fields, energy, query):
         if "samples" in fields:
             rows, variables = np.nonzero(held)
             fields["samples"][rows, :, variables] = values[:, None]
+        if "best_states" in fields:
+            rows, variables = np.nonzero(held)
+            found = fields["best_scores"][rows] > -np.inf
+            fields["best_states"][rows, :, variables] = np.where(found, values[:, None], -1)
     if "marginals" in query.returns:
         fields["marginals"] = expit(fields["log_odds"])
     elif fields.get("assignment") is None:

@@ -64,6 +64,8 @@ def _shapes(energy, query):
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(names, (n,))
     shapes["log_odds"] = energy.belief_shape
     shapes["assignment"] = (n, energy.n_variables)
+    shapes["best_states"] = (n, query.n_best, energy.n_variables)
+    shapes["best_scores"] = (n, query.n_best)
     shapes["samples"] = (n, query.n_samples, energy.n_variables)
     shapes["sample_log_prob"] = (n, query.n_samples)
     return shapes

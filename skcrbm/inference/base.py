@@ -54,6 +54,8 @@ class Query:
     n_samples : int
         Number of samples of each model, for samples and for answers that are estimated from
         samples.
+    n_best : int
+        Number of states of each model for "best_states".
     start : InferenceResult or None
         Earlier result from which the method continues; its log-odds (N, n_variables) are clipped
         to finite values.
@@ -69,6 +71,7 @@ class Query:
     per_example: bool
     sample_weight: np.ndarray
     n_samples: int
+    n_best: int
     start: Any
     return_trace: bool
     return_state: bool
@@ -95,6 +98,11 @@ class InferenceResult(Versioned):
     gap : ndarray (N,), float64
         Difference between `map_bound` and the score (or log-weight) of the assignment; 0 if the
         assignment is proven to be optimal.
+    best_states : ndarray (N, n_best, n_variables)
+        The best states of each model, in descending order of their scores. If a model has fewer
+        states of positive weight, its last rows are -1.
+    best_scores : ndarray (N, n_best), float64
+        Scores of `best_states`; -inf in the place of missing states.
     statistics : tuple of ndarray
         Expected sufficient statistics, in the shapes that the energy defines. They are summed over
         the models with `sample_weight`, or have a leading axis for the models.
@@ -124,6 +132,8 @@ class InferenceResult(Versioned):
     assignment: np.ndarray | Any = None
     map_bound: np.ndarray | Any = None
     gap: np.ndarray | Any = None
+    best_states: np.ndarray | Any = None
+    best_scores: np.ndarray | Any = None
     statistics: tuple[np.ndarray, ...] | Any = None
     log_partition: np.ndarray | Any = None
     standard_error: np.ndarray | Any = None

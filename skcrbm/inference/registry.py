@@ -53,8 +53,8 @@ SOLVERS = {
     "exact": {
         "BaseEnergy": "skcrbm.inference.any_energy._exact:solve",
         "RBMEnergy": "skcrbm.inference.rbm._exact:solve",
-        "OneHotRBMEnergy": "skcrbm.inference.rbm._one_hot:solve",
         "GroupedRBMEnergy": "skcrbm.inference.rbm._groups:solve",
+        "OneHotRBMEnergy": "skcrbm.inference.rbm._groups:solve",
         "IsingEnergy": "skcrbm.inference.ising._exact:solve",
         "SparseIsingEnergy": "skcrbm.inference.factor_graph._exact:solve_sparse_ising",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph._exact:solve",
@@ -195,7 +195,7 @@ ANSWERS = {
 
 
 @lru_cache(maxsize=1024)
-def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
+def classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
     """List the base classes of `energy_type` whose solvers are valid for `energy_type`.
 
     The list includes `energy_type` itself. A solver for a base class is valid if the base class has
@@ -215,7 +215,7 @@ def entry_for(table: dict[str, Any], energy_type: type[BaseEnergy]) -> str:
 
     The result is "" if there is no such entry.
     """
-    return next((name for name in _classes_of_the_model(energy_type) if name in table), "")
+    return next((name for name in classes_of_the_model(energy_type) if name in table), "")
 
 
 def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:

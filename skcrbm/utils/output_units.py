@@ -14,30 +14,37 @@ class OutputUnits:
     An output of two classes has a single unit, which is on for the second class. An output of k > 2
     classes has k units, exactly one of which is on. An output with a single class has no unit.
 
-    `n_classes` (L,) has the number of classes of each output.
+    `n_classes` (L,) has the number of classes of each output. If `one_hot` is True, each output has
+    a unit for each class, even if it has two classes or one.
     """
 
-    def __init__(self, n_classes: Any):
+    def __init__(self, n_classes: Any, one_hot: bool = False):
         self.n_classes = np.asarray(n_classes, np.int64)
-        self.sizes = np.where(self.n_classes > 2, self.n_classes, self.n_classes - 1)
+        grouped = (self.n_classes > 2) | one_hot
+        self.sizes = np.where(grouped, self.n_classes, self.n_classes - 1)
         outputs = np.arange(len(self.sizes))
         self.output = np.repeat(outputs, self.sizes)  # (V,), index of the output of each unit
         # (L + 1,): output i has the units start[i] to start[i + 1] - 1
         self.start = np.concatenate([[0], np.cumsum(self.sizes)])
         # (L + 1,): number of classes of all outputs before output i
         self.first = np.concatenate([[0], np.cumsum(self.n_classes)])
-        # (V,): True for the units of an output with more than two classes. Exactly one unit of such
+        # (V,): True for the units of an output with a unit for each class. Exactly one unit of such
         # an output is on.
-        self.exclusive = (self.sizes > 1)[self.output]
+        self.exclusive = grouped[self.output]
         #: Index (V,) of the class of each unit, among the classes of all outputs side by side.
         self.place = np.arange(len(self.output)) - self.start[self.output]
         self.place += self.first[self.output] + ~self.exclusive
-        # (V, G): 1 if unit v belongs to output g, one of the G outputs with more than two classes
-        self.member = (self.output[:, None] == outputs[self.sizes > 1]).astype(np.float64)
+        # (G,): the outputs with a unit for each class
+        self._grouped = outputs[grouped]
+        # (V, G): 1 if unit v belongs to output g of these outputs
+        self.member = (self.output[:, None] == self._grouped).astype(np.float64)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the outputs have the same numbers of classes."""
-        return isinstance(other, OutputUnits) and np.array_equal(self.n_classes, other.n_classes)
+        """Return True if the outputs have the same numbers of classes and of units."""
+        if not isinstance(other, OutputUnits):
+            return False
+        pairs = (self.n_classes, other.n_classes), (self.sizes, other.sizes)
+        return all(np.array_equal(one, two) for one, two in pairs)
 
     __hash__ = None  # type: ignore[assignment]  # equality compares arrays
 
@@ -58,9 +65,8 @@ class OutputUnits:
 
     @property
     def groups(self) -> list[slice]:
-        """Slice of the units of each output with more than two classes."""
-        large = np.flatnonzero(self.sizes > 1)
-        return [slice(int(self.start[i]), int(self.start[i + 1])) for i in large]
+        """Slice of the units of each output that has a unit for each class."""
+        return [slice(int(self.start[i]), int(self.start[i + 1])) for i in self._grouped]
 
     def are_valid(self, units: np.ndarray) -> np.ndarray:
         """Return True (...,) for unit vectors (..., V) with one unit on in each of the `groups`."""

@@ -261,6 +261,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
         conformance.check_evidence,
         conformance.check_scaled,
         conformance.check_tempered,
+        conformance.check_best_states,
         conformance.check_samples,
         conformance.check_tilted,
     ],

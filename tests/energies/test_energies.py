@@ -240,7 +240,7 @@ def test_one_hot_class_weights():
             np.testing.assert_allclose(table[n, k], expected, rtol=1e-13)
     assert type(energy.rows([1])) is OneHotRBMEnergy
     for impossible in ([1, 1, np.nan, np.nan], [0, 0, 0, 0]):
-        with pytest.raises(ValueError, match="sets two visible units to 1, or all"):
+        with pytest.raises(ValueError, match="sets two of the units 0 to 3 to 1, or all"):
             energy.condition(np.tile([*impossible, *[np.nan] * 3], (2, 1)))
 
 

@@ -9,9 +9,8 @@ from scipy.special import logsumexp
 
 from skcrbm import ChainCRF, Graph, GraphCRF, grid_graph
 from skcrbm.energies import FactorGraphEnergy, OrFactors, TableFactors
-from skcrbm.inference import ICM, MapSearch, SumProduct
+from skcrbm.inference import ICM, MapSearch, SumProduct, infer
 from skcrbm.inference.base import ContradictionError
-from skcrbm.inference.factor_graph.k_best import k_best_of_models, k_best_states
 
 
 @pytest.mark.quick_cases(1)
@@ -35,24 +34,6 @@ def test_topk_is_that_of_enumeration(cycles, k):
             assert len(set(place)) == len(place) == min(k, len(states))
 
 
-@pytest.mark.parametrize("k", [1, 5, 30])
-def test_k_best_states_of_many_models_are_the_states_of_each_model(k):
-    rng = np.random.default_rng(k)
-    table = np.where(rng.random((3, 2, 2)) < 0.2, -np.inf, rng.normal(size=(3, 2, 2)))
-    table[:, 0, 0] = 0.0
-    factors = [TableFactors([[0, 1], [1, 2], [3, 4]], table)]
-    energy = FactorGraphEnergy(factors, rng.normal(size=(25, 5)))
-    clamp = np.where(rng.random((25, 5)) < 0.2, 0.0, np.nan)
-    for models in (energy, energy.condition(clamp)):
-        states, scores = k_best_of_models(models, k, n_jobs=2)
-        for i in range(25):
-            own, value = k_best_states(models.rows(slice(i, i + 1)), k)
-            np.testing.assert_array_equal(states[i, : len(own)], own)
-            np.testing.assert_allclose(scores[i, : len(own)], value, atol=1e-12)
-            assert (scores[i, len(own) :] == -np.inf).all()
-            np.testing.assert_allclose(models.rows([i] * len(own)).score(own), value, atol=1e-9)
-
-
 def test_topk_of_ties_and_of_a_chain():
     X = [Graph(np.zeros((3, 1)), [[0, 1], [1, 2]])]
     model = GraphCRF(alpha=1.0).fit([*X, *X], [["a", "b", "a"], ["b", "a", "b"]])
@@ -64,7 +45,8 @@ def test_topk_of_ties_and_of_a_chain():
     labels = [rng.integers(0, 3, len(x)) for x in rows]
     chain = ChainCRF(alpha=0.1).fit(rows, labels)
     for x, top in zip(rows, chain.predict_topk(rows, 20), strict=True):
-        states, scores = k_best_states(chain.factor_graph(x), 20)
+        found = infer(chain.factor_graph(x), "exact", returns="best_states", n_best=20)
+        (states,), (scores,) = found.best_states, found.best_scores
         np.testing.assert_array_equal(chain.classes_[states], top.labels)
         np.testing.assert_allclose(np.diff(scores), np.diff(top.log_proba), atol=1e-9)
 
@@ -72,9 +54,10 @@ def test_topk_of_ties_and_of_a_chain():
 def test_topk_of_components_takes_memory_linear_in_k():
     tables = [TableFactors([[i, i + 1], [i + 12, i + 13]], np.zeros((2, 2, 2))) for i in range(11)]
     energy = FactorGraphEnergy(tables, np.arange(24.0)[None] ** 1.1)
-    k_best_states(energy, 10)
+    infer(energy, "exact", returns="best_states", n_best=10)
     tracemalloc.start()
-    states, scores = k_best_states(energy, 1000)
+    found = infer(energy, "exact", returns="best_states", n_best=1000)
+    (states,), (scores,) = found.best_states, found.best_scores
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 16 * 2**20
@@ -91,18 +74,23 @@ def test_k_best_states_of_any_factor_graph():
     energy = FactorGraphEnergy(tables, n_states=[2, 3, 4, 2, 1])
     states = np.array(list(np.ndindex(2, 3, 4, 2, 1)))
     score = energy.score(states)
-    found, values = k_best_states(energy, 60)
-    np.testing.assert_allclose(values, np.sort(score[score > -np.inf])[::-1][:60], atol=1e-12)
+    answer = infer(energy, "exact", returns="best_states", n_best=60)
+    values = np.sort(score[score > -np.inf])[::-1][:60]
+    np.testing.assert_allclose(answer.best_scores[0, : len(values)], values, atol=1e-12)
+    found = answer.best_states[0, : len(values)]
     np.testing.assert_allclose(energy.score(found), values, atol=1e-12)
+    assert len(np.unique(found, axis=0)) == len(found)
     binary = FactorGraphEnergy(
         [TableFactors([[0, 1]], rng.normal(size=(2, 2))), OrFactors([[0, 1]], [2])],
         field=rng.normal(size=3),
     )
-    found, values = k_best_states(binary, 8)
-    assert len(found) == 4
+    answer = infer(binary, "exact", returns="best_states", n_best=8)
+    assert (answer.best_scores[0] > -np.inf).sum() == 4
+    found = answer.best_states[0, :4]
     assert (found[:, 2] == found[:, :2].max(axis=1)).all()
+    impossible = FactorGraphEnergy([TableFactors([[0]], [-np.inf, -np.inf])])
     with pytest.raises(ContradictionError):
-        k_best_states(FactorGraphEnergy([TableFactors([[0]], [-np.inf, -np.inf])]), 2)
+        infer(impossible, "exact", returns="best_states", n_best=2)
 
 
 def test_wide_graphs_have_no_topk_but_a_gap():

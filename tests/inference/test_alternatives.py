@@ -90,7 +90,8 @@ def test_options_that_others_have():
 
 
 def test_answers_that_are_listed():
-    with pytest.raises(ValueError, match=re.escape("more of ['log_partition', 'map', ")) as info:
+    listed = re.escape("more of ['best_states', 'log_partition', 'map', ")
+    with pytest.raises(ValueError, match=listed) as info:
         infer(ENERGIES["Ising"], "exact", returns="mapp")
     assert "marginal_map" not in str(info.value)
     with pytest.raises(ValueError, match=r"one or more of \['marginals', .*, 'statistics'\]"):
@@ -200,7 +201,7 @@ def test_methods_for_what_has_no_meaning():
 @pytest.mark.parametrize(
     ("name", "kind", "others"),
     [
-        ("max_product", "Ising", "RBMEnergy, FactorGraphEnergy, SparseIsingEnergy"),
+        ("max_product", "Ising", "RBMEnergy, SparseIsingEnergy, FactorGraphEnergy"),
         ("mixed_product", "Ising", "RBMEnergy"),
         ("dual_decomposition", "Ising", "RBMEnergy"),
         ("branch_and_bound", "RBM", "IsingEnergy, FactorGraphEnergy"),

@@ -417,6 +417,30 @@ def check_exact(case, dtype=np.float64, scale=1.0):
                 np.testing.assert_array_equal(answer.gap, 0)
 
 
+def check_best_states(case):
+    """The best states of "exact" under evidence, with ties, and if there are too few states."""
+    energy = case.make(9, 2, 1.0, np.float64)
+    free = case.make(9, 2, 0.0, np.float64)
+    tied = free.with_fields(*(np.zeros_like(field) for field in free.fields))
+    every = [(energy, given) for given in evidences(case, energy)[::3]]
+    every += [(tied, given) for given in few_evidences(case, tied)]
+    for energy, given in every:
+        exact = [Enumeration(case, given, n, energy) for n in range(given.n_models)]
+        for k in (1, 6, 2 ** min(given.n_variables, 8) + 1):
+            found = infer(given, "exact", returns=("best_states", "log_partition"), n_best=k)
+            assert found.best_states.shape == (given.n_models, k, given.n_variables)
+            for n, e in enumerate(exact):
+                expected = np.sort(e.scores[e.scores > -np.inf])[::-1][:k]
+                scores, states = found.best_scores[n], found.best_states[n]
+                np.testing.assert_allclose(scores[: len(expected)], expected, rtol=1e-9, atol=1e-9)
+                assert (scores[len(expected) :] == -np.inf).all()
+                assert (states[len(expected) :] == -1).all()
+                states = states[: len(expected)]
+                assert len(np.unique(states, axis=0)) == len(expected)
+                place = [np.flatnonzero((e.states == s).all(axis=1))[0] for s in states]
+                np.testing.assert_allclose(e.scores[place], expected, rtol=1e-9, atol=1e-9)
+
+
 def check_samples(case):
     """Samples of "exact" and "gibbs" under evidence: marginals, and log-probabilities."""
     energy = case.make(7, 2, 0.7, np.float64)
@@ -523,7 +547,8 @@ def check_nothing_unfilled(case, monkeypatch):
 
 ARRAYS = (
     "marginals", "log_odds", "assignment", "map_bound", "gap", "statistics", "log_partition",
-    "standard_error", "effective_sample_size", "samples", "sample_log_prob", "n_iter",
+    "standard_error", "effective_sample_size", "best_states", "best_scores", "samples",
+    "sample_log_prob", "n_iter",
 )  # fmt: skip
 
 
@@ -553,5 +578,6 @@ def check_energy(case, monkeypatch):
     for dtype in (np.float32, np.float64):
         check_exact(case, dtype)
         check_methods(case, dtype)
+    check_best_states(case)
     check_samples(case)
     check_nothing_unfilled(case, monkeypatch)

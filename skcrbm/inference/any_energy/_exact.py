@@ -14,13 +14,7 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 def solve(method, energy, query):
     """Answer any query, one model after the other."""
-    limit = min(method.max_units, MAX_GENERIC_UNITS)
-    n_free = int(energy.free.sum(axis=1).max(initial=0))
-    if n_free > limit:
-        raise ValueError(
-            f"'exact' enumerates the free variables of a {type(energy).__name__}; there are "
-            f"{n_free}, and the limit is {limit}. Use 'gibbs' instead"
-        )
+    check_size(method, energy)
     fields = empty_result(energy, query)
     shape = energy.n_models, energy.n_variables
     if query.returns & {"marginals", "map", "marginal_map"}:
@@ -35,7 +29,7 @@ def solve(method, energy, query):
     weight = np.ones(shape[0]) if query.per_example else query.sample_weight
 
     def run(rows):
-        model = _Enumerated(energy, rows.start)
+        model = Enumerated(energy, rows.start)
         n = rows.start
         if "log_partition" in query.returns:
             fields["log_partition"][n] = model.log_z + model.offset
@@ -66,7 +60,18 @@ def solve(method, energy, query):
     return fields
 
 
-class _Enumerated:
+def check_size(method, energy):
+    """Raise a ValueError if a model has too many free variables to enumerate their states."""
+    limit = min(method.max_units, MAX_GENERIC_UNITS)
+    n_free = int(energy.free.sum(axis=1).max(initial=0))
+    if n_free > limit:
+        raise ValueError(
+            f"'exact' enumerates the free variables of a {type(energy).__name__}; there are "
+            f"{n_free}, and the limit is {limit}. Use 'gibbs' instead"
+        )
+
+
+class Enumerated:
     """All states of model `n` that agree with the evidence, and their scores and probabilities."""
 
     def __init__(self, energy, n):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
 from skcrbm.energies.base import QUERIES
-from skcrbm.inference.base import InferenceMethod, Query
+from skcrbm.inference.base import InferenceMethod, Query, empty_result
 from skcrbm.utils.limits import (
     EXACT_NANOSECONDS,
     MAX_ELIMINATED_ENTRIES,
@@ -42,7 +42,9 @@ class Exact(InferenceMethod):
 
     "map" is the best joint state. "marginal_map" is the visible state with the largest sum over
     hidden states; the visible layer is enumerated to find it. If several states are equally good,
-    the first of them in binary order is returned. "samples" are independent.
+    the first of them in binary order is returned. "samples" are independent. "best_states" are the
+    `n_best` best joint states. To find them, variables are eliminated; pairwise energies and RBMs
+    are converted to factor graphs for this purpose.
 
     In a `FactorGraphEnergy`, "marginal_map" maximises over the variables in `map_variables` and
     sums over all other variables. The variables of the sum are eliminated first, which may need
@@ -136,7 +138,15 @@ class Exact(InferenceMethod):
                 "map_variables must be None for 'marginal_map' if the energy is not a "
                 f"FactorGraphEnergy; the energy is of type {type(energy).__name__}"
             )
-        return super().solve(energy, query)
+        rest = query.returns - {"best_states"}
+        solved = bool(rest) or "best_states" not in query.returns
+        fields = super().solve(energy, replace(query, returns=rest)) if solved else {}
+        if rest != query.returns:
+            from skcrbm.inference.k_best import best_states
+
+            fields = empty_result(energy, query) | fields
+            fields |= best_states(self, energy, query)
+        return fields
 
 
 def checked_variables(variables: Any, n_variables: int) -> np.ndarray:

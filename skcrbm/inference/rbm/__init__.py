@@ -1,1 +1,1 @@
-"""Solvers of `RBMEnergy` and `OneHotRBMEnergy`."""
+"""Solvers of `RBMEnergy` and `GroupedRBMEnergy`."""

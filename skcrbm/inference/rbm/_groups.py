@@ -16,7 +16,7 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import log_expit
+from scipy.special import expit, log_expit
 
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.states import binary_states, unchecked
@@ -31,6 +31,8 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 # most this number, the sums over classes are computed from weights, which then stay in the range of
 # floats.
 _MAX_RANGE = 300.0
+# Indices are drawn from at most this number of weights without a search.
+_FEW = 32
 # Probabilities below this number are computed from logarithms, because floats near 1e-308 lose
 # digits.
 _TINY = 1e-290
@@ -157,6 +159,28 @@ class _HiddenStates(_Model):
             log_weight[wrong] = -np.inf
         return log_weight
 
+    def log_partition(self, rows):
+        """Return log Z (n,) of some rows."""
+        return _log_sum(self._log_weights(rows)[0], 1)
+
+    def _log_weights(self, rows):
+        """Return the log-weights (n, M) of the hidden states, and exp(fields), with odds or logs.
+
+        The second result is None if the log-weights were computed from logarithms.
+        """
+        if not self.moderate:
+            return self._joint(rows, _log_sum)[0], None
+        fields, n_states = np.exp(self.fields[rows]), len(self.states)
+        total, products = (
+            np.empty(n_states),
+            np.empty((len(self.groups) - 1, len(fields), n_states)),
+        )
+        kernels.multiply_outputs(fields, self.odds, self.units.first, self.groups, total, products)
+        log_weight = self.prior(rows) + self.top
+        for product in products:
+            log_weight += np.log(product)
+        return log_weight, fields
+
     def sums(self, rows, weight):
         """Return log Z (n,), log-odds (n, S + H) and weighted statistics (S, H) of some rows.
 
@@ -164,14 +188,8 @@ class _HiddenStates(_Model):
         """
         if not self.moderate or weight is None:
             return self.sums_of_logs(rows, weight)
-        fields = np.exp(self.fields[rows])
-        given = fields, self.odds, self.units.first
-        n_rows, n_states = len(fields), len(self.states)
-        total, products = np.empty(n_states), np.empty((len(self.groups) - 1, n_rows, n_states))
-        kernels.multiply_outputs(*given, self.groups, total, products)
-        log_weight = self.prior(rows) + self.top
-        for product in products:
-            log_weight += np.log(product)
+        log_weight, fields = self._log_weights(rows)
+        given, total = (fields, self.odds, self.units.first), np.empty(len(self.states))
         log_z = _log_sum(log_weight, 1)
         p = np.exp(log_weight - log_z[:, None])
         chances, joint = np.empty(fields.shape), np.zeros(self.odds.shape)
@@ -275,13 +293,28 @@ class _Vectors(_Model):
         gain = np.maximum(inputs, 0)
         if hidden == "marginal":
             gain += np.log1p(np.exp(-np.abs(inputs)))
+        log_weight = self._gain_of_held(rows, inputs, gain).sum(axis=2)
+        log_weight += self._own_weights(rows)
+        return log_weight, inputs
+
+    def _gain_of_held(self, rows, inputs, gain):
+        """Replace the gain of clamped hidden units by their inputs, or by 0 if they are off."""
         held = self.held[rows][:, None]
-        gain = np.where(np.isnan(held), gain, np.nan_to_num(held) * inputs)
-        return self._own_weights(rows) + gain.sum(axis=2), inputs
+        if np.isnan(held).all():
+            return gain
+        return np.where(np.isnan(held), gain, np.nan_to_num(held) * inputs)
 
     def _own_weights(self, rows):
         """Return the log-weights (n, M) that the visible biases alone give to the vectors."""
-        return self.fields[rows][:, self.codes + self.units.first[:-1]].sum(axis=2)
+        fields = self.fields[rows]
+        total = np.zeros((len(fields), 1))
+        for own in self.own:  # the class of the last output changes fastest
+            total = (total[:, :, None] + fields[:, None, own]).reshape(len(fields), -1)
+        return total
+
+    def log_partition(self, rows):
+        """Return log Z (n,) of some rows."""
+        return _log_sum(self._joint(rows, "marginal")[0], 1)
 
     def sums(self, rows, weight):
         """Return log Z, log-odds and statistics of some rows; see `_HiddenStates.sums`."""
@@ -320,11 +353,13 @@ class _Vectors(_Model):
 
     def _reduced(self, log_weight, reduce):
         """Return the log-weight of each class: the sum or maximum over vectors with this class."""
-        parts = [
-            reduce(np.where(self.member[:, k] > 0, log_weight, -np.inf), 1)
-            for k in range(self.units.n_states)
-        ]
-        return _columns(parts, len(log_weight))
+        parts, before = [np.empty((len(log_weight), 0))], 1
+        for k in self.units.n_classes.tolist():
+            # axes: model, classes of the outputs before, class of the output, and of those after
+            table = log_weight.reshape(len(log_weight), before, k, -1).swapaxes(1, 2)
+            parts.append(reduce(table.reshape(len(log_weight), k, -1), 2))
+            before *= k
+        return np.hstack(parts)
 
     def best(self, rows, hidden):
         """Return the best codes, hidden states, scores and log-odds of max-marginals."""
@@ -335,8 +370,7 @@ class _Vectors(_Model):
         parts = [_best_against_rest(log_max[:, own]) for own in self.own]
         at = inputs[each, index]
         if hidden == "max":
-            held = self.held[rows][:, None]
-            gain = np.where(np.isnan(held), np.maximum(inputs, 0), np.nan_to_num(held) * inputs)
+            gain = self._gain_of_held(rows, inputs, np.maximum(inputs, 0))
             rest = log_weight[:, :, None] - gain
             odds = (rest + inputs).max(axis=1) - rest.max(axis=1)
         else:
@@ -352,7 +386,7 @@ class _Vectors(_Model):
         n_hidden = inputs.shape[2]
         u = uniforms(key, index, 1, n_samples * n_hidden).reshape(-1, n_samples, n_hidden)
         given = np.take_along_axis(inputs, number[:, :, None], 1)
-        return self.codes[number], np.log(u) < log_expit(given)
+        return self.codes[number], u < expit(given)
 
 
 def _groups_of_outputs(reach, n_classes):
@@ -398,7 +432,7 @@ def _columns(parts, *shape):
 def _drawn(log_weight, u):
     """Draw indices from weights (..., K) by uniform numbers u (..., n_draws)."""
     mass = np.exp(log_weight - log_weight.max(axis=-1, keepdims=True)).cumsum(axis=-1)
-    if log_weight.ndim == 2:
+    if log_weight.ndim == 2 and mass.shape[1] > _FEW:
         rows = [np.searchsorted(m, v * m[-1], side="right") for m, v in zip(mass, u)]
         found = np.stack(rows) if rows else np.empty(u.shape, int)
     else:
@@ -416,6 +450,12 @@ def _fill_sums(model, query, fields):
     total = np.zeros((len(place), energy.n_hidden))
     log_z = np.empty(energy.n_models)
     chunks = model.chunks(model.n_columns)
+
+    if query.returns == {"log_partition"}:
+        parts = ordered_map(model.log_partition, chunks, query.n_jobs)
+        for rows, partition in zip(chunks, parts):
+            fields["log_partition"][rows] = partition + model.offset[rows]
+        return
 
     def run(rows):
         weight = None if query.per_example else query.sample_weight[rows]
