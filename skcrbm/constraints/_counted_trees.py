@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.constraints._conditions import Conditions, Count, depth_first
-from skcrbm.inference.counted_trees import make_walks
+from skcrbm.inference.exact.counted_trees import make_walks
 
 
 class CountedTrees(NamedTuple):

@@ -11,8 +11,8 @@ from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
-from skcrbm.inference.counted_trees import CountedTreeModels
-from skcrbm.inference.k_best import k_best_of_models
+from skcrbm.inference.exact.counted_trees import CountedTreeModels
+from skcrbm.inference.exact.k_best import k_best_of_models
 from skcrbm.utils.parallel import row_chunks
 
 

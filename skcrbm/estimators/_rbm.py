@@ -28,7 +28,7 @@ from skcrbm.inference import Exact, InferenceMethod, infer
 from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import methods_for
-from skcrbm.inference.methods.exact import exact_seconds
+from skcrbm.inference.exact.parts import exact_seconds
 from skcrbm.inference.rbm.mixture import drawn_log_proba, rows_with_few_products
 from skcrbm.inference.registry import answers_of
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square

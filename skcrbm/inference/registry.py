@@ -51,14 +51,14 @@ METHODS = Registry(
 #: Maps a method and a class of energies to the location of the solver.
 SOLVERS = {
     "exact": {
-        "BaseEnergy": "skcrbm.inference.any_energy._exact:solve",
-        "RBMEnergy": "skcrbm.inference.rbm._exact:solve",
-        "GroupedRBMEnergy": "skcrbm.inference.rbm._groups:solve",
-        "OneHotRBMEnergy": "skcrbm.inference.rbm._groups:solve",
-        "IsingEnergy": "skcrbm.inference.ising._exact:solve",
-        "SparseIsingEnergy": "skcrbm.inference.factor_graph._exact:solve_sparse_ising",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph._exact:solve",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph._exact:solve",
+        "BaseEnergy": "skcrbm.inference.exact.all_states:solve",
+        "RBMEnergy": "skcrbm.inference.exact.rbm:solve",
+        "GroupedRBMEnergy": "skcrbm.inference.exact.grouped_rbm:solve",
+        "OneHotRBMEnergy": "skcrbm.inference.exact.grouped_rbm:solve",
+        "IsingEnergy": "skcrbm.inference.exact.ising:solve",
+        "SparseIsingEnergy": "skcrbm.inference.exact.elimination:solve_sparse_ising",
+        "FactorGraphEnergy": "skcrbm.inference.exact.elimination:solve",
+        "CategoricalGraphEnergy": "skcrbm.inference.exact.elimination:solve",
     },
     "mean_field": {
         "RBMEnergy": "skcrbm.inference.rbm._mean_field:solve",

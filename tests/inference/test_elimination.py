@@ -20,7 +20,7 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.inference import Exact, infer, sample
-from skcrbm.inference.factor_graph import _elimination, _exact
+from skcrbm.inference.exact import elimination, plans
 
 ALL = ("marginals", "statistics", "log_partition")
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
@@ -248,8 +248,8 @@ def test_a_search_that_stops_early_names_the_table(monkeypatch):
     energy = FactorGraphEnergy([TableFactors(pairs, np.zeros(4))])
     with pytest.raises(ValueError, match=r"a table of at least 2\^39 entries \(4.1e\+03 GiB\)"):
         infer(energy, "exact")
-    assert _elimination._entries(2**2000) == "2^2000 entries (more than 2^1973 GiB)"
-    assert _elimination._entries(3**50) == "more than 2^79 entries (5.35e+15 GiB)"
+    assert plans._entries(2**2000) == "2^2000 entries (more than 2^1973 GiB)"
+    assert plans._entries(3**50) == "more than 2^79 entries (5.35e+15 GiB)"
 
 
 def test_too_wide_is_refused_at_once():
@@ -319,7 +319,7 @@ def test_nothing_to_do():
 
 @pytest.mark.parametrize("together", [1, 2**30])
 def test_models_that_hold_different_variables(monkeypatch, together):
-    monkeypatch.setattr(_exact, "_TOGETHER", together)
+    monkeypatch.setattr(elimination, "_TOGETHER", together)
     given = held_at_random(random_graph(2, n_models=4), 0)
     check(given)
     found = infer(given, "exact", returns="sample_log_prob", n_samples=50, random_state=0)
@@ -330,7 +330,7 @@ def test_models_that_hold_different_variables(monkeypatch, together):
 
 
 def test_same_bits_for_any_number_of_threads(monkeypatch):
-    monkeypatch.setattr(_exact, "BLOCK_ENTRIES", 2**11)  # several chunks
+    monkeypatch.setattr(elimination, "BLOCK_ENTRIES", 2**11)  # several chunks
     energy = random_graph(4, n_models=12)
     for model in (energy, held_at_random(energy, 0, 0.2)):
         for returns in (ALL, ("map", "sample_log_prob")):

@@ -8,7 +8,7 @@ import pytest
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import infer
-from skcrbm.inference.rbm import _exact
+from skcrbm.inference.exact import rbm as _exact
 
 N = 40
 

@@ -69,7 +69,7 @@ def test_layers_larger_than_the_table(query, monkeypatch):
     """States are enumerated in tiles: the table holds the low units only."""
     energy = random_rbm(1, 7, 8, n_models=3, scale=1.0)
     whole = infer(energy, "exact", returns=query)
-    monkeypatch.setattr("skcrbm.inference.rbm._exact.CACHED_ENTRIES", 1)
+    monkeypatch.setattr("skcrbm.inference.exact.rbm.CACHED_ENTRIES", 1)
     tiled = infer(energy, "exact", returns=query, n_jobs=2)
     np.testing.assert_array_equal(tiled.assignment, whole.assignment)
     np.testing.assert_allclose(tiled.log_odds, whole.log_odds, atol=1e-12)

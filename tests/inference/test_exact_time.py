@@ -5,7 +5,7 @@ import pytest
 from reference.random_models import random_rbm
 
 from skcrbm.inference import Exact, infer
-from skcrbm.inference.methods.exact import exact_seconds
+from skcrbm.inference.exact.parts import exact_seconds
 
 
 @pytest.mark.parametrize("returns", ["log_partition", "samples", "statistics"])

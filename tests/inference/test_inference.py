@@ -159,7 +159,7 @@ def test_many_chunks_equal_one(name, monkeypatch):
     whole = infer(energy, name, returns=ALL)
     monkeypatch.setattr("skcrbm.inference.rbm._messages._CHUNK_EDGES", 1)
     monkeypatch.setattr("skcrbm.inference.rbm._messages._ROWS_PER_SUM", 1)
-    monkeypatch.setattr("skcrbm.inference.rbm._exact._CHUNK_WORK", 1)
+    monkeypatch.setattr("skcrbm.inference.exact.rbm._CHUNK_WORK", 1)
     for n_jobs in (1, 2):
         cut = infer(energy, name, returns=ALL, n_jobs=n_jobs)
         np.testing.assert_array_equal(cut.log_odds, whole.log_odds)

@@ -240,7 +240,7 @@ def test_samples_do_not_depend_on_threads_or_blocks(method, monkeypatch):
         options |= {"n_chains": 8, "thin": 2, "burn_in": 3}
     whole = sample(energy, method, **options)
     monkeypatch.setattr("skcrbm.inference.any_energy.gibbs.CHAIN_UNITS", 1)
-    monkeypatch.setattr("skcrbm.inference.rbm._exact._BLOCK_UNITS", 1)
+    monkeypatch.setattr("skcrbm.inference.exact.rbm._BLOCK_UNITS", 1)
     for n_jobs in (1, 2):
         np.testing.assert_array_equal(sample(energy, method, n_jobs=n_jobs, **options), whole)
     assert not np.array_equal(whole[0], whole[1])

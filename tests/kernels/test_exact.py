@@ -7,7 +7,7 @@ from reference.random_models import random_rbm
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import infer
-from skcrbm.inference.rbm import _exact
+from skcrbm.inference.exact import rbm as _exact
 from skcrbm.kernels import rbm_exact_log
 from skcrbm.kernels.rbm_exact import (
     GROUP,

@@ -15,7 +15,8 @@ from reference.random_models import random_rbm
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import SumProduct, infer
-from skcrbm.inference.rbm import _exact, _messages
+from skcrbm.inference.exact import rbm as _exact
+from skcrbm.inference.rbm import _messages
 from skcrbm.kernels import rbm_exact, rbm_log, rbm_odds
 
 ALL = ("marginals", "pairwise", "log_partition")

@@ -1,1 +1,1 @@
-"""Solvers of `RBMEnergy` and `GroupedRBMEnergy`."""
+"""Solvers of `RBMEnergy` and `GroupedRBMEnergy`, except "exact"."""

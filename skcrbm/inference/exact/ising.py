@@ -3,7 +3,7 @@
 import numpy as np
 
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
-from skcrbm.inference.methods.exact import answer_in_parts
+from skcrbm.inference.exact.parts import answer_in_parts
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.ising_exact import (
     PRODUCT_LIMIT,

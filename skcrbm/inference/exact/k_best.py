@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
-from skcrbm.inference.any_energy._exact import Enumerated, check_size
-from skcrbm.inference.factor_graph._exact import Model, chunks_of
+from skcrbm.inference.exact.all_states import Enumerated, check_size
+from skcrbm.inference.exact.elimination import Model, chunks_of
 from skcrbm.inference.rbm._group_messages import as_factor_graph
 from skcrbm.inference.registry import classes_of_the_model
 from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES

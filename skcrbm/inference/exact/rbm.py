@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
-from skcrbm.inference.methods.exact import answer_in_parts
+from skcrbm.inference.exact.parts import answer_in_parts
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.rbm_exact import (
     BLOCK,

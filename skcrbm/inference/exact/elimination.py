@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -11,8 +11,8 @@ from scipy.special import expit
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import ContradictionError, empty_result
-from skcrbm.inference.factor_graph._elimination import Plan, make_plan
-from skcrbm.inference.methods.exact import answer_in_parts, checked_variables
+from skcrbm.inference.exact.parts import answer_in_parts
+from skcrbm.inference.exact.plans import Plan, make_plan
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.arguments import EliminationWork
 from skcrbm.utils.limits import BLOCK_ENTRIES
@@ -63,6 +63,23 @@ def solve_sparse_ising(method, energy, query):
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer
+
+
+def _checked_variables(variables: Any, n_variables: int) -> np.ndarray:
+    """Return the option `map_variables` as an array of int, or raise a ValueError."""
+    try:
+        given = np.asarray(variables)
+    except ValueError:  # lists of different lengths
+        given = np.array(variables, object)
+    if given.shape == (0,):
+        return np.empty(0, np.int64)
+    whole = given.ndim == 1 and given.dtype.kind in "iu"
+    if not whole or given.min() < 0 or given.max() >= n_variables:
+        raise ValueError(
+            "map_variables must hold indices of variables, integers from 0 to "
+            f"{n_variables - 1}; got {variables!r}"
+        )
+    return np.unique(given).astype(np.int64)
 
 
 class Chunk(NamedTuple):
@@ -368,7 +385,7 @@ def _marginal_map(method, energy, query):
     All other variables then get their best values given the values of `map_variables`. Return the
     fields, and the log-weights (N,) of the values of `map_variables`.
     """
-    chosen = checked_variables(method.map_variables, energy.n_variables)
+    chosen = _checked_variables(method.map_variables, energy.n_variables)
     last = frozenset(chosen.tolist())
     held = np.full((energy.n_models, energy.n_variables), np.nan)
     log_weight = np.zeros(energy.n_models)

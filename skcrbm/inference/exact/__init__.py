@@ -1,0 +1,1 @@
+"""Exact answers: enumeration of states, elimination of variables, and the k best states."""
