@@ -63,10 +63,10 @@ SOLVERS = {
     "mean_field": {
         "RBMEnergy": "skcrbm.inference.rbm._mean_field:solve",
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
-        "IsingEnergy": "skcrbm.inference.ising._messages:solve_mean_field",
-        "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_mean_field",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_mean_field",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_mean_field",
+        "IsingEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
+        "SparseIsingEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
+        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_mean_field",
     },
     "sum_product": {

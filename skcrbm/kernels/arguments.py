@@ -151,10 +151,11 @@ class GraphSums(NamedTuple):
 # as array indices, because Numba tests signed indices for negative values, which costs time in
 # inner loops.
 ZERO, ONE, FOUR = np.uintp(0), np.uintp(1), np.uintp(4)
-# Kinds of tables. PAIR: a table of two variables. POTTS: a table of two variables with one value on
-# the diagonal and another value off the diagonal. TABLE: a table of any number of variables. The
-# kind of an edge is the kind of the table of its factor.
-PAIR, POTTS, TABLE = 0, 1, 2
+# Kinds of factors. PAIR: a table of two variables. POTTS: a table of two variables with one value
+# on the diagonal and another value off the diagonal. TABLE: a table of any number of variables. OR
+# and AND have no table; message passing replaces them by tables. The kind of an edge is the kind of
+# its factor. OR and AND come last, so that a single comparison recognises both.
+PAIR, POTTS, TABLE, OR, AND = 0, 1, 2, 3, 4
 
 
 class CategoricalModels(NamedTuple):

@@ -6,7 +6,7 @@ larger table is converted to variables with two states, and the answers are conv
 example, the log-odds of a 0/1 variable are the log-odds of state 1.
 
 For message passing, each OR or AND factor is also replaced by a chain of small tables
-(`two_states`), so that the factor may have any number of inputs. Mean field and the samplers keep
+(`two_states`), so that the factor may have any number of inputs. The samplers keep
 the factor, because the auxiliary variables of a chain would change their approximation.
 """
 
@@ -39,7 +39,7 @@ def solve_messages(method: Any, energy: FactorGraphEnergy, query: Query) -> dict
 
 
 def solve_states(method: Any, energy: FactorGraphEnergy, query: Query) -> dict[str, Any]:
-    """Answer a query by mean field or a sampler, without auxiliary variables."""
+    """Answer a query by a sampler, without auxiliary variables."""
     return _solve(method, energy, two_states(energy, chains=False), query)
 
 

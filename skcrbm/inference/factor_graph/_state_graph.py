@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from skcrbm.kernels.arguments import PAIR, POTTS, TABLE, CategoricalGraph, CategoricalWork
+from skcrbm.kernels.arguments import AND, OR, PAIR, POTTS, TABLE, CategoricalGraph, CategoricalWork
 from skcrbm.utils.validation import kernel_array
 
 
@@ -19,7 +20,7 @@ class StateGraph:
 
     If the scope of a table is contained in the scope of another table, the two tables are added.
     Tables of one variable are added to the log-weights of the states of this variable. OR and AND
-    factors are converted to tables.
+    factors are converted to tables, unless `keep_logic` is True.
 
     Attributes
     ----------
@@ -32,22 +33,26 @@ class StateGraph:
         shifted such that the largest log-weight of each variable is 0. Impossible states have -inf.
     offset : ndarray (N,)
         Sum of the terms of the score that are not in `own` or in the tables.
+    tables : list of _Tables
+        Tables of two or more variables, grouped by their shape.
+    logic : list of LogicFactors
+        OR and AND factors, if `keep_logic` is True.
     n_messages : int
         Length M of a flat array with all messages in one direction.
     """
 
-    def __init__(self, energy: Any):
+    def __init__(self, energy: Any, keep_logic: bool = False):
         self.energy = energy
-        self.has_state = np.arange(energy.n_levels) < energy.n_states[:, None]
+        fields = energy.log_fields()
+        self.has_state = np.arange(fields.shape[2]) < energy.n_states[:, None]
         merging = energy.graph.merging
         flat = merging.add(energy.log_potentials.astype(np.float64))
         tables = energy.graph.tables(flat)
-        self._tables = []
+        self.tables = []
         # Tables of a single variable, grouped by their number k of entries. Each group of F tables
         # has two arrays: the variables (F,), and the positions (F, k) of the entries in the
         # statistics.
         self._single = []
-        fields = energy.log_fields()
         for group, kept in zip(tables, merging.kept, strict=True):
             if len(group.shape) == 1:
                 single = np.zeros((energy.n_variables, energy.n_levels))
@@ -56,20 +61,21 @@ class StateGraph:
                 positions = group.entries[:, None] + np.arange(group.shape[0])
                 self._single.append((group.variables[:, 0], positions))
             elif kept.any():
-                self._tables.append(
+                self.tables.append(
                     _Tables(
                         group.variables[kept], group.log_potentials[kept], group.shape,
                         group.entries[kept],
                     )
                 )  # fmt: skip
-        for scope, table in energy.logic_tables():
+        self.logic = list(_logic_by_size(energy)) if keep_logic else []
+        for scope, table in [] if keep_logic else energy.logic_tables():
             none = np.full(1, -1)
-            self._tables.append(_Tables(scope[None], table.reshape(1, -1), table.shape, none))
-        top = fields.max(axis=2, initial=-np.inf)
+            self.tables.append(_Tables(scope[None], table.reshape(1, -1), table.shape, none))
+        top = _largest(fields)
         top[~np.isfinite(top)] = 0.0  # no shift if all states of a variable are impossible
         self.own = kernel_array((fields - top[..., None])[:, self.has_state])
         self.offset = energy.offset + top.sum(axis=1)
-        self.offset += sum(part.shift.sum() for part in self._tables)
+        self.offset += sum(part.shift.sum() for part in self.tables)
         self.spreads = self._spreads()
 
     def _spreads(self):
@@ -78,7 +84,7 @@ class StateGraph:
         The spread of a table is the largest difference of its finite log-weights.
         """
         found = np.zeros(self.energy.n_variables)
-        for part in self._tables:
+        for part in self.tables:
             low = np.where(part.logs == -np.inf, np.inf, part.logs).min(axis=1)
             spread = np.where(np.isfinite(low), part.shift - low, 0.0)
             np.add.at(found, part.scopes, spread[:, None])
@@ -93,20 +99,20 @@ class StateGraph:
         """
         every = np.zeros((len(self.own), *self.has_state.shape))
         every[:, self.has_state] = np.where(self.own == -np.inf, 0.0, -self.own)
-        return (every.max(axis=2, initial=0.0) + self.spreads).max(axis=1, initial=0.0)
+        return (_largest(every) + self.spreads).max(axis=1, initial=0.0)
 
     def work(self) -> CategoricalWork:
         """Allocate work arrays for the kernels."""
-        shapes = [part.shape for part in self._tables]
+        shapes = [part.shape for part in self.tables]
         size = max(map(math.prod, shapes), default=1)
         tables = [np.empty(size) for _ in range(3)]
         states = [np.empty(self.energy.n_levels) for _ in range(3)]
         digits = np.zeros(max(map(len, shapes), default=1), np.uintp)
         return CategoricalWork._make([*tables, *states, digits])
 
-    def as_table(self, flat: np.ndarray) -> np.ndarray:
-        """Convert flat log-weights (R, S) of R models to (R, n, K); -inf for missing states."""
-        found = np.full((len(flat), *self.has_state.shape), -np.inf)
+    def as_table(self, flat: np.ndarray, missing: float = -np.inf) -> np.ndarray:
+        """Convert flat values (R, S) of R models to (R, n, K), `missing` for missing states."""
+        found = np.full((len(flat), *self.has_state.shape), missing)
         found[:, self.has_state] = flat
         return found
 
@@ -131,11 +137,10 @@ class StateGraph:
         and "variables" (E,), the variable of each edge. Edges are sorted by variable.
         """
         n_states = self.energy.n_states
-        variables = np.concatenate(
-            [np.empty(0, np.int64), *(t.scopes.ravel() for t in self._tables)]
-        )
+        scopes = [part.scopes for part in (*self.tables, *self.logic)]
+        variables = np.concatenate([np.empty(0, np.int64), *(part.ravel() for part in scopes)])
         arity = np.concatenate(
-            [np.empty(0, np.int64), *(np.full(len(t.scopes), len(t.shape)) for t in self._tables)]
+            [np.empty(0, np.int64), *(np.full(len(part), part.shape[1]) for part in scopes)]
         )
         first = np.cumsum(arity) - arity
         by_variable = np.argsort(variables, kind="stable")
@@ -151,7 +156,6 @@ class StateGraph:
             "arity": arity[factor],
             "scopes": number,
             "variables": variables[by_variable],
-            "order": visiting_order(variables, arity, len(n_states)),
         }, factor
 
     def kernel_graph(
@@ -166,7 +170,7 @@ class StateGraph:
         arrays, factor = self.edges
         rho = np.broadcast_to(rho, factor.max(initial=-1) + 1)
         kinds, places, starts, flat, size, done = [], [], [], [], 0, 0
-        for part in self._tables:
+        for part in self.tables:
             n_factors = len(part.scopes)
             power = rho[done : done + n_factors, None]
             done += n_factors
@@ -196,12 +200,17 @@ class StateGraph:
         index = {
             name: array.astype(np.uintp) for name, array in arrays.items() if name != "variables"
         }
+        scopes = self.factors
+        order = visiting_order(
+            scopes.variables, np.diff(scopes.edge_start), self.energy.n_variables
+        )
         return CategoricalGraph(
             kind=kinds[factor].astype(np.int8),
             table=starts[factor].astype(np.uintp),
             place=places[factor],
             tables=tables if logs else np.exp(tables),
             weights=np.exp(tables[: len(tables) if sums else 0]),
+            order=order.astype(np.uintp),
             **index,
         )
 
@@ -213,8 +222,8 @@ class StateGraph:
     @property
     def factors(self) -> FactorScopes:
         """Scopes of all factors: the variables of each factor."""
-        variables = [np.empty(0, np.int64), *(part.scopes.ravel() for part in self._tables)]
-        arity = [len(part.shape) for part in self._tables for _ in range(len(part.scopes))]
+        variables = [np.empty(0, np.int64), *(part.scopes.ravel() for part in self.tables)]
+        arity = [len(part.shape) for part in self.tables for _ in range(len(part.scopes))]
         return FactorScopes(kernel_array(np.concatenate(variables)), _starts(np.array(arity, int)))
 
     @property
@@ -234,6 +243,23 @@ class FactorScopes(NamedTuple):
     def n_edges(self):
         """Number of edges."""
         return len(self.variables)
+
+
+class LogicFactors(NamedTuple):
+    """OR factors, or AND factors, with the same number of inputs."""
+
+    scopes: np.ndarray  # (F, m): inputs of each factor, then its output
+    kind: int  # OR or AND
+
+
+def _logic_by_size(energy):
+    """Yield the OR and AND factors of an energy, grouped by their number of inputs."""
+    for group, kind in ((energy.ors, OR), (energy.ands, AND)):
+        counts = np.diff(group.start)
+        for count in np.unique(counts):
+            some = np.flatnonzero(counts == count)
+            inputs = group.inputs[group.start[some][:, None] + np.arange(count)]
+            yield LogicFactors(np.column_stack([inputs, group.outputs[some]]), kind)
 
 
 class _Tables(NamedTuple):
@@ -302,6 +328,14 @@ def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> 
     joined = csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(size, size))
     found = breadth_first_order(joined, size - 1, directed=False, return_predecessors=False)
     return found[found < n_variables][::-1].astype(np.int64)
+
+
+def _largest(values):
+    """Return the maxima of `values` (N, n, K) over the last axis.
+
+    For few states this takes a fraction of the time of ``values.max(axis=2)``.
+    """
+    return functools.reduce(np.maximum, np.moveaxis(values, 2, 0))
 
 
 def _starts(sizes):

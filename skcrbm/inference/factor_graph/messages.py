@@ -26,9 +26,8 @@ from skcrbm.inference.factor_graph._flat_graph import (
     held_values,
     message_limits,
 )
-from skcrbm.inference.factor_graph._large_tables import solve_messages, solve_states
+from skcrbm.inference.factor_graph._large_tables import solve_messages
 from skcrbm.inference.methods._messages import (
-    Beliefs,
     Messages,
     convergence_slack,
     earlier_messages,
@@ -36,18 +35,13 @@ from skcrbm.inference.methods._messages import (
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.arguments import GraphAnswers, GraphOptions, GraphSums
 from skcrbm.kernels.factor_logs import GraphRows, finish_logs, fit_messages, pass_logs
-from skcrbm.kernels.factor_search import (
-    MeanFieldAnswers,
-    VariableEdges,
-    count_forest,
-    graph_mean_field,
-)
 from skcrbm.kernels.factor_tables import (
     finish_tables,
     pass_tables,
     progress_arrays,
     work_arrays,
 )
+from skcrbm.kernels.forests import count_forest
 from skcrbm.kernels.lanes import Lanes
 from skcrbm.kernels.scalar import MAX, ROUNDING, SUM
 from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
@@ -452,60 +446,3 @@ def _random_set_weights(graph, n_variables):
         count_forest(graph.variables, graph.edge_start, order, n_variables, count)
         n_drawn += 1
     return count / n_drawn
-
-
-def solve_mean_field(method, energy, query):
-    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
-    if has_large_tables(energy):
-        return solve_states(method, energy, query)
-    graph, held = flat_graph(energy), held_values(energy)
-    n, width = energy.n_models, energy.n_variables
-    fields = empty_result(energy, query)
-    fields["converged"][:] = False
-    start = energy.field if query.start is None else query.start.log_odds
-    theta = np.array(start, np.float64)
-    trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
-    log_partition = np.zeros(n)
-    order = np.argsort(graph.variables, kind="stable")
-    first = np.zeros(width + 1, np.int64)
-    np.cumsum(np.bincount(graph.variables, minlength=width), out=first[1:])
-    rho = np.ones(len(graph.shift))
-    factors = graph.factors(rho)
-    edges = VariableEdges(kernel_array(graph.edge_factor), first, order)
-    limit = message_limits(graph.norms(width), energy.field)
-    field = kernel_array(energy.field, np.float64)
-
-    def run(rows):
-        models = limit[rows], field[rows], held[rows]
-        answers = MeanFieldAnswers(
-            theta[rows], fields["n_iter"][rows], fields["converged"][rows], log_partition[rows],
-            trace[rows],
-        )  # fmt: skip
-        graph_mean_field(
-            factors, edges, graph.shift, models, method.iterations, float(method.tolerance), answers
-        )
-
-    size = -(-_CHUNK_EDGES // max(1, graph.n_edges))
-    for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
-        pass
-    theta[held >= 0] = 0
-    fields["log_odds"] = theta.astype(energy.dtype)
-    if "log_partition" in query.returns:
-        fields["log_partition"] = log_partition + energy.offset
-    if "statistics" in query.returns:
-        beliefs = np.where(held < 0, expit(theta), held)
-        _add_statistics(energy, query, beliefs, fields)
-    if query.return_trace:
-        fields["trace"] = trace
-    if query.return_state:
-        fields["state"] = Beliefs(fields["log_odds"].copy())
-    return fields
-
-
-def _add_statistics(energy, query, beliefs, fields):
-    """Add mean-field statistics, products of the probabilities `beliefs`, to `fields`."""
-    if not query.per_example:
-        fields["statistics"] = energy.sum_statistics(beliefs, query.sample_weight)
-        return
-    for m in range(energy.n_models):
-        (fields["statistics"][0][m],) = energy.sum_statistics(beliefs[m : m + 1], np.ones(1))

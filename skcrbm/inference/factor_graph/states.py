@@ -11,18 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._better_states import improve_states
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.factor_graph.messages import factor_appearance
-from skcrbm.inference.methods._messages import Beliefs, Messages, convergence_slack
+from skcrbm.inference.methods._messages import Messages, convergence_slack
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
 from skcrbm.kernels.categorical_logs import agreement, improve, pass_logs, sum_logs
-from skcrbm.kernels.categorical_mean_field import mean_field_of_states
 from skcrbm.kernels.categorical_weights import pass_weights
 from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.limits import CACHED_ENTRIES
@@ -33,12 +31,6 @@ from skcrbm.utils.validation import kernel_array
 # `StateGraph.reach`) is at most this number. Otherwise weights could underflow, and messages are
 # computed as logarithms.
 MOST_REACH = 300.0
-# Mean field replaces the log-weight -inf of an impossible entry by minus a finite penalty: _COST
-# plus _COST_FACTOR times the largest log-ratio of weights (`StateGraph.reach`).
-_COST, _COST_FACTOR = 2000.0, 16.0
-# A call of the mean-field kernel processes at least this many messages. With fewer messages, the
-# cost of the call itself would dominate.
-_CHUNK = 2**12
 # Largest number of rounds of coordinate ascent from a state of max-product.
 CLIMB_ROUNDS = 100
 # A score counts as better than another score if it is larger by this number times (1 + |score|).
@@ -69,53 +61,6 @@ def solve_max_product(method, energy, query):
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields
-
-
-def solve_mean_field(method, energy, query):
-    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
-    graph = StateGraph(energy)
-    logs, n = graph.kernel_graph(True), energy.n_models
-    answer = empty_result(energy, query)
-    answer["converged"][:] = False
-    trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
-    log_z, cost = np.zeros(n), _COST + _COST_FACTOR * graph.reach
-    held = kernel_array(~energy.free)
-    start = graph.own
-    if query.start is not None:
-        start = -np.logaddexp(0.0, -query.start.log_odds.astype(np.float64))[:, graph.has_state]
-        start = np.where(graph.own == -np.inf, -np.inf, np.maximum(start, -cost[:, None]))
-    beliefs = kernel_array(softmax(graph.as_table(start), axis=2)[:, graph.has_state])
-
-    def run(rows):
-        answers = answer["n_iter"][rows], answer["converged"][rows], log_z[rows], trace[rows]
-        options = method.iterations, float(method.tolerance)
-        mean_field_of_states(
-            logs, graph.variables, held[rows], graph.own[rows], cost[rows], beliefs[rows], options,
-            answers, graph.work(),
-        )  # fmt: skip
-
-    size = max(1, _CHUNK // max(1, graph.n_messages))
-    for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
-        pass
-    with np.errstate(divide="ignore"):
-        logs_of_beliefs = graph.as_table(np.log(beliefs))
-    log_odds = log_odds_of_weights(logs_of_beliefs, graph.has_state)
-    answer["log_odds"] = log_odds.astype(energy.dtype)
-    if "log_partition" in query.returns:
-        answer["log_partition"] = log_z + graph.offset
-    if "statistics" in query.returns:
-        means = np.exp(logs_of_beliefs)
-        if query.per_example:
-            for m in range(n):
-                part = energy.sum_statistics(means[m : m + 1], np.ones(1))
-                (answer["statistics"][0][m],) = part
-        else:
-            answer["statistics"] = energy.sum_statistics(means, query.sample_weight)
-    if query.return_trace:
-        answer["trace"] = trace
-    if query.return_state:
-        answer["state"] = Beliefs(answer["log_odds"].copy())
-    return answer
 
 
 class _Run:

@@ -1,4 +1,4 @@
-"""Pass messages, or run mean field, on dense Ising models."""
+"""Pass messages on dense Ising models."""
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -6,7 +6,6 @@ from scipy.sparse.csgraph import connected_components
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.kernels.arguments import IsingAnswers, IsingOptions
-from skcrbm.kernels.ising_mean_field import ising_mean_field
 from skcrbm.kernels.ising_messages import IsingEdges, pass_ising
 from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import row_chunks
@@ -33,25 +32,6 @@ def solve_sum_product(method, energy, query):
 def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     return _pass_messages(method, energy, query, edge_appearance(energy.coupling))
-
-
-@with_folded_evidence
-def solve_mean_field(method, energy, query):
-    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
-    options = _options(method, query, energy.dtype, 0.0)
-    trace = _empty_trace(energy, query, method.iterations)
-
-    def kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise):
-        answers = IsingAnswers(theta, n_iter, converged, log_partition, pairwise, trace[rows])
-        ising_mean_field(energy.coupling, field, free, weight, options, answers)
-
-    beliefs = None if query.start is None else query.start.log_odds
-    fields = _iterate(energy, query, kernel, beliefs)
-    if query.return_trace:
-        fields["trace"] = trace
-    if query.return_state:  # a later call can continue from the beliefs alone
-        fields["state"] = fields["log_odds"].copy()
-    return fields
 
 
 def _pass_messages(method, energy, query, rho):

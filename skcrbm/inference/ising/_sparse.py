@@ -1,8 +1,8 @@
 """Answer queries on sparse Ising models: by a fast kernel for pairs, or by converting the model.
 
 The kernel of `sparse_ising` reads one coupling per pair instead of a table. It supports moderate
-couplings and a damping of 0 or 0.5. For strong couplings, other values of damping, tree-reweighted
-messages and mean field, the model is converted to a factor graph, and the solvers of factor graphs
+couplings and a damping of 0 or 0.5. For strong couplings, other values of damping and
+tree-reweighted messages, the model is converted to a factor graph, and the solvers of factor graphs
 are called.
 """
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.factor_graph.messages import OddsKernel, find_state, pass_messages
-from skcrbm.inference.factor_graph.messages import solve_mean_field as mean_field_of_tables
 from skcrbm.inference.factor_graph.messages import (
     solve_tree_reweighted as tree_reweighted_of_tables,
 )
@@ -61,12 +60,6 @@ def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     graph = FactorGraphEnergy.from_energy(energy)
     return _with_pairs(tree_reweighted_of_tables(method, graph, query))
-
-
-def solve_mean_field(method, energy, query):
-    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
-    graph = FactorGraphEnergy.from_energy(energy)
-    return _with_pairs(mean_field_of_tables(method, graph, query))
 
 
 def _with_pairs(fields):

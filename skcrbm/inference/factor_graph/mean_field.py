@@ -1,0 +1,182 @@
+"""Run mean field on factor graphs and Ising models, for many models at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
+from skcrbm.energies.states import is_categorical, log_odds_of_weights
+from skcrbm.inference.base import Query, empty_result
+from skcrbm.inference.factor_graph._state_graph import StateGraph
+from skcrbm.inference.methods._messages import Beliefs
+from skcrbm.kernels.arguments import PAIR, POTTS, TABLE
+from skcrbm.kernels.mean_field import (
+    MeanFieldAnswers,
+    MeanFieldGraph,
+    MeanFieldModels,
+    MeanFieldWork,
+    mean_field,
+)
+from skcrbm.utils.limits import ROWS_PER_CHUNK
+from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.validation import kernel_array
+
+# Mean field replaces the log-weight -inf of an impossible entry by minus a finite penalty: _COST
+# plus _COST_FACTOR times the largest log-ratio of weights (`StateGraph.reach`).
+_COST, _COST_FACTOR = 2000.0, 16.0
+# Number of states of all models of a block, if it has more than ROWS_PER_CHUNK models. With less
+# work in a call of the kernel, the cost of the call itself would dominate.
+_BLOCK_STATES = 2**13
+
+
+def solve(method: Any, energy: Any, query: Query) -> dict[str, Any]:
+    """Answer a query by mean field (coordinate ascent); see `MeanField`."""
+    graph = StateGraph(_with_states(energy), keep_logic=True)
+    arrays, own, constant = _reduced(graph)
+    n, n_states = own.shape
+    answer = empty_result(energy, query)
+    answer["converged"][:] = False
+    trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
+    log_z, cost = np.zeros(n), _COST + _COST_FACTOR * graph.reach
+    total = graph.own if query.start is None else _start(energy, graph, cost, query.start.log_odds)
+    belief, total = np.empty((n, n_states)), np.array(total)
+
+    def run(rows):
+        models = MeanFieldModels(
+            kernel_array(own[rows].T, np.float64), cost[rows].copy(), _settled(graph, own[rows]),
+            np.zeros((n_states, len(own[rows]))), np.array(total[rows].T, order="C"),
+            np.zeros(len(own[rows]), np.int64),
+        )  # fmt: skip
+        found = MeanFieldAnswers(
+            answer["n_iter"][rows], answer["converged"][rows], log_z[rows], trace[rows]
+        )
+        work = _work(graph, len(models.order))
+        mean_field(arrays, models, method.iterations, float(method.tolerance), found, work)
+        belief[rows][models.order] = models.belief.T
+        total[rows][models.order] = models.total.T
+
+    size = max(ROWS_PER_CHUNK, _BLOCK_STATES // max(1, n_states))
+    size = max(1, -(-n // max(1, -(-n // size))))  # blocks of nearly equal sizes
+    for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
+        pass
+    if is_categorical(energy):
+        means = graph.as_table(belief, 0.0)
+        with np.errstate(divide="ignore"):
+            log_odds = log_odds_of_weights(graph.as_table(np.log(belief)), graph.has_state)
+    else:
+        width = energy.n_variables
+        means = belief.reshape(n, width, 2)[..., 1]
+        pairs = total.reshape(n, width, 2)
+        log_odds = np.where(energy.free, pairs[..., 1] - pairs[..., 0], 0.0)
+    answer["log_odds"] = log_odds.astype(energy.dtype)
+    if "log_partition" in query.returns:
+        answer["log_partition"] = log_z + graph.offset + constant
+    if "statistics" in query.returns and query.per_example:
+        for m in range(n):
+            for part, row in zip(
+                answer["statistics"],
+                energy.sum_statistics(means[m : m + 1], np.ones(1)),
+                strict=True,
+            ):
+                part[m] = row
+    elif "statistics" in query.returns:
+        answer["statistics"] = energy.sum_statistics(means, query.sample_weight)
+    if query.return_trace:
+        answer["trace"] = trace
+    if query.return_state:
+        answer["state"] = Beliefs(answer["log_odds"].copy())
+    return answer
+
+
+def _with_states(energy):
+    """Return the energy as a factor graph whose fields have an axis of states."""
+    if is_categorical(energy):
+        return energy
+    if not isinstance(energy, FactorGraphEnergy):
+        energy = FactorGraphEnergy.from_energy(energy)
+    return CategoricalGraphEnergy.from_binary(energy)
+
+
+def _start(energy, graph, cost, log_odds):
+    """Return the log-weights (N, S) of all states with which the iterations begin."""
+    log_odds = log_odds.astype(np.float64)
+    if not is_categorical(energy):
+        log_odds = np.stack([-log_odds, log_odds], axis=2)
+    start = -np.logaddexp(0.0, -log_odds)[:, graph.has_state]
+    return np.where(graph.own == -np.inf, -np.inf, np.maximum(start, -cost[:, None]))
+
+
+def _settled(graph, own):
+    """Return a mask (n,) of the variables that have only one possible state in all models."""
+    possible = np.add.reduceat(own > -np.inf, graph.edges[0]["state_start"][:-1], axis=1)
+    return (possible == 1).all(axis=0)
+
+
+def _work(graph, n_lanes):
+    longest = max((len(part.shape) for part in graph.tables), default=1)
+    n_logic = sum(len(part.scopes) for part in graph.logic)
+    return MeanFieldWork(
+        np.empty(graph.has_state.shape[1] * n_lanes), np.empty(n_lanes), np.empty(n_lanes),
+        np.empty(n_lanes), np.empty((n_logic, n_lanes)), np.zeros(longest, np.uintp),
+    )  # fmt: skip
+
+
+def _reduced(graph):
+    """Return the graph for the kernel, the log-weights (N, S) of all states, and a constant.
+
+    Tables of two variables without entries of weight 0 lose the terms of states 0: these terms are
+    added to the log-weights of the variables, and to the constant, which belongs to log Z.
+    """
+    edges, factor = graph.edges
+    state_start = edges["state_start"]
+    extra, constant = np.zeros(state_start[-1]), 0.0
+    kinds, starts, flat, size = [], [], [np.empty(0)], 0
+    for part in graph.tables:
+        logs = part.logs - part.shift[:, None]
+        kind = np.full(len(logs), TABLE)
+        if len(part.shape) == 2:
+            finite = np.isfinite(logs).all(axis=1)
+            kind[finite] = PAIR
+            kind[finite & part.is_potts] = POTTS
+        place = np.empty(len(logs), np.int64)
+        for chosen in (TABLE, PAIR, POTTS):
+            some = np.flatnonzero(kind == chosen)
+            values = logs[some]
+            if chosen == PAIR and len(some):
+                table = values.reshape(-1, *part.shape)
+                first = table[:, :1, :1]
+                constant += first.sum()
+                for axis, own in enumerate((table[:, :, 0], table[:, 0])):
+                    where = state_start[part.scopes[some, axis]][:, None] + np.arange(own.shape[1])
+                    np.add.at(extra, where, own - first[:, 0])
+                values = table - table[:, :1] - table[:, :, :1] + first
+                values = values[:, 1:, 1:].reshape(len(some), -1)
+            elif chosen == POTTS and len(some):
+                constant += values[:, 1].sum()
+                values = values[:, :1] - values[:, 1:2]
+            place[some] = size + values.shape[1] * np.arange(len(some))
+            flat.append(values.ravel())
+            size += values.size
+        kinds.append(kind)
+        starts.append(place)
+    n_logic = 0
+    for group in graph.logic:
+        kinds.append(np.full(len(group.scopes), group.kind))
+        starts.append(n_logic + np.arange(len(group.scopes)))
+        n_logic += len(group.scopes)
+    none = np.empty(0, np.int64)
+    kind, start = np.concatenate([none, *kinds]), np.concatenate([none, *starts])
+    variables = edges["variables"][edges["scopes"]]
+    arrays = {
+        "first": state_start[variables], "count": np.diff(state_start)[variables],
+        "table": start[factor],
+        **{name: edges[name] for name in ("state_start", "edge_start", "slot", "scope", "arity")},
+    }  # fmt: skip
+    reduced = MeanFieldGraph(
+        kind=kind[factor].astype(np.int8), tables=np.concatenate(flat),
+        **{name: array.astype(np.uintp) for name, array in arrays.items()},
+    )  # fmt: skip
+    return reduced, graph.own + extra, constant
