@@ -4,22 +4,28 @@ A kernel is compiled as a whole. Functions that only other kernels call are tran
 optimised by themselves, because LLVM optimises their code together with the kernel that calls them.
 """
 
+import contextlib
 import dis
 import functools
 import gc
 import operator
 
+import numba
 import numpy as np
 from numba import types
-from numba.core import ir, typing
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.lowering import Lower
-from numba.core.runtime import rtsys
-from numba.core.typed_passes import NativeLowering
-from numba.core.untyped_passes import IRProcessing
-from numba.extending import lower_builtin, type_callable
+from numba.extending import intrinsic
+
+from skcrbm.kernels.cache import ForgivingCache
+from skcrbm.kernels.interrupts import interrupts_later
+from skcrbm.kernels.numba_private import (
+    Compiler,
+    FunctionPass,
+    IRProcessing,
+    JITCodeLibrary,
+    ir,
+    register_pass,
+    rtsys,
+)
 
 # Passes of Numba that do not change kernels, because kernels contain neither closures, `with`
 # blocks, generators nor expressions of whole arrays. Numba analyses a function again after each
@@ -45,72 +51,30 @@ _PASSES_FOR_NONE = {"DeadBranchPrune", "RewriteSemanticConstants"}
 _NONE = types.NoneType | types.Omitted | types.Optional
 
 
-def _larger(a, b):
-    """Return max(a, b), which the compiler turns into a comparison and a selection."""
-    return max(a, b)
+def _selection(comparison):
+    """Return a function that Numba compiles as `b if comparison(b, a) else a`, without a call."""
 
-
-def _smaller(a, b):
-    """Return min(a, b), which the compiler turns into a comparison and a selection."""
-    return min(a, b)
-
-
-def _compile_as_selection(function, comparison):
-    """Compile `function(a, b)` as `b if comparison(b, a) else a`, without a function call."""
-
-    @type_callable(function)
-    def _result_type(context):
-        def unify(a, b):
-            if all(isinstance(kind, types.Number | types.Boolean) for kind in (a, b)):
-                return context.unify_types(types.unliteral(a), types.unliteral(b))
+    @intrinsic
+    def select(context, a, b):
+        kind = context.unify_types(types.unliteral(a), types.unliteral(b))
+        if not isinstance(kind, types.Number | types.Boolean):
             return None
 
-        return unify
+        def codegen(context, builder, call, args):
+            first, second = (
+                context.cast(builder, value, given, kind)
+                for value, given in zip(args, call.args, strict=True)
+            )
+            compare = context.get_function(comparison, types.boolean(kind, kind))
+            return builder.select(compare(builder, (second, first)), second, first)
 
-    @lower_builtin(function, types.Any, types.Any)
-    def _select(context, builder, signature, args):
-        kind = signature.return_type
-        compare = context.get_function(comparison, typing.signature(types.boolean, kind, kind))
-        a, b = (
-            context.cast(builder, value, given, kind)
-            for value, given in zip(args, signature.args, strict=True)
-        )
-        return builder.select(compare(builder, (b, a)), b, a)
+        return kind(a, b), codegen
 
-
-_compile_as_selection(_larger, operator.gt)
-_compile_as_selection(_smaller, operator.lt)
-_REPLACEMENTS = {id(max): _larger, id(min): _smaller}  # globals such as arrays have no hash
+    return select
 
 
-def bits_of(number):
-    """Return the bits of a float32 or float64 as an integer of the same size."""
-    return number.view(np.dtype(f"i{number.itemsize}"))
-
-
-def from_bits(number):
-    """Return the float32 or float64 with the bits of an int32 or int64."""
-    return number.view(np.dtype(f"f{number.itemsize}"))
-
-
-def _compile_as_bitcast(function, results):
-    """Compile calls of `function` as a cast of the bits, without a function call.
-
-    Numba compiles `view` of a number as a function of its own for each pair of types.
-    """
-
-    @type_callable(function)
-    def _result_type(context):
-        return lambda kind: results.get(types.unliteral(kind))
-
-    @lower_builtin(function, types.Number)
-    def _cast(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(signature.return_type))
-
-
-_INTEGERS = {types.float32: types.int32, types.float64: types.int64}
-_compile_as_bitcast(bits_of, _INTEGERS)
-_compile_as_bitcast(from_bits, {integer: real for real, integer in _INTEGERS.items()})
+# The keys are identities, because other globals, such as arrays, have no hash.
+_REPLACEMENTS = {id(max): _selection(operator.gt), id(min): _selection(operator.lt)}
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
@@ -137,150 +101,8 @@ class _ReplaceMinMax(FunctionPass):
         return found
 
 
-class _RememberingContext(typing.Context):
-    """Numba's type inference, which here remembers signatures of operators and built-in functions.
-
-    For each sum `a + b`, Numba tries about ten templates, which infer the type of a sum of numbers,
-    arrays, strings, sets and so on. The inference takes an eighth of the time of compilation if it
-    is repeated for each sum.
-
-    Parameters
-    ----------
-    context : numba.core.typing.Context
-        Numba's own context. This context shares its attributes.
-    """
-
-    def __init__(self, context):
-        self.__dict__ = context.__dict__
-        self._signatures = {}
-
-    def resolve_function_type(self, func, args, kws):
-        """Return the signature of a call of `func`."""
-        known = func if isinstance(func, types.Type) else self._lookup_global(func)
-        if kws or not isinstance(known, types.Function):
-            return super().resolve_function_type(func, args, kws)
-        return self._remember(super().resolve_function_type, known, args)
-
-    def resolve_setitem(self, target, index, value):
-        """Return the signature of ``target[index] = value``."""
-
-        def resolve(func, args, kws):
-            return func.get_call_type(self, args, kws)
-
-        func = self.resolve_value_type(operator.setitem)
-        return self._remember(resolve, func, (target, index, value))
-
-    def _remember(self, resolve, func, args):
-        """Return `resolve(func, args, {})`, which is called once for each `func` and `args`.
-
-        Numba compiles some functions from Python code, with the flags of the caller. Their
-        signatures are not remembered, because each caller needs its own version.
-        """
-        key = func, tuple(args)
-        signature = self._signatures.get(key)
-        if signature is None:
-            signature = resolve(func, args, {})
-            if signature is not None and func.get_impl_key(signature) is func.typing_key:
-                self._signatures[key] = signature
-        return signature
-
-
-# Return the same remembering context for all calls with the same context, because Numba compares
-# contexts by identity.
-_remembering_context = functools.cache(_RememberingContext)
-
-
-class _Operator(types.Callable):
-    """Type of an operator such as `getitem`, which remembers the types of its calls.
-
-    Parameters
-    ----------
-    function : numba.types.Function
-        Numba's type of the operator.
-    context : _RememberingContext
-        Context with the memory.
-    """
-
-    def __init__(self, function, context):
-        self.function, self.context = function, context
-        super().__init__(f"remembered {function.name}")
-
-    @property
-    def key(self):
-        return self.function.key
-
-    def get_call_type(self, context, args, kws):
-        """Return the signature of a call."""
-
-        def resolve(func, args, kws):
-            return func.get_call_type(context, args, kws)
-
-        if kws:
-            return resolve(self.function, args, kws)
-        return self.context._remember(resolve, self.function, args)
-
-    def get_call_signatures(self):
-        return self.function.get_call_signatures()
-
-    def get_impl_key(self, sig):
-        """Return the key of the implementation for a signature."""
-        return self.function.get_impl_key(sig)
-
-
-class _LoweringContext(typing.Context):
-    """Inference of the types of operators while Numba translates a function to LLVM's language.
-
-    Numba then infers the type of each operation a second time. This context shares the memory of
-    the first inference.
-
-    Parameters
-    ----------
-    context : numba.core.typing.Context
-        Context with which this context shares all other state.
-    """
-
-    def __init__(self, context):
-        self.__dict__ = dict(context.__dict__)
-        self._shared = context
-
-    def resolve_value_type(self, value):
-        """Return the type of an operator with its memory, or Numba's type of any other value."""
-        found = super().resolve_value_type(value)
-        if isinstance(found, types.Function) and getattr(value, "__module__", "") == "_operator":
-            return _Operator(found, _remembering_context(self._shared))
-        return found
-
-
-class _Lower(Lower):
-    """Translation of a function to LLVM's language, with a memory for the types of operators."""
-
-    def __init__(self, context, *others, **options):
-        super().__init__(context, *others, **options)
-        # Numba has copied the context for this function, so no other code sees the change.
-        self.context.typing_context = _LoweringContext(self.context.typing_context)
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _KernelLowering(NativeLowering):
-    """Translate a function to LLVM's language by `_Lower`.
-
-    Numba registers its own pass with `mutates_CFG`, and therefore analyses the function once more
-    after this pass, although no other pass needs the result.
-    """
-
-    _name = "skcrbm_lowering"
-
-    @property
-    def lowering_class(self):
-        return _Lower
-
-
 class KernelCompiler(Compiler):
     """Compiler of kernels that Python calls."""
-
-    def __init__(self, typingctx, *others):
-        super().__init__(typingctx, *others)
-        self.state.typingctx = _remembering_context(typingctx)
 
     def define_pipelines(self):
         """Return Numba's passes without the needless passes."""
@@ -294,10 +116,6 @@ class KernelCompiler(Compiler):
             if step.__name__ not in needless
         ]
         passes.add_pass_after(_ReplaceMinMax, IRProcessing)
-        passes.passes = [
-            (_KernelLowering if step is NativeLowering else step, description)
-            for step, description in passes.passes
-        ]
         passes.finalize()
         return [passes]
 
@@ -387,3 +205,85 @@ class InnerCompiler(KernelCompiler):
         library.keep_calls = not inline and _grows_when_optimised(func, self.state.args)
         self.state["library"] = library
         return super().compile_extra(func)
+
+
+def _compile_whole(dispatcher):
+    """Return the `compile` method of a dispatcher, wrapped to delay Ctrl-C until it returns."""
+    compile_version = dispatcher.compile
+
+    @functools.wraps(compile_version)
+    def whole(sig):
+        with interrupts_later():  # else Numba would read its registries only in part
+            return compile_version(sig)
+
+    return whole
+
+
+def _without_literals(dispatcher):
+    """Return the `get_call_template` method of a dispatcher, wrapped to treat literals as int64.
+
+    Numba gives the literal 0 in `f(0)` a special type, so it would compile f twice: for the literal
+    0, and for integers. The compiler still uses the value of the literal if it inlines the call.
+    """
+
+    def get_call_template(args, kws):
+        plain = [types.int64 if isinstance(a, types.IntegerLiteral) else a for a in args]
+        return dispatcher.get_call_template(plain, kws)
+
+    return get_call_template
+
+
+def _choose_by_precision(dispatcher, single, double):
+    """Compile calls of `dispatcher` in kernels as calls of `single` (float32) or `double`.
+
+    The dtype of the first argument decides.
+    """
+
+    def chosen(args):
+        return single if args[0].dtype == types.float32 else double
+
+    dispatcher.get_call_template = lambda args, kws: chosen(args).get_call_template(args, kws)
+    dispatcher.get_overload = lambda args: chosen(args).get_overload(args)
+
+
+def kernel_dispatcher(function, by_precision, allocates, inline, **options):
+    """Return a dispatcher of `function`, with the parameters of `jit` and options of `numba.njit`.
+
+    Kernels are never called from C, so they need no wrapper for C.
+    """
+    # Set both flags for every kernel. If a flag is not set, a called kernel takes the flag of the
+    # first kernel that calls it.
+    options |= {"no_cfunc_wrapper": True, "forceinline": inline, "_nrt": allocates}
+    dispatcher = numba.njit(pipeline_class=KernelCompiler, **options)(function)
+    # Kernels that call the function include a second version of it, without machine code and Python
+    # wrapper. Generating these would take a third of the compile time.
+    inner = numba.njit(pipeline_class=InnerCompiler, no_cpython_wrapper=True, **options)(function)
+    dispatcher.get_call_template = _without_literals(inner)
+    dispatcher.get_overload = inner.get_overload
+    if by_precision is not None:
+        _choose_by_precision(dispatcher, *by_precision)
+    dispatcher.compile = _compile_whole(dispatcher)
+    # If no folder can be written (RuntimeError, OSError), keep compiled code in memory only.
+    with contextlib.suppress(RuntimeError, OSError):
+        dispatcher._cache = ForgivingCache(function)
+    return dispatcher
+
+
+@functools.partial(kernel_dispatcher, by_precision=None, allocates=False, inline=False)
+def _scale(x, factor, out):
+    for i in range(x.shape[0]):
+        out[i] = max(x[i], 0.0) * factor
+
+
+@functools.partial(kernel_dispatcher, by_precision=None, allocates=True, inline=False)
+def _scaled(x, factor):
+    out = np.empty(x.shape[0])
+    _scale(x, 2 if factor is None else factor, out)
+    return out
+
+
+def check_compiler():
+    """Raise an error unless the compiler can compile two kernels that call each other."""
+    found = _scaled(np.array([3.0, -1.0]), None)
+    if found.tolist() != [6.0, 0.0]:
+        raise RuntimeError(f"a compiled test returned {found}")

@@ -7,7 +7,7 @@ steps.
 
 import numpy as np
 
-from skcrbm.kernels.compiler import bits_of, from_bits
+from skcrbm.kernels.bits import bits_of, from_bits
 from skcrbm.kernels.jit import jit
 
 _LN2_32 = np.float32(0.69314718)

@@ -1,6 +1,5 @@
 """How often the decorator of kernels compiles a function."""
 
-import operator
 import re
 from collections import Counter
 
@@ -8,9 +7,8 @@ import numba
 import numpy as np
 import pytest
 from numba.core import event
-from numba.extending import overload
 
-from skcrbm.kernels.compiler import bits_of, from_bits
+from skcrbm.kernels.bits import bits_of, from_bits
 from skcrbm.kernels.jit import jit
 
 pytestmark = pytest.mark.compiled
@@ -140,62 +138,6 @@ def test_a_function_that_fills_an_array_from_others_stays_a_function(monkeypatch
     np.testing.assert_array_equal(out, 4 * x)
     [code] = double_twice.inspect_llvm().values()
     assert re.search(r"define [^\n]*6double\w*\(", code)
-
-
-def test_types_of_operators_are_inferred_once(monkeypatch):
-    """The type of x[0] + 2.5 * x[k] is known from the first function, but not for other dtypes.
-
-    Numba asks again when it translates the operators to LLVM's language, with the same memory.
-    """
-    inferred = Counter()
-    get_call_type = numba.types.Function.get_call_type
-
-    def counted(function, context, args, kws):
-        inferred[function.typing_key] += 1
-        return get_call_type(function, context, args, kws)
-
-    @jit
-    def first(x, k):
-        x[k] = x[0] + 2.5 * x[k]
-        return x[k]
-
-    @jit
-    def second(x, k):
-        x[k] = x[0] + 2.5 * x[k]
-        return -x[k]
-
-    monkeypatch.setattr(numba.types.Function, "get_call_type", counted)
-    assert first(np.array([3.0, 1.0]), 1) == 5.5
-    inferred.clear()
-    assert second(np.array([3.0, 1.0]), 1) == -5.5
-    assert set(inferred) <= {operator.neg}  # unless another kernel has a negation already
-    assert second(np.array([3, 1]), 1) == -5  # 5.5 is rounded down when the array stores it
-    assert second(np.array([3j, 1]), 1) == -2.5 - 3j
-
-
-def test_operators_that_others_add_later_are_found():
-    """A signature is remembered for the templates of its operator at that time."""
-
-    @jit
-    def join(x, y):
-        return x + y
-
-    assert join(1.5, 2) == 3.5
-    with pytest.raises(numba.TypingError):
-        join(None, 1.5)
-
-    @overload(operator.add)
-    def add_to_nothing(x, y):
-        if isinstance(x, numba.types.NoneType) and isinstance(y, numba.types.Boolean):
-            return lambda x, y: 7.0
-        return None
-
-    @jit
-    def join_again(x, y):
-        return x + y
-
-    assert join_again(None, True) == 7.0
-    assert join_again(1.5, 2) == 3.5
 
 
 @numba.njit

@@ -15,6 +15,14 @@ import pytest
 import skcrbm
 
 PACKAGE = Path(skcrbm.__file__).parent
+COMPILATION = (
+    "__init__.py",
+    "cache.py",
+    "compiler.py",
+    "interrupts.py",
+    "jit.py",
+    "numba_private.py",
+)
 pytestmark = pytest.mark.compiled
 
 CALLEE = """
@@ -64,7 +72,7 @@ def site(tmp_path):
     """A folder with the house decorator and two small kernels."""
     kernels = tmp_path / "site" / "skcrbm" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("__init__.py", "compiler.py", "jit.py"):
+    for name in COMPILATION:
         shutil.copy(PACKAGE / "kernels" / name, kernels)
     (kernels.parent / "__init__.py").touch()
     (kernels / "callee.py").write_text(CALLEE)
@@ -110,8 +118,9 @@ def call(site, *dtypes, expected="12.0", **variables):
 
 
 def cached(folder):
-    """{path: modification time} of the files of the cache."""
+    """{path: modification time} of the files of the cache, without the test of the compiler."""
     found = [p for p in folder.rglob("*") if p.suffix in (".nbc", ".nbi")]
+    found = [p for p in found if not p.name.startswith("compiler.")]
     return {p: p.stat().st_mtime_ns for p in found}
 
 
@@ -275,7 +284,7 @@ def test_keys_depend_on_imported_kernels_only(site):
         (kernels / name).write_text(source)
     code = f"""
 from pathlib import Path
-from skcrbm.kernels.jit import _sources_fingerprint
+from skcrbm.kernels.cache import _sources_fingerprint
 for name in {list(sources)}:
     print(_sources_fingerprint(Path({str(kernels)!r}) / name))
 """
@@ -292,8 +301,8 @@ for name in {list(sources)}:
     assert changed("callee.py") == callers
     assert changed("alone.py") == {"alone.py"}
     assert changed("parts/caller.py") == {"top.py", "of_folder.py", "parts/caller.py"}
-    assert changed("jit.py") == set(sources)
-    assert changed("compiler.py") == set(sources)
+    for compilation in COMPILATION[1:]:
+        assert changed(compilation) == set(sources)
 
 
 FIELDS = """
@@ -415,3 +424,29 @@ def test_functions_that_kernels_call_may_print(site, tmp_path):
     for _ in range(2):  # compiled, then read from the cache
         found = finish(start(code, site, NUMBA_CACHE_DIR=tmp_path / "cache"))
         assert found == ["twice", "1", "2.0"]
+
+
+def test_plain_numba_compiles_the_same_kernels(site, tmp_path):
+    plain = {"SKCRBM_PLAIN_JIT": 1, "NUMBA_CACHE_DIR": tmp_path / "cache"}
+    assert call(site, "float32", "float64", **plain) == 0
+    assert call(site, "float32", "float64", **plain) == 2  # by Numba's own cache
+
+
+# Changes of Numba that plain Numba survives: a missing name, and a method that returns two results.
+CHANGES = {
+    "name": "from numba.core import codegen; del codegen.JITCodeLibrary",
+    "passes": """
+from numba.core.compiler import Compiler
+define = Compiler.define_pipelines
+Compiler.define_pipelines = lambda compiler: define(compiler) * 2
+""",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_plain_numba_takes_over_with_a_warning(site, tmp_path, change):
+    process = start(CHANGES[change] + CALL, site, "float64", NUMBA_CACHE_DIR=tmp_path / "cache")
+    out, err = process.communicate(timeout=300)
+    assert out.split()[0] == "12.0", err
+    assert err.count("Warning") == 1
+    assert "skcrbm's compiler does not work with Numba" in err
