@@ -6,27 +6,65 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_estimator_sizes import ESTIMATORS
+
 ROOT = Path(__file__).resolve().parents[1]
-# The numbers may fall and must not rise.
+# Files and depth of each call. The numbers may fall and must not rise.
 LIMITS = {
-    "crbm_fit": {"files": 34, "climbs": 7, "hops": 10},
-    "crbm_predict": {"files": 17},
-    "mrf_fit": {"files": 28},
-    "lmbm_fit": {"files": 27},
+    "CRBMClassifier.fit": (34, 36),
+    "CRBMClassifier.predict": (18, 23),
+    "MSSVMCRBM.fit": (36, 25),
+    "MSSVMCRBM.predict": (22, 23),
+    "ImageCRBM.fit": (34, 24),
+    "ImageCRBM.predict": (20, 24),
+    "LayeredGMClassifier.fit": (28, 19),
+    "LayeredGMClassifier.predict": (15, 12),
+    "LMBMClassifier.fit": (25, 17),
+    "LMBMClassifier.predict": (23, 17),
+    "SSVMClassifier.fit": (25, 19),
+    "SSVMClassifier.predict": (21, 17),
+    "ChainCRF.fit": (22, 23),
+    "ChainCRF.predict": (11, 8),
+    "GraphCRF.fit": (40, 34),
+    "GraphCRF.predict": (29, 20),
+    "GridCRF.fit": (20, 19),
+    "GridCRF.predict": (10, 8),
+    "LabelGraphCRF.fit": (34, 29),
+    "LabelGraphCRF.predict": (20, 22),
+    "DecodedClassifier.fit": (36, 30),
+    "DecodedClassifier.predict": (23, 27),
+    "Constrained.fit": (19, 11),
+    "Constrained.predict": (14, 12),
+    "CalibratedMarginals.fit": (13, 11),
+    "CalibratedMarginals.predict": (6, 9),
+    "ConformalLabelSets.fit": (41, 33),
+    "ConformalLabelSets.predict": (20, 25),
+    "ConformalRiskControl.fit": (40, 33),
+    "ConformalRiskControl.predict": (21, 26),
+    "BlendedLabelSets.fit": (44, 40),
+    "BlendedLabelSets.predict": (21, 24),
+    "OutOfBagLogOdds.fit": (11, 11),
+    "Pipeline.fit": (31, 28),
+    "Pipeline.predict": (21, 25),
+    "SequenceTransformer.fit": (2, 5),
+    "MarkovRandomField.fit": (27, 21),
+    "IsingModel.fit": (25, 18),
+    "RBM.fit": (25, 20),
+    "LargeMarginMarkovNetwork.fit": (18, 9),
 }
 
 
 @pytest.fixture(scope="module")
 def counts():
-    """The table of the program, from a fresh process: modules and kernels load once."""
+    """The table of the program, which runs in a process of its own."""
     run = subprocess.run(
         [sys.executable, "-m", "tests.trace_calls"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        check=True,
-        timeout=300,
+        timeout=600,
     )
+    assert run.returncode == 0, run.stderr
     head, *lines = (line.split() for line in run.stdout.splitlines())
     return {name: dict(zip(head[1:], map(int, values))) for name, *values in lines}
 
@@ -34,6 +72,17 @@ def counts():
 @pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("call", LIMITS)
-def test_few_files_climbs_and_hops(counts, call):
-    found = {kind: counts[call][kind] for kind in LIMITS[call]}
-    assert all(found[kind] <= most for kind, most in LIMITS[call].items()), found
+def test_few_files_and_calls_within_calls(counts, call):
+    files, depth = counts[call]["files"], counts[call]["depth"]
+    assert files <= LIMITS[call][0], f"{files} files: `python -m tests.trace_calls {call} --files`"
+    assert depth <= LIMITS[call][1], f"calls at depth {depth}"
+
+
+@pytest.mark.deep
+@pytest.mark.compiled
+def test_each_call_has_a_limit(counts):
+    assert set(counts) == set(LIMITS)
+
+
+def test_each_estimator_is_traced():
+    assert {call.split(".")[0] for call in LIMITS} == set(ESTIMATORS)
