@@ -14,7 +14,7 @@ from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base import training_rows, with_class_weight
 from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.inference.choice import method_constraint
-from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem, fit_cutting_planes
+from skcrbm.learning.large_margin.label_blocks import StructuralMarginProblem, fit_structural_margin
 from skcrbm.targets.indicator import require_complete
 from skcrbm.targets.label_sets import label_sets_of
 from skcrbm.utils.columns import warn_of_scales
@@ -31,8 +31,8 @@ from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 from skcrbm.utils.warnings import warn_user
 
 
-def _gap_and_planes(gap, n_planes):
-    return f"gap {gap:.2e}  planes {n_planes}"
+def _gap_and_vectors(gap, n_vectors):
+    return f"gap {gap:.2e}  label vectors {n_vectors}"
 
 
 class SSVMClassifier(PairwiseClassifier):
@@ -46,10 +46,12 @@ class SSVMClassifier(PairwiseClassifier):
         ``1/2 sum_i (|a_i|^2 + b_i^2) + eta/2 sum_{i<k} s_ik^2
         + C sum_n max_y [D(y, y_n) + F(x_n, y) - F(x_n, y_n)]``
 
-    by cutting planes with one slack variable for all rows [2]_: each iteration finds the maximum
-    for every row, by the method `inference`, and solves a small quadratic program. If the method is
-    not exact, the maximum is over a part of the label vectors ("icm"), or over a larger set of
-    vectors whose entries may also be 1/2 ("linear_program") [1]_.
+    by block-coordinate Frank-Wolfe [2]_: each iteration visits all rows, finds label vectors that
+    violate the margin by flips of single labels, and moves the weights so that the dual objective
+    rises most. When little progress is left, the method `inference` finds the maximum for every
+    row, which proves the duality gap or gives new label vectors. If the method is not exact, the
+    maximum is over a part of the label vectors ("icm"), or over a larger set of vectors whose
+    entries may also be 1/2 ("linear_program") [1]_.
 
     `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
     2-D indicator matrix of 0/1, or 1-D. For two classes the model is a linear SVM. For more classes
@@ -70,8 +72,8 @@ class SSVMClassifier(PairwiseClassifier):
     tol : float, default=1e-3
         Tolerance. Training ends when the relative difference between the objective and its minimum
         is proven to be at most `tol`.
-    max_iter : int, default=1000
-        Maximum number of iterations.
+    max_iter : int, default=10000
+        Maximum number of iterations, which are passes over the rows.
     inference : str, object or list, default="branch_and_bound"
         Method by which `fit` and `predict` find the best labels: "branch_and_bound", which is
         exact; "linear_program", the linear program over the local polytope, for which `predict`
@@ -127,8 +129,8 @@ class SSVMClassifier(PairwiseClassifier):
     Missing labels and weights of single labels (`sample_weight` of the shape of y) are refused. A
     label of weight 0 is a missing label by definition, and the loss of a row is a maximum over
     whole label vectors, not a sum over labels. If the true label is not known, its best value must
-    be found together with the weights, so that the objective is no longer convex: cutting planes
-    would have no proven gap. For the same score, `LMBMClassifier` has a margin for each label and
+    be found together with the weights, so that the objective is no longer convex: training would
+    have no proven gap. For the same score, `LMBMClassifier` has a margin for each label and
     takes both; `MSSVMCRBM` is trained for a margin between label vectors by a local search, with
     missing labels at their best values.
 
@@ -145,8 +147,8 @@ class SSVMClassifier(PairwiseClassifier):
     ----------
     .. [1] Finley and Joachims (2008). Training structural SVMs when exact inference is
        intractable. ICML.
-    .. [2] Joachims, Finley and Yu (2009). Cutting-plane training of structural SVMs. Machine
-       Learning 77.
+    .. [2] Lacoste-Julien, Jaggi, Schmidt and Pletscher (2013). Block-coordinate Frank-Wolfe
+       optimization for structural SVMs. ICML.
     .. [3] Crammer and Singer (2001). On the algorithmic implementation of multiclass kernel-based
        vector machines. Journal of Machine Learning Research 2.
 
@@ -189,7 +191,7 @@ class SSVMClassifier(PairwiseClassifier):
         C: float = 0.1,
         pairwise_penalty: float = 1.0,
         tol: float = 1e-3,
-        max_iter: int = 1000,
+        max_iter: int = 10_000,
         inference: InferenceOption = "branch_and_bound",
         decode: str | DecodingRule = "map",
         class_weight: Any = None,
@@ -276,8 +278,8 @@ class SSVMClassifier(PairwiseClassifier):
             }
 
         callbacks = EpochCallbacks(self, self.max_iter, given, y, sample_weight, "iteration")
-        with pass_hooks(self, "iteration", callbacks, attributes, _gap_and_planes) as hooks:
-            fitted = fit_cutting_planes(problem, tol=self.tol, max_iter=self.max_iter, **hooks)
+        with pass_hooks(self, "iteration", callbacks, attributes, _gap_and_vectors) as hooks:
+            fitted = fit_structural_margin(problem, tol=self.tol, max_iter=self.max_iter, **hooks)
         vars(self).update(attributes(fitted))
         self._warn_of(fitted, method)
         callbacks.end()

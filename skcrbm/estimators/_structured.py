@@ -14,7 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.learning.data import Design
 from skcrbm.learning.fit import NO_PROGRESS, Plan
-from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, dual_blocks, fit_frank_wolfe
+from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, fit_frank_wolfe
+from skcrbm.learning.large_margin.structured_blocks import dual_blocks
 from skcrbm.learning.large_margin.structured_hinge import HingeObjective
 from skcrbm.learning.large_margin.structured_planes import StructuredPlanes, fit_planes
 from skcrbm.learning.penalty_path import clearly_worse, penalty_path

@@ -20,17 +20,17 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import copy_into, dot, fill
 
-# Ways to find new labels in a visit: no new labels; labels that the caller found; the label vector
-# with a single label on; and flips of single labels up to a local optimum, which is the optimum if
-# there are no couplings.
-KNOWN, GIVEN, ONE_HOT, FLIPS = 0, 1, 2, 3
+# Ways to find new labels in a visit: labels that the caller found; the label vector with a single
+# label on that has the highest score; the signs of the fields, which have the highest score if
+# there are no couplings; and flips of single labels up to a local optimum.
+GIVEN, ONE_HOT, SIGNS, FLIPS = 0, 1, 2, 3
 # A step moves probability between two atoms. It is made only if their violations differ by more
 # than this number times (1 + the sizes of the scores), because a smaller difference may be a
 # rounding error. A label is flipped only if the score improves by more than this number times the
 # size of the scores.
 _ROUNDING = 1e-12
-# Largest number of steps in a visit, and of sweeps over the labels in a local search.
-_STEPS, _SWEEPS = 3, 100
+# Largest number of sweeps over the labels in a local search.
+_SWEEPS = 100
 
 
 class Rows(NamedTuple):
@@ -58,8 +58,8 @@ class Atoms(NamedTuple):
     """
 
     labels: np.ndarray  # (N, M, L) int8, labels -1 and +1, or 0 for one half
-    # (N, M, L, L) int8, expected products of labels; the shape is (N, M, 0, 0) if all atoms are
-    # label vectors
+    # (N, M, L, L) int8, expected products of labels, below the diagonal; the shape is (N, M, 0, 0)
+    # if all atoms are label vectors
     pairs: np.ndarray
     value: np.ndarray  # (N, M) dual variables
 
@@ -86,22 +86,29 @@ def _set_fields(c, rows, weights, field):
     _add_scaled(-0.5, rows.signs[c], field)
 
 
-@jit
-def _score(labels, pairs, field, S):
-    """Return the score of an atom; `pairs` (L, L), or (0, 0) for a label vector."""
+@jit(fastmath={"contract", "reassoc"})
+def _vector_score(y, field, S):
+    """Return the score of the label vector `y` (L,) float64."""
     total = 0.0
+    for i in range(y.shape[0]):
+        total += y[i] * (field[i] + 0.5 * dot(S[i], y))
+    return total
+
+
+@jit
+def _score(labels, pairs, field, S, y):
+    """Return the score of an atom; `pairs` (L, L), or (0, 0) for a label vector.
+
+    `y` (L,) float64 is scratch space.
+    """
     for i in range(labels.shape[0]):
-        sign = np.float64(labels[i])
-        inner = field[i] * sign
-        half = 0.0
-        if pairs.shape[0] > 0:
-            for k in range(i):
-                half += S[i, k] * pairs[i, k]
-            total += inner + half
-        else:
-            for k in range(i):
-                half += S[i, k] * labels[k]
-            total += inner + sign * half
+        y[i] = labels[i]
+    if pairs.shape[0] == 0:
+        return _vector_score(y, field, S)
+    total = dot(field, y)
+    for i in range(labels.shape[0]):
+        for k in range(i):
+            total += S[i, k] * pairs[i, k]
     return total
 
 
@@ -136,6 +143,8 @@ def _search(rule, field, S, tie, other, local, y):
         return
     for i in range(n_labels):
         y[i] = 1.0 if field[i] > 0 else -1.0
+    if rule == SIGNS:
+        return
     _flip(field, S, tie, local[0], y)
     again = local[1]
     for i in range(n_labels):
@@ -143,25 +152,6 @@ def _search(rule, field, S, tie, other, local, y):
     _flip(field, S, tie, local[0], again)
     if _vector_score(again, field, S) > _vector_score(y, field, S):
         copy_into(again, y)
-
-
-@jit(fastmath={"contract", "reassoc"})
-def _vector_score(y, field, S):
-    total = 0.0
-    for i in range(y.shape[0]):
-        total += y[i] * (field[i] + 0.5 * dot(S[i], y))
-    return total
-
-
-@jit
-def _equal(labels, pairs, other, other_pairs):
-    for i in range(labels.shape[0]):
-        if labels[i] != other[i]:
-            return False
-        for k in range(pairs.shape[0]):
-            if pairs[i, k] != other_pairs[i, k]:
-                return False
-    return True
 
 
 @jit
@@ -242,7 +232,7 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
     order : ndarray of int64
         Indices of the rows to visit.
     rule : int
-        `KNOWN`, `GIVEN`, `ONE_HOT` or `FLIPS`: how new labels are found.
+        `GIVEN`, `ONE_HOT`, `SIGNS` or `FLIPS`: how new labels are found.
     n_steps : int
     inverse : float
         1 / eta, where eta is the penalty of the couplings; 0 without couplings.
@@ -258,6 +248,7 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
     field, y, change = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     local = np.empty((2, n_labels))
     new = np.empty(n_labels, np.int8)
+    new_pairs = np.zeros((found.pairs.shape[1], found.pairs.shape[1]), np.int8)
     gain = np.empty(n_atoms)
     n_full, n_made = 0, 0
     for c in order:
@@ -272,37 +263,40 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
         for a in range(n_atoms):
             gain[a] = -math.inf
             if value[a] > 0.0:
-                gain[a] = _score(labels[a], pairs[a], field, S) - base
+                gain[a] = _score(labels[a], pairs[a], field, S, y) - base
                 expected += value[a] * gain[a]
             elif free < 0:
                 free = a
         worst, best = _extremes(c, atoms, gain)
-        if rule != KNOWN:
-            new_pairs = found.pairs[c]
-            if rule == GIVEN:
-                copy_into(found.labels[c], new)
+        if rule == GIVEN:
+            copy_into(found.labels[c], new)
+            for i in range(new_pairs.shape[0]):
+                copy_into(found.pairs[c, i], new_pairs[i])
+        else:
+            _search(rule, field, S, _ROUNDING * size, labels[best], local, y)
+            for i in range(n_labels):
+                new[i] = np.int8(y[i])
+            for i in range(new_pairs.shape[0]):
+                for k in range(i):
+                    new_pairs[i, k] = new[i] * new[k]
+        violation = _score(new, new_pairs, field, S, y) - base
+        # Labels that equal an atom have the same violation, and are not stored again.
+        if violation > gain[best] + _ROUNDING * (1.0 + size):
+            if n_steps == 0:
+                losses[c] = max(violation, 0.0)
+                gaps[c] = losses[c] - expected
+                continue
+            if free >= 0:
+                best = free
+                copy_into(new, labels[best])
+                for i in range(new_pairs.shape[0]):
+                    copy_into(new_pairs[i], pairs[best, i])
+                gain[best] = violation
             else:
-                _search(rule, field, S, _ROUNDING * size, labels[best], local, y)
-                for i in range(n_labels):
-                    new[i] = np.int8(y[i])
-            violation = _score(new, new_pairs, field, S) - base
-            # Labels that equal an atom have the same violation, and are not stored again.
-            if violation > gain[best] + _ROUNDING * (1.0 + size):
-                if n_steps == 0:
-                    losses[c] = max(violation, 0.0)
-                    gaps[c] = losses[c] - expected
-                    continue
-                if free >= 0:
-                    best = free
-                    copy_into(new, labels[best])
-                    for i in range(new_pairs.shape[0]):
-                        copy_into(new_pairs[i], pairs[best, i])
-                    gain[best] = violation
-                else:
-                    n_full += 1
+                n_full += 1
         losses[c] = max(gain[best], 0.0)
         gaps[c] = losses[c] - expected
-        for step in range(n_steps):
+        for _ in range(n_steps):
             rise = gain[best] - gain[worst]
             if rise <= _ROUNDING * (1.0 + size):
                 break
@@ -326,9 +320,17 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
             )  # fmt: skip
             for a in range(n_atoms):
                 if gain[a] > -math.inf:
-                    gain[a] += moved * scale * (
-                        _product(labels[worst], pairs[worst], labels[a], pairs[a], square, inverse)
-                        - _product(labels[best], pairs[best], labels[a], pairs[a], square, inverse)
+                    gain[a] += (
+                        moved
+                        * scale
+                        * (
+                            _product(
+                                labels[worst], pairs[worst], labels[a], pairs[a], square, inverse
+                            )
+                            - _product(
+                                labels[best], pairs[best], labels[a], pairs[a], square, inverse
+                            )
+                        )
                     )
             worst, best = _extremes(c, atoms, gain)
     return n_full, n_made

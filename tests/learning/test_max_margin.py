@@ -14,8 +14,9 @@ from sklearn.model_selection import GridSearchCV
 
 from skcrbm import ChainCRF, Graph, GraphCRF
 from skcrbm.learning import Adam, FrankWolfe, MaxMargin
-from skcrbm.learning.large_margin import frank_wolfe
-from skcrbm.learning.large_margin.frank_wolfe import Blocks, dual_blocks, fit_frank_wolfe
+from skcrbm.learning.large_margin import structured_blocks
+from skcrbm.learning.large_margin.frank_wolfe import fit_frank_wolfe
+from skcrbm.learning.large_margin.structured_blocks import Blocks, dual_blocks
 from skcrbm.learning.rules import resolve_rule
 
 EXACTLY = FrankWolfe(tol=1e-6)
@@ -252,7 +253,7 @@ def test_duals_and_weights_agree(slow):
 
 
 def test_room_for_labels_grows(monkeypatch):
-    monkeypatch.setattr(frank_wolfe, "_ATOMS", 1)
+    monkeypatch.setattr(structured_blocks, "_ATOMS", 1)
     model, rule, batch = problem()
     blocks = dual_blocks(model, batch, rule, 0.1)
     fitted = fit_frank_wolfe(blocks, tol=1e-3, max_iter=2000, rng=np.random.RandomState(0))
@@ -443,7 +444,7 @@ def test_early_ends_warn_and_keep_the_weights(monkeypatch):
     with pytest.warns(ConvergenceWarning, match="max_iter=3 passes, with a relative duality gap"):
         model.fit(X, y)
     assert model.n_iter_ == 3
-    original, calls = frank_wolfe.ChainBlocks.visit, []
+    original, calls = structured_blocks.ChainBlocks.visit, []
 
     def interrupt(self, rng):
         calls.append(1)
@@ -451,7 +452,7 @@ def test_early_ends_warn_and_keep_the_weights(monkeypatch):
             raise KeyboardInterrupt
         return original(self, rng)
 
-    monkeypatch.setattr(frank_wolfe.ChainBlocks, "visit", interrupt)
+    monkeypatch.setattr(structured_blocks.ChainBlocks, "visit", interrupt)
     model.set_params(max_iter=100)
     with pytest.warns(UserWarning, match="Training interrupted in pass 5"):
         model.fit(X, y)
@@ -468,7 +469,7 @@ def test_early_ends_warn_and_keep_the_weights(monkeypatch):
 
 def test_an_interrupted_search_of_the_penalty_changes_nothing(monkeypatch):
     X, y, _ = sequences(10, n=20)
-    original, calls = frank_wolfe.ChainBlocks.visit, []
+    original, calls = structured_blocks.ChainBlocks.visit, []
 
     def interrupt(self, rng):
         calls.append(1)
@@ -476,7 +477,7 @@ def test_an_interrupted_search_of_the_penalty_changes_nothing(monkeypatch):
             raise KeyboardInterrupt
         return original(self, rng)
 
-    monkeypatch.setattr(frank_wolfe.ChainBlocks, "visit", interrupt)
+    monkeypatch.setattr(structured_blocks.ChainBlocks, "visit", interrupt)
     model = ChainCRF(learning="max_margin", random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)

@@ -1,4 +1,4 @@
-"""Cutting planes against quadratic programs of all constraints, and bounds during the fit."""
+"""The structural machine against quadratic programs of all constraints, and bounds of the fit."""
 
 from itertools import product
 
@@ -7,10 +7,9 @@ import pytest
 from scipy.optimize import minimize
 
 from skcrbm.inference.base import resolve_method
-from skcrbm.learning.large_margin.cutting_planes import (
+from skcrbm.learning.large_margin.label_blocks import (
     StructuralMarginProblem,
-    fit_cutting_planes,
-    maximise_over_simplex,
+    fit_structural_margin,
 )
 
 N, D, L = 6, 2, 3
@@ -80,7 +79,7 @@ def least_objective(seed, penalty, relaxed):
 )
 @pytest.mark.parametrize(("seed", "penalty"), [(0, 2.5), (1, 0.1), (2, 1.0)])
 def test_objective_of_the_quadratic_program(method, relaxed, seed, penalty):
-    fitted = fit_cutting_planes(problem(seed, method, penalty), tol=1e-10, max_iter=1000)
+    fitted = fit_structural_margin(problem(seed, method, penalty), tol=1e-10, max_iter=20_000)
     expected = least_objective(seed, penalty, relaxed)
     assert fitted.reason == "tol"
     assert fitted.gap <= 1e-8
@@ -91,7 +90,7 @@ def test_relaxations_bound_the_objective():
     """More label vectors cost more, fewer less; on these data the two differ."""
     found = []
     for method in ("icm", "branch_and_bound", "linear_program"):
-        fitted = fit_cutting_planes(problem(1, method, 0.1), tol=1e-10, max_iter=1000)
+        fitted = fit_structural_margin(problem(1, method, 0.1), tol=1e-10, max_iter=20_000)
         found.append(fitted.objective)
     assert found[0] <= found[1] * (1 + 1e-8)
     assert found[2] > found[1] * (1 + 1e-4)
@@ -105,10 +104,10 @@ def test_bounds_close_in(method):
         fitted = now()
         told.append((gap, fitted.objective, fitted.objective * (1 - fitted.gap)))
         assert fitted.n_iter == number + 1
-        assert n_planes <= number + 2
+        assert 1 <= n_planes / N <= 2**L
 
-    fitted = fit_cutting_planes(
-        problem(3, method), tol=1e-8, max_iter=1000, on_pass_end=on_pass_end
+    fitted = fit_structural_margin(
+        problem(3, method), tol=1e-8, max_iter=20_000, on_pass_end=on_pass_end
     )
     gaps, objectives, lower = np.array(told).T
     assert len(gaps) > 5
@@ -120,7 +119,7 @@ def test_bounds_close_in(method):
 
 
 def test_the_objective_is_that_of_the_weights():
-    fitted = fit_cutting_planes(problem(4, "branch_and_bound"), tol=1e-2, max_iter=1000)
+    fitted = fit_structural_margin(problem(4, "branch_and_bound"), tol=1e-2, max_iter=1000)
     X, signs, limit = data(4)
     fields = X @ fitted.coef.T + fitted.intercept
     every = np.array(list(product([-1.0, 1.0], repeat=L)))
@@ -138,24 +137,10 @@ def test_the_objective_is_that_of_the_weights():
 
 
 def test_a_callback_stops_the_fit():
-    fitted = fit_cutting_planes(
+    fitted = fit_structural_margin(
         problem(0, "icm"), tol=1e-10, max_iter=100, on_pass_end=lambda number, *rest: number == 2
     )
     assert (fitted.reason, fitted.n_iter) == ("callback", 3)
-
-
-@pytest.mark.parametrize("rank", [1, 3, 8])
-def test_simplex_program(rank):
-    """With dependent columns, too; by its conditions: no slope is above those that count."""
-    rng = np.random.default_rng(rank)
-    factor = rng.normal(size=(8, rank)) * 10.0 ** rng.integers(-2, 3, (8, 1))
-    gram, offset = factor @ factor.T, rng.normal(size=8)
-    point = maximise_over_simplex(gram, offset, np.eye(8)[0])
-    assert (point >= 0).all()
-    assert point.sum() == pytest.approx(1)
-    slope = offset - gram @ point
-    assert slope.max() - slope @ point <= 1e-8 * np.abs(gram).max()
-    np.testing.assert_allclose(slope[point > 1e-9], slope.max(), atol=1e-8 * np.abs(gram).max())
 
 
 def test_planes_without_slope():
@@ -163,7 +148,7 @@ def test_planes_without_slope():
     signs = np.array([[-1.0, 1.0], [1.0, -1.0]])
     method = resolve_method("branch_and_bound")
     level = StructuralMarginProblem(np.zeros((2, 1)), signs, np.ones(2), 1.0, False, method)
-    found = fit_cutting_planes(level, tol=1e-6, max_iter=5)
+    found = fit_structural_margin(level, tol=1e-6, max_iter=5)
     assert found.reason == "tol"
     assert found.objective == 4.0
     assert not found.coef.any()
