@@ -15,7 +15,7 @@ from skcrbm.energies import IsingEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.label_search import find_labels
+from skcrbm.inference.search.labels import find_labels
 from skcrbm.targets.label_sets import distinct_rows
 from skcrbm.utils.limits import AUTO_EXACT_UNITS, BLOCK_ENTRIES, ESTIMATOR_TOL
 from skcrbm.utils.parallel import row_chunks

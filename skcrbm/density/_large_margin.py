@@ -18,7 +18,8 @@ from skcrbm.energies.cliques import clique_energy, n_table_entries
 from skcrbm.energies.states import signs_of
 from skcrbm.inference import BranchAndBound, InferenceMethod, infer
 from skcrbm.inference.choice import method_constraint, methods_for
-from skcrbm.inference.label_search import find_clique_states, find_labels
+from skcrbm.inference.search.cliques import find_clique_states
+from skcrbm.inference.search.labels import find_labels
 from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, fit_cliques
 from skcrbm.targets.indicator import require_observed
 from skcrbm.utils.fitting import (

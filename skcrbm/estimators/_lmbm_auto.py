@@ -15,7 +15,7 @@ from skcrbm.energies.cliques import clique_energy, n_table_entries
 from skcrbm.energies.states import signs_of
 from skcrbm.estimators._base import Rows
 from skcrbm.inference import BranchAndBound
-from skcrbm.inference.label_search import find_labels
+from skcrbm.inference.search.labels import find_labels
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.learning.penalty_path import geometric_penalties, penalty_path
 from skcrbm.model_selection.folds import search_folds

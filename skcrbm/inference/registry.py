@@ -98,11 +98,11 @@ SOLVERS = {
         "RBMEnergy": "skcrbm.inference.rbm._messages:solve_mixed_product",
     },
     "branch_and_bound": {
-        "IsingEnergy": "skcrbm.inference.ising._search:solve",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph.search:solve",
+        "IsingEnergy": "skcrbm.inference.search.labels:solve",
+        "FactorGraphEnergy": "skcrbm.inference.search.labels:solve",
     },
     "milp": {
-        "IsingEnergy": "skcrbm.inference.ising._search:solve",
+        "IsingEnergy": "skcrbm.inference.search.labels:solve",
     },
     "mplp": {
         "RBMEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
@@ -123,7 +123,7 @@ SOLVERS = {
     },
     "icm": {
         "RBMEnergy": "skcrbm.inference.rbm._icm:solve",
-        "IsingEnergy": "skcrbm.inference.ising._search:solve",
+        "IsingEnergy": "skcrbm.inference.search.labels:solve",
         "SparseIsingEnergy": "skcrbm.inference.any_energy._icm:solve",
         "FactorGraphEnergy": "skcrbm.inference.any_energy._icm:solve",
         "CategoricalGraphEnergy": "skcrbm.inference.any_energy._icm:solve",

@@ -16,7 +16,7 @@ from skcrbm.decoding import Posterior, decoders_for
 from skcrbm.decoding.rules import DECODERS, resolve_decoder
 from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import ICM, BranchAndBound, Exact, MixedIntegerProgram
-from skcrbm.inference.label_search import hinge_losses_and_scores
+from skcrbm.inference.search.found import hinge_losses_and_scores
 
 N_MODELS = 30 if JIT_DISABLED else 150
 
@@ -46,7 +46,7 @@ def assert_best(result, fields, S, margin, known=None):
 def solver(request, monkeypatch):
     """Few labels are enumerated in NumPy unless the limit forbids it."""
     monkeypatch.setattr(
-        "skcrbm.inference.ising._search.FEW_LABELS", 0 if request.param == "kernel" else 6
+        "skcrbm.inference.search.ising.FEW_LABELS", 0 if request.param == "kernel" else 6
     )
 
 

@@ -9,8 +9,8 @@ from reference.ising_labels import enumerate_labels, random_evidence, random_mod
 
 from skcrbm.energies import IsingEnergy, RBMEnergy
 from skcrbm.inference import ICM, BranchAndBound, MixedIntegerProgram, available_methods, infer
-from skcrbm.inference.label_search import find_labels
 from skcrbm.inference.registry import METHODS
+from skcrbm.inference.search.labels import find_labels
 
 BOUNDED = ("map", "map_bound")
 N_MODELS = 30 if JIT_DISABLED else 150
@@ -50,7 +50,7 @@ def solver(request, monkeypatch):
 
     With "open labels" the search leaves out labels whose sign is known, as with many labels.
     """
-    search = "skcrbm.inference.ising._search"
+    search = "skcrbm.inference.search.ising"
     monkeypatch.setattr(f"{search}.FEW_LABELS", 0 if request.param == "kernel" else 6)
     if request.param == "open labels":
         monkeypatch.setattr(f"{search}._MANY_LABELS", 1)
@@ -240,7 +240,7 @@ def test_open_labels_among_many(monkeypatch):
     np.testing.assert_array_equal(infer(given, "branch_and_bound", n_jobs=2).gap, few.gap)
     part = infer(given.rows(slice(3, 5)), "branch_and_bound")
     np.testing.assert_array_equal(part.map_bound, few.map_bound[3:5])
-    monkeypatch.setattr("skcrbm.inference.ising._search._MANY_LABELS", 100)
+    monkeypatch.setattr("skcrbm.inference.search.ising._MANY_LABELS", 100)
     every = infer(given, "branch_and_bound")
     np.testing.assert_array_equal(few.assignment, every.assignment)
     np.testing.assert_allclose(few.map_bound, every.map_bound, rtol=1e-12)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from skcrbm.inference.label_search import hinge_losses_and_scores
+from skcrbm.inference.search.found import hinge_losses_and_scores
 from skcrbm.utils.limits import MAX_TIE_LABELS
 
 # The coefficients of a program are divided by the largest margin that is possible. The objective is

@@ -7,8 +7,8 @@ the lowest hinge loss with the same methods.
 import numpy as np
 
 from skcrbm.energies import IsingEnergy
-from skcrbm.inference.label_search import FoundLabels
 from skcrbm.inference.random_numbers import best_of_restarts
+from skcrbm.inference.search.found import FoundLabels
 from skcrbm.kernels.ising_search import (
     HINGE,
     MAP,
@@ -37,15 +37,6 @@ _STATES_PER_CHUNK = 2**14
 # row whose signs follow from bounds, and visits only the other labels. A search of all labels would
 # take time in proportion to the square of their number.
 _MANY_LABELS = 64
-
-
-def solve(method, energy, query):
-    """Compute "map" and "map_bound" by "branch_and_bound", "milp" or "icm"."""
-    found = find_labels(energy, method, start=query.start, n_jobs=query.n_jobs)
-    fields = found.fields(query.returns)
-    if "init" in method.accepts:
-        fields["log_odds"] = energy.visible_log_odds(found.labels)
-    return fields
 
 
 def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
@@ -286,7 +277,7 @@ def _icm(problem, method, start, n_jobs):
 
 
 def _mixed_integer_programs(problem, method, start, n_jobs):
-    from skcrbm.inference.ising._milp import solve_rows  # only this method needs HiGHS
+    from skcrbm.inference.search.milp import solve_rows  # only this method needs HiGHS
 
     return solve_rows(problem, problem.empty())
 

@@ -6,15 +6,70 @@ without entries of weight 0 (log-potential -inf).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from skcrbm.inference.label_search import find_clique_states
-from skcrbm.utils.limits import TIE
+from skcrbm.energies.states import signs_of
+from skcrbm.inference.search.found import FoundLabels
+from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
+from skcrbm.utils.parallel import ordered_map, row_chunks
+
+# Number of rows for which a single call of the kernel searches the states.
+_ROWS = 16
 
 
-def solve(method, energy, query):
-    """Answer "map" and "map_bound" by branch and bound."""
-    return find_labels(energy, method, n_jobs=query.n_jobs).fields(query.returns)
+def find_clique_states(
+    visible: np.ndarray,
+    cliques: Sequence[tuple[int, ...]],
+    weights: np.ndarray,
+    field: np.ndarray | float = 0.0,
+    *,
+    margin: float | None = None,
+    is_output: np.ndarray | None = None,
+    node_limit: int,
+    n_jobs: int | None = None,
+) -> FoundLabels:
+    """Fill in the missing entries of rows, for the highest score or the lowest hinge loss.
+
+    The score of v in {-1, +1}^V is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i``. If states
+    have the same loss, the state with the higher score is chosen, then the first in lexicographic
+    order. If there are more than 20 missing entries, the search returns the first state with this
+    loss and score that it visits, in a deterministic order.
+
+    `visible` (N, V) holds 0, 1 and NaN for missing entries. Clique C_j has the columns `cliques[j]`
+    and the weight `weights[j]`, and `field` holds the fields f_i (N, V). If `margin` is None, the
+    score is maximised, else the hinge loss with this margin is minimised. Only columns with True in
+    `is_output` (V,) have margins; None stands for all columns. `node_limit` is the largest number
+    of search nodes for a row after a first state is found.
+    """
+    from skcrbm.kernels.clique_search import HINGE, MAP, Cliques, FoundStates, search_cliques
+
+    n_rows, n_variables = visible.shape
+    sizes = np.array([len(c) for c in cliques], np.int64)
+    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    members = np.array([i for c in cliques for i in c], np.int64)
+    weights = np.ascontiguousarray(weights, np.float64)
+    signs = signs_of(visible).astype(np.float64)
+    field = np.ascontiguousarray(np.broadcast_to(field, visible.shape), np.float64)
+    if is_output is None:
+        is_output = np.ones(n_variables, bool)
+    kind, target = (MAP, 0.0) if margin is None else (HINGE, float(margin))
+    slack = TIE * (target * n_variables + np.abs(weights).sum() + np.abs(field).sum(axis=1))
+    value, lower = np.empty(n_rows), np.empty(n_rows)
+    n_nodes = np.empty(n_rows, np.int64)
+    most = int((signs == 0).sum(axis=1).max(initial=0))
+
+    def search(rows):
+        found = FoundStates(value[rows], lower[rows], n_nodes[rows])
+        search_cliques(
+            kind, signs[rows], field[rows], is_output, Cliques(start, members, weights), target,
+            slack[rows], MAX_TIE_LABELS, node_limit, most, found,
+        )  # fmt: skip
+
+    for _ in ordered_map(search, row_chunks(n_rows, _ROWS), n_jobs):
+        pass
+    return FoundLabels((signs > 0).astype(np.int8), value, lower, n_nodes, value <= lower)
 
 
 def find_labels(energy, method, margin=None, *, n_jobs=None):

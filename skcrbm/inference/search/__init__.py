@@ -1,0 +1,1 @@
+"""Searches for labels with the highest score or the lowest hinge loss."""
