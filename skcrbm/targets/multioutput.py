@@ -22,6 +22,7 @@ from skcrbm.targets.names import in_rows_of, is_frame, label_names_of
 from skcrbm.targets.scored import share_of_right_rows
 from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
 from skcrbm.targets.weights import weight_beside
+from skcrbm.utils.advice import supporting
 from skcrbm.utils.output_units import OutputUnits
 from skcrbm.utils.validation import count_rows, hold_dates
 
@@ -96,7 +97,7 @@ def targets_of_columns(
     labels in another format.
     """
     if kind is None:
-        advice = "use CRBMClassifier().fit(X, y) or LabelGraphCRF().fit(X, y) from skcrbm"
+        advice = f"use {supporting('columns of classes')} from skcrbm, which support it"
         refuse_columns_of_classes(y, name, advice, error)
         raise error
     if shows_classes(y):
@@ -105,8 +106,8 @@ def targets_of_columns(
         raise error
     raise ValueError(
         f"{error}. If each column of y holds the classes of an output, use "
-        "LabelGraphCRF().fit(X, y), which takes any columns of classes, or pass an array or "
-        "data frame of strings that has three or more classes in a column, and None for "
+        f"{supporting('any columns of classes')}, which takes any columns of classes, or pass an "
+        "array or data frame of strings that has three or more classes in a column, and None for "
         "missing classes"
     ) from error
 
@@ -160,8 +161,7 @@ def make_wrapped_targets(y: Any, name: str, estimator: Any = None):
         return make_targets(y, None, estimator)
     except ValueError as error:
         advice = (
-            f"use skcrbm.CRBMClassifier or skcrbm.LabelGraphCRF without {name}, because they "
-            "support such a y"
+            f"use {supporting('columns of classes')} without {name}, because they support such a y"
         )
         refuse_columns_of_classes(y, name, advice, error)
         raise
