@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline
 
 from skcrbm.targets.classifier import TargetsMixin
 from skcrbm.targets.kinds import Targets
-from skcrbm.targets.multioutput import make_label_targets, make_wrapped_targets
+from skcrbm.targets.multioutput import wrapped_targets
 from skcrbm.targets.names import in_rows_of, label_names_of
 from skcrbm.targets.proba import label_marginals
 from skcrbm.utils.advice import supporting
@@ -63,7 +63,12 @@ def wrapped_rows(
     `name` is the name of the caller, and `estimator` the calling estimator. `several` is True if
     the caller needs a 2-D y.
     """
-    targets = (make_label_targets if several else make_wrapped_targets)(y, name, estimator)
+    targets = wrapped_targets(y, name, estimator)
+    if several and not targets.multilabel:
+        raise ValueError(
+            f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs) with at least two "
+            f"columns, got a y of shape {np.shape(y)}, which is a single output"
+        )
     check_same_length(X, y)
     y = targets.for_classifier(y)
     return WrappedRows(targets, y, targets.encode(y), targets.checked_weight(sample_weight, y))
