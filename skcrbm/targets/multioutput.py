@@ -23,7 +23,7 @@ from skcrbm.targets.scored import share_of_right_rows
 from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
 from skcrbm.targets.weights import weight_beside
 from skcrbm.utils.advice import supporting
-from skcrbm.utils.output_units import OutputUnits
+from skcrbm.utils.categorical import OutputUnits
 from skcrbm.utils.validation import count_rows, hold_dates
 
 
