@@ -17,9 +17,7 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
-    add_log_of,
     fill,
-    low_fields,
     shifted_fields,
     sigmoid_pair,
     softplus,
@@ -174,7 +172,7 @@ def enumerate_ising(
     want_pairwise : bool
     log_partition : (N,) output
     log_odds : (N, k) output; NaN if P(on) or P(off) is below `_TINY`, so that the caller must
-        compute the log-odds by `ising_log_odds`
+        compute the log-odds by `enumerate_states`
     pairwise : (k, k) output, to which the weighted sum of P(both units on) is added
     """
     n_rows, k = enumerated.shape
@@ -225,87 +223,3 @@ def enumerate_ising(
         if want_pairwise:
             _low_pairs(low_weight, n_low, both)
             _add_beliefs(both, on, weight[n] / z, pairwise)
-
-
-@jit
-def _tile_scores(tile, enumerated, low_field, coupling, low_score, high_score, field, score):
-    """Write the log-weights of the states of one tile to `score` (S,)."""
-    n_low = low_field.shape[0]
-    offset = shifted_fields(tile, n_low, coupling, enumerated, low_field, field)
-    low_fields(offset + high_score[tile], field, score)
-    for s in range(score.shape[0]):
-        score[s] += low_score[s]
-
-
-@jit
-def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score, out):
-    """Compute the log-odds of some units of one row, by log-sum-exp over all states.
-
-    Parameters
-    ----------
-    units : (U,) int64, indices of U units
-    enumerated, low_field : (k,) and (l,) float64
-    coupling, low_score, high_score : as in `enumerate_ising`, low_score = log(low_gain)
-    out : (U,) output
-    """
-    n_units = units.shape[0]
-    n_low = low_field.shape[0]
-    field = np.empty(n_low)
-    score = np.empty(low_score.shape[0])
-    # Log-sum-exps over the states with a unit off (row 0) and on (row 1).
-    high = np.empty((2, n_units))
-    total = np.zeros((2, n_units))
-    fill(high.ravel(), -np.inf)
-    for tile in range(high_score.shape[0]):
-        _tile_scores(tile, enumerated, low_field, coupling, low_score, high_score, field, score)
-        for r in range(n_units):
-            for s in range(score.shape[0]):
-                side = (((tile << n_low) + s) >> units[r]) & 1
-                add_log_of(score[s], r, high[side], total[side])
-    for r in range(n_units):
-        out[r] = high[1, r] - high[0, r] + math.log(total[1, r]) - math.log(total[0, r])
-
-
-@jit
-def best_ising(enumerated, low_field, coupling, low_score, high_score, state, log_odds):
-    """Find the best state and the max-marginals of each of N rows.
-
-    If several states have the highest score, the first of these states in binary order is taken.
-
-    Parameters
-    ----------
-    enumerated, low_field : (N, k) and (N, l) float64
-    coupling, low_score, high_score : as in `ising_log_odds`
-    state : (N, k) int8 output
-    log_odds : (N, k) output, best score with the unit on minus best score with the unit off
-    """
-    n_rows, k = enumerated.shape
-    n_states, n_low = low_score.shape[0], low_field.shape[1]
-    field = np.empty(n_low)
-    score, low_best = np.empty(n_states), np.empty(n_states)
-    best = np.empty((2, k))
-    for n in range(n_rows):
-        fill(best.ravel(), -np.inf)
-        fill(low_best, -np.inf)
-        top, top_state = -np.inf, 0
-        for tile in range(high_score.shape[0]):
-            _tile_scores(
-                tile, enumerated[n], low_field[n], coupling, low_score, high_score, field, score
-            )
-            tile_top = -np.inf
-            for s in range(n_states):
-                low_best[s] = max(low_best[s], score[s])
-                if score[s] > tile_top:
-                    tile_top = score[s]
-                    if tile_top > top:
-                        top, top_state = tile_top, (tile << n_low) + s
-            for h in range(n_low, k):
-                side = (tile >> (h - n_low)) & 1
-                best[side, h] = max(best[side, h], tile_top)
-        for s in range(n_states):
-            for i in range(n_low):
-                side = (s >> i) & 1
-                best[side, i] = max(best[side, i], low_best[s])
-        for i in range(k):
-            state[n, i] = (top_state >> i) & 1
-            log_odds[n, i] = best[1, i] - best[0, i]

@@ -14,7 +14,7 @@ and no transcendental function is needed per state. The factors of four summed u
 together, so that they share one division. If products could leave the range of a float, their
 exponents are kept as integers in a separate array.
 
-These kernels work with odds, whose range is limited. `rbm_exact_log.py` is used for couplings
+These kernels work with odds, whose range is limited. `enumeration.py` is used for couplings
 beyond `MAX_NORM`, fields beyond `MAX_FIELD`, and enumerated units with a probability below `_TINY`.
 
 States in which a clamped enumerated unit is on have weight 0. Clamped summed units are skipped.
@@ -42,7 +42,7 @@ ROW = (1 << MAX_LOW_UNITS) + 24
 # because then stores would delay the next loads.
 STRIDE = 2 * ROW
 # GROUP summed units form a group and share a division. The norm of a group is the sum of the
-# |couplings| of its units. If it exceeds MAX_NORM, `rbm_exact_log` is used. States with a
+# |couplings| of its units. If it exceeds MAX_NORM, `enumeration` is used. States with a
 # probability of at most _NOTHING are left out. For any fields, leaving out such a state changes
 # P(unit on) / P(unit off) by a factor of less than 1 + _NOTHING * exp(MAX_NORM).
 GROUP = 4
@@ -52,9 +52,9 @@ _NOTHING = 1e-200
 # moved to a separate array of exponents.
 _MAX_PRODUCT = 600.0
 # Largest |field| of an enumerated unit for which the exponent of exp(field) still fits an integer.
-# If a field is larger, `rbm_exact_log` is used.
+# If a field is larger, `enumeration` is used.
 MAX_FIELD = 1e15
-# If P(on) or P(off) of an enumerated unit is below _TINY, it is computed again by `rbm_exact_log`.
+# If P(on) or P(off) of an enumerated unit is below _TINY, it is computed again by `enumeration`.
 # For all other units, leaving out up to 2^30 states with a probability below _NOTHING changes P(on)
 # and P(off) by less than a rounding error.
 _TINY = 1e-170

@@ -239,22 +239,6 @@ def n_low_units(n_states):
 
 
 @jit
-def possible_fields(fields, free, n_low, out):
-    """Write the fields of the k enumerated units to `out` (k,), with -inf for clamped units.
-
-    So a state in which a clamped unit is on has the log-weight -inf. Return an integer whose bits
-    are 1 for the clamped high units, so that callers can skip the tiles in which a clamped unit is
-    on.
-    """
-    held_high = 0
-    for h in range(fields.shape[0]):
-        out[h] = fields[h] if free[h] else -math.inf
-        if h >= n_low and not free[h]:
-            held_high |= 1 << (h - n_low)
-    return held_high
-
-
-@jit
 def shifted_fields(state, n_low, coupling, enumerated, summed, field):
     """Write the fields of the m units of the other layer to `field` (m,), given the high units.
 

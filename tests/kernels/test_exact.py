@@ -8,20 +8,20 @@ from reference.random_models import random_rbm
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import infer
 from skcrbm.inference.exact import rbm as _exact
-from skcrbm.kernels import rbm_exact_log
+from skcrbm.kernels import enumeration
+from skcrbm.kernels.enumeration import enumerate_states
 from skcrbm.kernels.rbm_exact import (
     GROUP,
     MAX_FIELD,
     MAX_NORM,
     enumerate_rows,
 )
-from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
 
 ALL = ("marginals", "statistics", "log_partition")
 # Kernels by name, each with the module in which the solver looks it up.
 FORMS = {
     "enumerate_rows": (_exact, enumerate_rows),
-    "enumerate_in_logs": (rbm_exact_log, enumerate_in_logs),
+    "enumerate_states": (enumeration, enumerate_states),
 }
 
 
@@ -87,7 +87,7 @@ def test_many_labels_keep_exponents(scale, monkeypatch):
         (MAX_NORM / GROUP, "enumerate_rows"),
         (MAX_NORM / 2, "enumerate_rows"),  # in pairs
         (MAX_NORM, "enumerate_rows"),  # alone
-        (MAX_NORM * 1.01, "enumerate_in_logs"),
+        (MAX_NORM * 1.01, "enumerate_states"),
     ],
 )
 def test_norms_at_the_switch(norm, form, forms_used):
@@ -129,7 +129,7 @@ def test_fields_beyond_integers(forms_used):
     weights[:, 0] = MAX_FIELD / 8  # else the field would hold its unit
     energy = RBMEnergy(weights, np.full((2, 3), -MAX_FIELD), [[2 * MAX_FIELD, 0.3]] * 2)
     found = answer(energy)
-    assert forms_used == ["enumerate_in_logs"]
+    assert forms_used == ["enumerate_states"]
     np.testing.assert_allclose(found.log_odds[0, 3], 2 * MAX_FIELD, rtol=1e-12)
 
 

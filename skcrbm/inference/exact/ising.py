@@ -7,10 +7,9 @@ from skcrbm.inference.exact.parts import answer_in_parts
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.ising_exact import (
     PRODUCT_LIMIT,
-    best_ising,
     enumerate_ising,
-    ising_log_odds,
 )
+from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
@@ -86,6 +85,7 @@ class _Enumeration:
         # values 0/1.
         self.low_score = _pair_scores(4 * low)
         self.low_score -= _linear_scores(2 * low.sum(1))
+        self.free_units = np.ones(field.shape, bool)
         self.base = coupling.sum() / 2 - field.sum(axis=1)
 
     def _chunks(self):
@@ -95,13 +95,10 @@ class _Enumeration:
     def find_best(self, query, fields):
         """Write the best states and the max-marginals of the models `self.rows` to `fields`."""
         n, k = self.enumerated.shape
-        state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k))
+        state, log_odds = np.zeros((n, k), np.int8), np.full((n, k), np.nan)
 
         def solve(rows):
-            best_ising(
-                self.enumerated[rows], self.low_field[rows], self.coupling, self.low_score,
-                self.high_score, state[rows], log_odds[rows],
-            )  # fmt: skip
+            self._enumerate_in_logs(MAX, rows, state[rows], log_odds[rows])
 
         for _ in ordered_map(solve, self._chunks(), query.n_jobs):
             pass
@@ -141,14 +138,23 @@ class _Enumeration:
 
     def _recompute_log_odds(self, log_odds):
         """Replace log-odds that are NaN by log-odds that are computed with log-sum-exp."""
-        for row in np.flatnonzero(np.isnan(log_odds).any(1)):
-            units = np.flatnonzero(np.isnan(log_odds[row]))
-            value = np.empty(len(units))
-            ising_log_odds(
-                units, self.enumerated[row], self.low_field[row], self.coupling,
-                self.low_score, self.high_score, value,
-            )  # fmt: skip
-            log_odds[row, units] = value
+        rows = np.flatnonzero(np.isnan(log_odds).any(1))
+        if len(rows):
+            found = log_odds[rows]
+            self._enumerate_in_logs(SUM, rows, np.empty((0, 0), np.int8), found)
+            log_odds[rows] = found
+
+    def _enumerate_in_logs(self, outer, rows, state, log_odds):
+        """Find the best states of some rows, and compute the log-odds that are NaN."""
+        from skcrbm.kernels.enumeration import enumerate_states  # imported on first use
+
+        enumerated = self.enumerated[rows]
+        n, n_states = len(enumerated), len(self.low_score)
+        enumerate_states(
+            MAX, outer, enumerated, self.low_field[rows], self.free_units[rows], self.coupling,
+            np.empty((0, n_states)), self.low_score, self.high_score, np.ones(n), False, state,
+            np.empty(n), log_odds, np.empty((0, 0)),
+        )  # fmt: skip
 
 
 @with_folded_evidence

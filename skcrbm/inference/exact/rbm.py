@@ -23,11 +23,13 @@ from skcrbm.kernels.rbm_exact import (
     Work,
     enumerate_rows,
 )
-from skcrbm.kernels.scalar import MAX, MIXED
+from skcrbm.kernels.scalar import MAX, MIXED, SUM
 from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
+# Outputs of kernels that are not needed.
+_NO_STATES, _NO_PAIRS = np.empty((0, 0), np.int8), np.empty((0, 0))
 # Largest size of a block of states whose scores are computed together when samples are drawn: the
 # number of states times the number of units.
 _BLOCK_UNITS = 2**20
@@ -134,23 +136,14 @@ def _best_states(method, energy, query):
         smaller = min(energy.n_visible, energy.n_hidden)
         _check_size(method, "smaller", smaller, "'max_product' or 'icm'")
     layers = _Layers(energy, marginal or energy.n_visible < energy.n_hidden)
-    n, (k, m) = energy.n_models, layers.coupling.shape
-    log_gain = _low_log_gain(layers.coupling)
-    state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k + m))
-
-    from skcrbm.kernels.rbm_exact_map import best_states  # imported on first use
+    n, k = energy.n_models, len(layers.coupling)
+    state, log_odds = np.zeros((n, k), np.int8), np.where(layers.free, np.nan, 0.0)
+    if marginal:
+        log_odds[:, k:] = 0.0
+    enumerate_in_logs = _log_enumeration(layers, MIXED if marginal else MAX, MAX)
 
     def solve(rows):
-        best_states(
-            MIXED if marginal else MAX,
-            layers.enumerated[rows],
-            layers.other[rows],
-            layers.free[rows],
-            layers.coupling,
-            log_gain,
-            state[rows],
-            log_odds[rows],
-        )
+        enumerate_in_logs(rows, np.ones(n), False, state, np.empty(n), log_odds, _NO_PAIRS)
 
     for _ in ordered_map(solve, row_chunks(n, 1 if k > 8 else ROWS_PER_CHUNK), query.n_jobs):
         pass
@@ -200,12 +193,8 @@ def _sums(method, energy, query):
             np.add(found[:, k:], summed, out=found[:, k:], where=free[:, k:])
 
     def in_logs(rows, statistics):
-        from skcrbm.kernels.rbm_exact_log import enumerate_in_logs  # imported on first use
-
-        enumerate_in_logs(
-            *(part[rows] for part in rows_of), coupling, _low_log_gain(coupling), weight[rows],
-            pairs is not None, log_partition[rows], log_odds[rows], *statistics,
-        )  # fmt: skip
+        enumerate_in_logs(rows, weight, pairs is not None, _NO_STATES, log_partition, log_odds,
+                          *statistics)  # fmt: skip
 
     if k == 0:
         summed = np.where(layers.free, layers.other, -np.inf)
@@ -218,19 +207,17 @@ def _sums(method, energy, query):
             pairs[0][0] = found
     elif (tables := _odds_tables(layers)) is None:
         log_odds[layers.free & want_marginals] = np.nan
+        enumerate_in_logs = _log_enumeration(layers, SUM, SUM)
         sum_statistics(in_logs, chunks, query, pairs)
     else:
         sum_statistics(in_odds, chunks, query, pairs)
         rows = np.flatnonzero(np.isnan(log_odds).any(1))
         if len(rows):
-            from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
-
-            missing = log_odds[rows]
-            enumerate_in_logs(
-                *(part[rows] for part in rows_of), coupling, _low_log_gain(coupling), weight[rows],
-                False, np.empty(len(rows)), missing, np.empty((0, 0)),
-            )  # fmt: skip
-            log_odds[rows] = missing
+            missing = log_odds.copy()
+            _log_enumeration(layers, SUM, SUM)(
+                rows, weight, False, _NO_STATES, np.empty(n), missing, _NO_PAIRS
+            )
+            log_odds[rows] = missing[rows]
     if want_marginals:
         fields["log_odds"] = layers.in_order(log_odds).astype(energy.dtype, copy=False)
     if pairs is not None:
@@ -338,6 +325,36 @@ def _n_low(k, m):
     The low units are the first of the `k` enumerated units. The other layer has `m` units.
     """
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
+
+
+def _log_enumeration(layers, inner, outer):
+    """Return a function that answers queries about some rows by `enumerate_states`, in logarithms.
+
+    Its arguments are the rows, and those arguments of the kernel that depend on the query, for all
+    rows of the models.
+    """
+    from skcrbm.kernels.enumeration import enumerate_states  # imported on first use
+
+    coupling, enumerated, free = layers.coupling, layers.enumerated, layers.free
+    k, log_gain = len(coupling), _low_log_gain(coupling)
+    n_low = log_gain.shape[1].bit_length() - 1
+    low = np.where(free[:, :n_low], enumerated[:, :n_low], -np.inf)
+    shifted = np.hstack([low, layers.other])
+    # The low units have no couplings to high units.
+    all_couplings = np.hstack([np.zeros((k, n_low)), coupling])
+    scores = np.zeros(1 << n_low), np.zeros(1 << (k - n_low))
+
+    def solve(rows, weight, want_statistics, state, log_partition, log_odds, pairwise):
+        # Rows are a slice, whose parts of the outputs are views, or indices.
+        outputs = [part[rows] if len(part) else part for part in (state, log_partition, log_odds)]
+        enumerate_states(
+            inner, outer, enumerated[rows], shifted[rows], free[rows], all_couplings, log_gain,
+            *scores, weight[rows], want_statistics, *outputs, pairwise,
+        )  # fmt: skip
+        if not isinstance(rows, slice):
+            log_odds[rows] = outputs[2]
+
+    return solve
 
 
 def _low_log_gain(coupling):
