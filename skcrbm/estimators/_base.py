@@ -184,6 +184,8 @@ class JointClassifier(StructuredClassifier):
     """
 
     score: ClassVar[Callable[..., float]] = score_with_known
+    label_sets_: Any
+    n_jobs: int | None
 
     @abstractmethod
     def _posterior_of(self, X, known) -> Posterior:
@@ -194,6 +196,20 @@ class JointClassifier(StructuredClassifier):
         check_is_fitted(self)
         rows = self._check_predict_data(X)
         return self._posterior_of(rows, self._targets.check_known(y_known, X))
+
+    def _posterior_with(self, energy, method, known, **options) -> Posterior:
+        """Return the `Posterior` of energies, given what the estimator knows from its fit."""
+        return Posterior(
+            energy,
+            method,
+            known,
+            self.label_sets_,
+            self.n_jobs,
+            thresholds=getattr(self, "thresholds_", None),
+            allow_empty=self.allow_empty_,
+            unseen_share=self.unseen_share_,
+            **options,
+        )
 
     def _label_log_odds(self, posterior):
         return posterior.log_odds()
@@ -487,6 +503,37 @@ class JointClassifier(StructuredClassifier):
         self._require_multilabel("predict_pairwise_proba")
         with one_blas_thread():
             return self._joint(X, y_known).pairs()
+
+
+class LinearAttributes:
+    """Attributes that other libraries expect of a linear model, for models that may be linear."""
+
+    @property
+    def _why_not_linear(self) -> tuple[str, str] | None:
+        """What the model has beyond a linear model, and which attributes hold it, or None."""
+        raise NotImplementedError
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Coefficients (L, D) of the inputs. They exist only if the fitted model is linear."""
+        return self._of_linear_model("coef_")
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Intercepts (L,) of the outputs. They exist only if the fitted model is linear."""
+        return self._of_linear_model("intercept_")
+
+    def _of_linear_model(self, name):
+        """Return an attribute; raise an AttributeError, so that `hasattr` returns False."""
+        if not hasattr(self, f"visible_{name}"):
+            raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
+        if self._why_not_linear is not None:
+            has, parts = self._why_not_linear
+            raise AttributeError(
+                f"this {type(self).__name__} has {has}, so it is not a linear model and has no "
+                f"{name}; use visible_{name} {parts.format(name=name)}"
+            )
+        return getattr(self, f"visible_{name}")
 
 
 def training_rows(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.estimators._base import Rows
+from skcrbm.estimators._thresholds import copy_for_folds, without_repeated_warnings
 from skcrbm.inference import infer
 from skcrbm.learning.label_noise import LEAST_RATE, MOST_RATE, LabelNoise, NoisyLikelihood
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.indicator import ONE_VALUE
 from skcrbm.targets.weights import label_weights
-from skcrbm.utils.columns import SCALES
 from skcrbm.utils.fitting import first_copies, folds_of_copies
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 
@@ -78,18 +75,9 @@ class _RateSearch:
     """Fit copies of an estimator with given flip rates, to all rows and to parts of the rows."""
 
     def __init__(self, estimator, rows, rng):
-        self.kind, self.rows = type(estimator), rows
+        self.estimator, self.rows = estimator, rows
         self.multilabel = estimator._targets.multilabel
-        seed = rng.randint(np.iinfo(np.int32).max)
-        changes = {
-            "class_weight": None,  # the row weights already include the class weights
-            "decode": "marginal",
-            "warm_start": False,
-            "random_state": seed,
-            "verbose": False,
-        }
-        # The constructor is used instead of `clone`, so that the copies have no callbacks.
-        self.params = {**estimator.get_params(deep=False), **changes}
+        seed = self.seed = rng.randint(np.iinfo(np.int32).max)
         splitter = MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=seed)
         first = rows.visible[first_copies(rows.origin)]
         self.folds = folds_of_copies(splitter.split(first, first), rows.origin)
@@ -102,17 +90,14 @@ class _RateSearch:
         results come from a model that was not fitted on the row.
         """
         rows, first = self.rows, self.rows.first
-        params = {**self.params, "learning": NoisyLikelihood(noise.rates)}
-        model = self.kind(**params)
-        with warnings.catch_warnings():
-            # The fit with the final rates shows the same warnings.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.filterwarnings("ignore", SCALES)
-            warnings.filterwarnings("ignore", ONE_VALUE)
+        # The row weights already include the class weights.
+        changes = {"learning": NoisyLikelihood(noise.rates), "class_weight": None}
+        model = copy_for_folds(self.estimator, self.seed, **changes)
+        with without_repeated_warnings():
             model.fit(first.X, self._labels(first.visible), sample_weight=self.weight)
             X, visible, found = model._fold_settings(rows)
             answers = out_of_fold(
-                self.kind(**{**params, **found}),
+                copy_for_folds(model, self.seed, **found),
                 X,
                 self._labels(visible),
                 cv=self.folds,

@@ -428,4 +428,4 @@ class LMBMClassifier(PairwiseClassifier):
         return label_energy(self.pairwise_coef_, fields, self.cliques_, self.clique_coef_)
 
     def _posterior_options(self):
-        return {"margin": self.margin, "thresholds": getattr(self, "thresholds_", None)}
+        return {"margin": self.margin}

@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._base import JointClassifier
+from skcrbm.estimators._base import JointClassifier, LinearAttributes
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import first_that_answers
@@ -30,7 +29,7 @@ InferenceOption: TypeAlias = "str | InferenceMethod | list[str | InferenceMethod
 MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 
 
-class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
+class PairwiseClassifier(CallbackSupportMixin, LinearAttributes, JointClassifier):
     """Base class of models with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
 
     A subclass learns a (`visible_coef_`), b (`visible_intercept_`) and s (`pairwise_coef_`). It has
@@ -59,29 +58,11 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         return hasattr(self, "visible_coef_")
 
     @property
-    def coef_(self) -> np.ndarray:
-        """Coefficients (L, D) of the inputs. They exist only if all weights of pairs are 0."""
-        return self._of_linear_model("coef_")
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        """Intercepts (L,) of the labels. They exist only if all weights of pairs are 0."""
-        return self._of_linear_model("intercept_")
-
-    def _of_linear_model(self, name):
-        """Return `coef_` or `intercept_`, attributes that other libraries expect of a linear model.
-
-        An AttributeError is raised if the model is not fitted, or has weights of pairs.
-        """
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
-        if np.any(self.pairwise_coef_) or np.any(getattr(self, "clique_coef_", 0)):
-            raise AttributeError(
-                f"this {type(self).__name__} has weights of pairs of labels, so it is not a "
-                f"linear model and has no {name}; use visible_{name} for the linear part and "
-                "pairwise_coef_ for the weights of the pairs"
-            )
-        return getattr(self, f"visible_{name}")
+    def _why_not_linear(self):
+        if not (np.any(self.pairwise_coef_) or np.any(getattr(self, "clique_coef_", 0))):
+            return None
+        parts = "for the linear part and pairwise_coef_ for the weights of the pairs"
+        return "weights of pairs of labels", parts
 
     def _posterior_of(self, X, known):
         """Return the `Posterior` of the rows of X, each of which defines a Boltzmann machine."""
@@ -95,17 +76,12 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
             fields = linear_fields(X, self.visible_coef_, self.visible_intercept_)
         if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # also raises if it is NaN
             raise ValueError("X times visible_coef_ is too large; scale the columns of X")
-        return Posterior(
+        method = resolve_method(method, valid_names=lambda: [*MARGINAL_METHODS])
+        return self._posterior_with(
             self._energy_of(fields),
-            resolve_method(method, valid_names=lambda: [*MARGINAL_METHODS]).with_defaults(
-                tol=ESTIMATOR_TOL
-            ),
+            method.with_defaults(tol=ESTIMATOR_TOL),
             known,
-            self.label_sets_,
-            self.n_jobs,
             state_methods={"map": self._search_method()},
-            allow_empty=self.allow_empty_,
-            unseen_share=self.unseen_share_,
             **self._posterior_options(),
         )
 

@@ -22,7 +22,7 @@ from skcrbm.decoding.rules import Marginal, resolve_decoder
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
-from skcrbm.estimators._base import JointClassifier, Rows
+from skcrbm.estimators._base import JointClassifier, LinearAttributes, Rows
 from skcrbm.estimators._crbm_auto import path_record
 from skcrbm.inference import Exact, InferenceMethod, infer
 from skcrbm.inference.accuracy import checked_rows, marginal_error
@@ -72,7 +72,11 @@ class Methods(NamedTuple):
 
 
 class RBMClassifier(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, JointClassifier
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    CallbackSupportMixin,
+    LinearAttributes,
+    JointClassifier,
 ):
     """Base class of classifiers that predict by a conditional RBM. Subclasses add `fit`."""
 
@@ -134,29 +138,10 @@ class RBMClassifier(
         return self.weights_.shape[1]
 
     @property
-    def coef_(self) -> np.ndarray:
-        """Coefficients of the inputs. They exist only if the model has no hidden units."""
-        return self._of_linear_model("coef_")
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        """Intercepts of the outputs. They exist only if the model has no hidden units."""
-        return self._of_linear_model("intercept_")
-
-    def _of_linear_model(self, name):
-        """Return `coef_` or `intercept_`, attributes that other libraries expect of a linear model.
-
-        Raise an AttributeError if the model has hidden units, so that `hasattr` returns False.
-        """
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
-        if self.weights_.shape[1]:
-            raise AttributeError(
-                f"this {type(self).__name__} has hidden units, so it is not a linear model and has "
-                f"no {name}; use visible_{name} for the outputs and hidden_{name} for the hidden "
-                "units"
-            )
-        return getattr(self, f"visible_{name}")
+    def _why_not_linear(self):
+        if not self.weights_.shape[1]:
+            return None
+        return "hidden units", "for the outputs and hidden_{name} for the hidden units"
 
     def _model(self, params: CRBMParams) -> ConditionalRBM:
         units = self._targets.units
@@ -201,17 +186,8 @@ class RBMClassifier(
             raise ValueError(
                 "X times visible_coef_ or hidden_coef_ is too large; scale the columns of X"
             )
-        return Posterior(
-            energy,
-            self._prediction_marginals,
-            known,
-            self.label_sets_,
-            self.n_jobs,
-            thresholds=getattr(self, "thresholds_", None),
-            allow_empty=self.allow_empty_,
-            unseen_share=self.unseen_share_,
-            **self._posterior_options(),
-        )
+        method = self._prediction_marginals
+        return self._posterior_with(energy, method, known, **self._posterior_options())
 
     def _labels(self, posterior):
         self._check_decode()

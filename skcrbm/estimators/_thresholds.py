@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -51,6 +52,29 @@ def update_thresholds(
         )
 
 
+def copy_for_folds(estimator: Any, seed: int, **changes: Any) -> Any:
+    """Return a copy of an estimator for fits to parts of its rows, without its callbacks.
+
+    `changes` are values of parameters, such as the penalty that a search has found; names that the
+    estimator does not have are ignored.
+    """
+    given = estimator.get_params(deep=False)
+    common = {"decode": "marginal", "warm_start": False, "random_state": seed, "verbose": False}
+    changes = {name: value for name, value in {**changes, **common}.items() if name in given}
+    # The constructor is used instead of `clone`, so that the copy has no callbacks.
+    return type(estimator)(**{**given, **changes})
+
+
+@contextmanager
+def without_repeated_warnings() -> Iterator[None]:
+    """Do not show warnings that the fit on all rows shows, too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", SCALES)
+        warnings.filterwarnings("ignore", ONE_VALUE)
+        yield
+
+
 def cross_validated_thresholds(
     estimator, rule: Threshold, X, visible, weight, rng, changes: dict, origin=None
 ) -> np.ndarray:
@@ -78,22 +102,8 @@ def cross_validated_thresholds(
     cv = rule.cv
     if by_number:
         cv = MultilabelStratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    changes = {
-        **changes,
-        "decode": "marginal",
-        "warm_start": False,
-        "random_state": seed,
-        "verbose": False,
-    }
-    kind = type(estimator)
-    # The constructor is used instead of `clone`, so that the copy has no callbacks.
-    given = estimator.get_params(deep=False)
-    fresh = kind(**{**given, **{name: v for name, v in changes.items() if name in given}})
-    # Do not show warnings again that the fit on all rows has already shown.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.filterwarnings("ignore", SCALES)
-        warnings.filterwarnings("ignore", ONE_VALUE)
+    fresh = copy_for_folds(estimator, seed, **changes)
+    with without_repeated_warnings():
         if origin is not None:
             first = visible[first_copies(origin)]
             cv = folds_of_copies(resolve_cv(cv, visible).split(first, first), origin)
@@ -102,7 +112,7 @@ def cross_validated_thresholds(
             X,
             visible,
             cv=cv,
-            respond=kind.predict_proba,
+            respond=type(estimator).predict_proba,
             fit_params={"sample_weight": weight},
         )
     return rule.find(
