@@ -12,7 +12,8 @@ from scipy.special import expit
 from skcrbm.energies.base import Block
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.energies.states import infinite_where_held, unchecked
-from skcrbm.utils.categorical import OutputUnits, one_against_rest
+from skcrbm.utils.categorical import one_against_rest
+from skcrbm.utils.output_units import OutputUnits
 
 
 class GroupedRBMEnergy(RBMEnergy):

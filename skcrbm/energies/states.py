@@ -124,12 +124,21 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     weight = np.exp(logs - top)
     order = np.arange(logs.shape[-1])
     first = logs.argmax(axis=-1)[..., None] == order
-    # `others` is the sum of all weights except the largest weight. Subtracting the largest weight
-    # from the sum of all weights would lose digits, so the smaller weights are added up.
-    others = np.where(first, 0.0, weight).sum(axis=-1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rest = np.where(first, np.log(others), np.log(1.0 + (others - weight)))
-    return logs - top - rest
+    # The weights of the other states are added up relative to the largest of them. Subtracting the
+    # largest weight from the sum of all weights would lose digits.
+    rest = np.where(first, -np.inf, logs)
+    second = rest.max(axis=-1, keepdims=True, initial=-np.inf)
+    some = second > -np.inf
+    scale = np.where(some, second, 0.0)
+    log_others = scale + np.log(
+        np.exp(rest - scale).sum(axis=-1, keepdims=True),
+        where=some,
+        out=np.full(second.shape, -np.inf),
+    )
+    others = np.exp(log_others - top)
+    return np.where(
+        first, logs - log_others, logs - top - np.log1p(others - np.where(first, 0.0, weight))
+    )
 
 
 def strides_of(shape: Sequence[int]) -> np.ndarray:

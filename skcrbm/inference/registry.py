@@ -81,9 +81,9 @@ SOLVERS = {
     "tree_reweighted": {
         "RBMEnergy": "skcrbm.inference.rbm._messages:solve_tree_reweighted",
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
-        "IsingEnergy": "skcrbm.inference.ising._messages:solve_tree_reweighted",
+        "IsingEnergy": "skcrbm.inference.ising._sparse:solve_tree_reweighted",
         "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_tree_reweighted",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_tree_reweighted",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph._large_tables:solve_messages",
         "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_tree_reweighted",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_tree_reweighted",
     },

@@ -100,12 +100,11 @@ class FactorGraph(NamedTuple):
 
     variables: np.ndarray  # (E,) int64, variable of each edge; OR and AND have their output last
     edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1]
-    weight: np.ndarray  # (n_entries,) float64 entries of all tables, raised to the power 1 / rho
+    weight: np.ndarray  # (n_entries,) float64 entries of all tables
     logs: np.ndarray  # (n_entries,) logarithms of `weight`
     table_start: np.ndarray  # (n_tables + 1,) index of the first entry of each table
     n_tables: int  # number of tables
     negated: np.ndarray  # (F,) bool, True for AND, which is an OR of negated variables
-    rho: np.ndarray  # (F,) float64 weights of the messages, 1 unless tree-reweighted
 
 
 class GraphOptions(NamedTuple):

@@ -1,9 +1,10 @@
 """Pass messages, stored as logarithms, between variables of any number of states.
 
-Sum-product uses this module if weights would overflow or underflow in `categorical_weights`.
-Tree-reweighted and max-product messages always use it; the logarithms of max-product need no
-exponentials. The graph and the schedule are the same as in `categorical_weights`. Tables and
-messages are logarithms; -inf stands for weight 0, and the largest logarithm of each message is 0.
+Sum-product and tree-reweighted messages use this module if weights would overflow or underflow in
+`categorical_weights`. Max-product always uses it, because logarithms of maxima need no
+exponentials. The graph is the same as in `categorical_weights`, and every second sweep goes
+backward. Tables and messages are logarithms; -inf stands for weight 0, and the largest logarithm of
+each message is 0.
 
 Let own_i be the log-weights that the fields give to the states of variable i, m_(a -> i) the
 message from factor a, and rho_a the weight of factor a. With theta_i = own_i + sum_a rho_a m_(a ->
@@ -44,7 +45,7 @@ from skcrbm.kernels.scalar import EPS_64, MAX, ROUNDING, copy_into, fill
 def contract_logs(kind, graph, e, weight, out, work):
     """Compute the message from a table to the variable of edge e, and write it to `out`.
 
-    The table may have any number of variables. See `contract` in `categorical_weights`.
+    The table may have any number of variables. See `_contract` in `categorical_weights`.
     """
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]

@@ -1,384 +1,642 @@
-"""Sum-product on variables with any number of states, with messages as weights.
+"""Sum-product and tree-reweighted messages, stored as weights, for many models at once.
 
-A sweep visits all variables; every second sweep goes backward. A visited variable receives new
-messages from all its factors. It sends to each factor the product of its own weights and the
-messages from all other factors. The product is computed as the product over the factors before this
-factor, times the product over the factors after it. There is no division, so that weights may be 0.
+The models of a block have the same factors and lie side by side, as SIMD lanes; variables may have
+any number of states. A sweep visits all variables. A visited variable receives new messages from
+all its factors, and sends to each factor the product of its own weights and the messages from all
+other factors. The product is computed as the product over the factors before this factor, times the
+product over the factors after it. There is no division, so that weights may be 0.
 
-Each message to a variable is scaled so that its largest weight is 1. If all weights of a product
-fall below `SMALLEST`, important weights may have underflowed. The kernel then stops the work on
-this model, and the caller computes the messages of the model as logarithms (`categorical_logs`).
-The kernel also stops if all weights of a product are 0, which means that the factors of the model
-contradict each other.
+In tree-reweighted messages, factor a has the appearance probability rho_a. Its table is raised to
+the power 1 / rho_a, its message counts with the power rho_a in beliefs, and a variable sends its
+belief divided by the message that it has received. If all factors of a variable have the same rho,
+the power of the product of all messages is computed once.
 
-Indices are unsigned integers, because Numba tests signed indices for negative values, which costs
-time in inner loops.
+Each message is scaled so that its largest weight is 1. If all weights of a product fall below
+`SMALLEST`, important weights may have underflowed. The kernel then stops the work on this model,
+and the caller computes the messages of the model as logarithms (`categorical_logs`). The kernel
+also stops if all weights of a product are 0, which means that the factors of the model contradict
+each other.
+
+The functions that a sweep calls are compiled twice: for a single lane, which needs no loops over
+lanes, and for any number of lanes.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.kernels.arguments import FOUR, ONE, PAIR, POTTS, TABLE, ZERO
+from skcrbm.kernels.arguments import ONE, PAIR, POTTS, TABLE, ZERO
+from skcrbm.kernels.exponentials import exp_in_place, log_in_place
 from skcrbm.kernels.jit import jit
 
 # A message to a factor is scaled up if all its weights are below this number.
 SMALL = 1e-10
 # If the largest weight of a product is below this number, important weights may have underflowed.
 SMALLEST = 1e-150
-# If a table of two variables has fewer entries than this number, its entries are summed one by one.
-FEW = 400
+TWO = np.uintp(2)
 
 
-@jit(allocates=False)
-def first_axis(table, at, k, rest, weight, first, out):
-    """Sum a table (k, rest) over its first axis, with the weights ``weight[first:first + k]``.
+class WeightRows(NamedTuple):
+    """A block of models with the same factors, one per lane.
 
-    The table begins at ``table[at]``. The sums are written to `out` (rest,).
+    There are n variables with S states in total, and M entries of messages in each direction.
+    Kernels move models that are done to the last lanes.
     """
-    x = weight[first]
-    for r in range(rest):
-        out[r] = x * table[at + r]
-    for a in range(ONE, k):
-        x = weight[first + a]
-        row = at + a * rest
-        for r in range(rest):
-            out[r] += x * table[row + r]
+
+    own: np.ndarray  # (S, lanes) weights that the fields give to the states
+    held: np.ndarray  # (n, lanes) bool, True for clamped variables
+    message: np.ndarray  # (M, lanes) messages from factors to variables, in and out
+    sent: np.ndarray  # (M, lanes) output, messages from variables to factors
+    belief: np.ndarray  # (S, lanes) output, probabilities
+    order: np.ndarray  # (lanes,) int64 output, index of the model in each lane at the end
 
 
-@jit(allocates=False)
-def last_axis(table, at, rest, k, weight, first, out):
-    """Sum a table (rest, k) over its last axis, with the weights ``weight[first:first + k]``.
+class WeightAnswers(NamedTuple):
+    """Arrays with a row for each model of a block, which `pass_weights` fills in."""
 
-    The table begins at ``table[at]``. The sums are written to `out` (rest,).
-    """
-    for r in range(rest):
-        total = 0.0
-        row = at + r * k
-        for b in range(k):
-            total += table[row + b] * weight[first + b]
-        out[r] = total
+    n_iter: np.ndarray  # (lanes,) number of iterations
+    converged: np.ndarray  # (lanes,) bool, True for models that have converged
+    good: np.ndarray  # (lanes,) bool, False if weights underflowed
+    trace: np.ndarray  # (lanes, max_iter or 0) largest change of a probability in each iteration
+
+
+class WeightWork(NamedTuple):
+    """Scratch arrays; T is the size of the largest table, K the largest number of states."""
+
+    table: np.ndarray  # (T, lanes)
+    other: np.ndarray  # (T, lanes)
+    new: np.ndarray  # (K, lanes) new message
+    behind: np.ndarray  # (K, lanes) product of the messages from the variable's later factors
+    after: np.ndarray  # (S, lanes) beliefs after a sweep
+    high: np.ndarray  # (lanes,)
+    part: np.ndarray  # (lanes,)
+    low: np.ndarray  # (lanes,) smallest scale of a product
+    change: np.ndarray  # (lanes,) largest change of a probability
+    apart: np.ndarray  # (lanes,) positive if the ratio of two probabilities is too large
+    n_held: np.ndarray  # (n,) number of lanes in which a variable is clamped
+    still: np.ndarray  # (lanes,) bool, True if the last iteration did not change the beliefs
+    digits: np.ndarray  # (largest number of variables of a table,) uintp
 
 
 @jit(allocates=False, inline=True)
-def potts(other, equal, k, weight, first, out, to):
-    """Write the message through a Potts table to ``out[to:to + k]``; return its largest entry.
+def _contract(graph, e, sent, new, work, n_lanes):
+    """Compute the message from a table of any number of variables to the variable of edge e.
+
+    The axes of all other variables are summed out one by one: first the axes before the axis of
+    this variable, from axis 0 on, and then the axes after it, from the last axis backward.
+    """
+    message_start, scopes = graph.message_start, graph.scopes
+    scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
+    size = ONE
+    for j in range(m):
+        other = scopes[scope + j]
+        size *= message_start[other + ONE] - message_start[other]
+    for step in range(m - ONE):
+        j = step if step < slot else m - ONE - (step - slot)
+        other = scopes[scope + j]
+        first = message_start[other]
+        k = message_start[other + ONE] - first
+        size //= k
+        row, across = (ONE, size) if step < slot else (k, ONE)
+        source, to = (work.other, work.table) if step % TWO == ZERO else (work.table, work.other)
+        for r in range(size):
+            for l in range(n_lanes):
+                to[r, l] = 0.0
+            for b in range(k):
+                place = r * row + b * across
+                if step == ZERO:
+                    x = graph.tables[graph.table[e] + place]
+                    for l in range(n_lanes):
+                        to[r, l] += x * sent[first + b, l]
+                else:
+                    for l in range(n_lanes):
+                        to[r, l] += source[place, l] * sent[first + b, l]
+    last = work.table if m % TWO == ZERO else work.other
+    for a in range(size):
+        for l in range(n_lanes):
+            new[a, l] = graph.tables[graph.table[e] + a] if m == ONE else last[a, l]
+
+
+@jit(allocates=False, inline=True)
+def _through_potts(equal, other, k, sent, first, new, high, rest, n_lanes):
+    """Compute the message through a Potts table.
 
     The table has the value `equal` on its diagonal, and `other` off its diagonal. The message for a
     state contains the sum of the weights of all other states. To avoid cancellation, this sum is
     computed as the sum without the largest weight, plus the difference of the largest weight and
     the weight of the state.
     """
-    high, rest = weight[first], 0.0
+    for l in range(n_lanes):
+        high[l] = sent[first, l]
+        rest[l] = 0.0
     for a in range(ONE, k):
-        x = weight[first + a]
-        rest += min(x, high)
-        high = max(x, high)
-    top, left = 0.0, True
+        for l in range(n_lanes):
+            x = sent[first + a, l]
+            rest[l] += min(x, high[l])
+            high[l] = max(x, high[l])
     for a in range(k):
-        x = weight[first + a]
-        others = rest + (high - x)
-        if left and x == high:
-            others, left = rest, False
-        y = equal * x + other * others
-        out[to + a] = y
-        top = max(top, y)
-    return top
-
-
-@jit(allocates=False)
-def contract(graph, e, weight, out, work):
-    """Compute the message from a table of any size to the variable of edge e.
-
-    The message is written to `out`. The axes of all other variables are summed out one by one:
-    first the axes before the axis of this variable, from axis 0 on, and then the axes after it,
-    from the last axis backward.
-    """
-    message_start, scopes = graph.message_start, graph.scopes
-    scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
-    table, at = graph.tables, graph.table[e]
-    size = ONE
-    for j in range(m):
-        other = scopes[scope + j]
-        size *= message_start[other + ONE] - message_start[other]
-    turn = ZERO
-    for step in range(m - ONE):
-        j = step if step < slot else m - ONE - (step - slot)
-        other = scopes[scope + j]
-        k = message_start[other + ONE] - message_start[other]
-        size //= k
-        to = work.table if turn == ZERO else work.other
-        if step < slot:
-            first_axis(table, at, k, size, weight, message_start[other], to)
-        else:
-            last_axis(table, at, size, k, weight, message_start[other], to)
-        table, at, turn = to, ZERO, ONE - turn
-    for a in range(size):
-        out[a] = table[at + a]
+        for l in range(n_lanes):
+            x = sent[first + a, l]
+            new[a, l] = equal * x + other * (rest[l] + (high[l] - x))
 
 
 @jit(allocates=False, inline=True)
-def few_states(table, at, k, step, n_other, step_of_other, weight, first, out, to):
-    """Write the message through a small table of two variables to ``out[to:to + k]``.
-
-    The entries are summed one by one, because setting up a vector loop takes longer for few states.
-    Return the largest entry of the message.
-    """
-    top = 0.0
-    for a in range(k):
-        total, row = 0.0, at + a * step
-        for b in range(n_other):
-            total += table[row] * weight[first + b]
-            row += step_of_other
-        out[to + a] = total
-        top = max(top, total)
-    return top
-
-
-@jit(allocates=False)
-def receive(graph, e, weight, out, to, work):
-    """Compute the message from the factor of edge e to its variable, which has k states.
-
-    The message is computed from the weights that the other variables of the factor send, and is
-    written to ``out[to:to + k]``. Return the largest entry of the message.
-    """
-    message_start, new = graph.message_start, work.new
-    k = message_start[e + ONE] - message_start[e]
+def _receive(graph, e, k, sent, work, n_lanes):
+    """Write the message from the factor of edge e to its variable, with k states, to `work.new`."""
+    new, slot, at = work.new, graph.slot[e], graph.table[e]
     if graph.kind[e] == TABLE:
-        contract(graph, e, weight, new, work)
-    else:
-        slot, at = graph.slot[e], graph.table[e]
-        other = graph.scopes[graph.scope[e] + ONE - slot]
-        first = message_start[other]
-        n_other = message_start[other + ONE] - first
-        if slot == ZERO:
-            last_axis(graph.tables, at, k, n_other, weight, first, new)
-        else:
-            first_axis(graph.tables, at, n_other, k, weight, first, new)
-    top = 0.0
+        _contract(graph, e, sent, new, work, n_lanes)
+        return
+    other = graph.scopes[graph.scope[e] + ONE - slot]
+    first = graph.message_start[other]
+    if graph.kind[e] == POTTS:
+        equal, unequal = graph.tables[at + ONE], graph.tables[at]
+        _through_potts(equal, unequal, k, sent, first, new, work.high, work.part, n_lanes)
+        return
+    n_other = graph.message_start[other + ONE] - first
+    row, across = (n_other, ONE) if slot == ZERO else (ONE, k)
     for a in range(k):
-        out[to + a] = new[a]
-        top = max(top, new[a])
-    return top
+        place = at + a * row
+        x = graph.tables[place]
+        for l in range(n_lanes):
+            new[a, l] = x * sent[first, l]
+        for b in range(ONE, n_other):
+            place += across
+            x = graph.tables[place]
+            for l in range(n_lanes):
+                new[a, l] += x * sent[first + b, l]
 
 
 @jit(allocates=False, inline=True)
-def multiply(k, factor, message, at, sent, belief, start):
-    """Scale a message (k,) by `factor`, and multiply the belief of its variable by the message.
+def _scale(k, new, high, low, n_lanes):
+    """Divide a message (k, lanes) by its largest weight, and update the smallest scale."""
+    for l in range(n_lanes):
+        high[l] = new[ZERO, l]
+    for a in range(ONE, k):
+        for l in range(n_lanes):
+            high[l] = max(high[l], new[a, l])
+    for l in range(n_lanes):
+        low[l] = min(low[l], high[l])
+        high[l] = 1.0 / high[l] if high[l] > 0.0 else 0.0
+    for a in range(k):
+        for l in range(n_lanes):
+            new[a, l] *= high[l]
 
-    The message and `sent` begin at the index `at`, the belief at `start`. `sent` gets the belief
-    before the multiplication, which is the product of the messages of all factors before this
-    factor.
+
+@jit(allocates=False, inline=True)
+def _damp(damping, factor, k, message, at, new, apart, n_lanes):
+    """Replace a message (k, lanes) by a geometric mean of the old and new message.
+
+    In the mean, the old message, which begins at the row `at`, has the weight `damping`. `apart`
+    becomes positive if the ratio of a new to an old weight is below ``1 / factor`` or above
+    `factor`: changes of two damped messages may cancel in a belief.
     """
     for a in range(k):
-        y = factor * message[at + a]
-        z = belief[start + a]
-        message[at + a] = y
-        sent[at + a] = z
-        belief[start + a] = z * y
+        for l in range(n_lanes):
+            x, y = new[a, l], message[at + a, l]
+            apart[l] = max(apart[l], max(x - factor * y, y - factor * x))
+        if damping == 0.5:
+            for l in range(n_lanes):
+                new[a, l] = math.sqrt(new[a, l] * message[at + a, l])
+        else:
+            for l in range(n_lanes):
+                new[a, l] = new[a, l] ** (1.0 - damping) * message[at + a, l] ** damping
 
 
 @jit(allocates=False, inline=True)
-def send_behind(first, n_edges, k, message_start, message, sent, behind):
+def _raise(power, row, source, out, n_lanes):
+    """Write ``source[row]`` to the power `power` to `out` (lanes,); 0 stays 0."""
+    for l in range(n_lanes):
+        out[l] = source[row, l]
+    log_in_place(out, n_lanes)
+    for l in range(n_lanes):
+        out[l] *= power
+    exp_in_place(out, n_lanes)
+    for l in range(n_lanes):
+        out[l] = out[l] if source[row, l] > 0.0 else 0.0
+
+
+@jit(allocates=False, inline=True)
+def _send_behind(graph, v, k, message, sent, behind, high, n_lanes):
     """Multiply the weights that a variable sends to an edge by the messages of all edges after it.
 
     If all weights that are sent to an edge are below `SMALL`, they are scaled up.
     """
+    first, last = graph.edge_start[v], graph.edge_start[v + ONE]
     for a in range(k):
-        behind[a] = 1.0
-    for i in range(n_edges):
-        at = message_start[first + n_edges - ONE - i]
-        top = 0.0
+        for l in range(n_lanes):
+            behind[a, l] = 1.0
+    for i in range(last - first):
+        at = graph.message_start[last - ONE - i]
+        for l in range(n_lanes):
+            high[l] = 0.0
         for a in range(k):
-            x = sent[at + a] * behind[a]
-            behind[a] *= message[at + a]
-            sent[at + a] = x
-            top = max(top, x)
-        if top < SMALL and top > 0.0:
+            for l in range(n_lanes):
+                x = sent[at + a, l] * behind[a, l]
+                behind[a, l] *= message[at + a, l]
+                sent[at + a, l] = x
+                high[l] = max(high[l], x)
+        small = False
+        for l in range(n_lanes):
+            small |= high[l] < SMALL
+        if small:
+            for l in range(n_lanes):
+                high[l] = 1.0 / high[l] if 0.0 < high[l] < SMALL else 1.0
             for a in range(k):
-                sent[at + a] /= top
+                for l in range(n_lanes):
+                    sent[at + a, l] *= high[l]
 
 
-@jit(allocates=False)
-def damp(damping, k, top, old, message, at):
-    """Damp a message (k,): replace it by a weighted geometric mean of the old and new message.
+@jit(allocates=False, inline=True)
+def _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes):
+    """Send to each factor the belief of a variable divided by the message from the factor."""
+    for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+        at = graph.message_start[e]
+        if k == TWO:
+            for l in range(n_lanes):
+                # the quotients, multiplied by both messages
+                x = belief[start, l] * message[at + ONE, l]
+                y = belief[start + ONE, l] * message[at, l]
+                top = max(x, y)
+                scale = 1.0 / top if top > 0.0 else 0.0
+                sent[at, l] = x * scale
+                sent[at + ONE, l] = y * scale
+            continue
+        for l in range(n_lanes):
+            high[l] = 0.0
+        for a in range(k):
+            for l in range(n_lanes):
+                y = message[at + a, l]
+                x = belief[start + a, l] / y if y > 0.0 else 0.0
+                sent[at + a, l] = x
+                high[l] = max(high[l], x)
+        for l in range(n_lanes):
+            high[l] = 1.0 / high[l] if high[l] > 0.0 else 0.0
+        for a in range(k):
+            for l in range(n_lanes):
+                sent[at + a, l] *= high[l]
 
-    The new message begins at ``message[at]``. It is first divided by its largest entry `top`. In
-    the mean, the old message `old` (k,) has the weight `damping`. Return the largest entry of the
-    mean.
-    """
-    high = 0.0
-    x = 1.0 / top if top > 0.0 else 0.0
+
+@jit(allocates=False, inline=True)
+def _two_states(graph, e, at, message, sent, belief, start, low, n_lanes):
+    """Do the work of `_receive`, `_scale` and `_multiply` for a table of two states by two."""
+    other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
+    place, first = graph.table[e], graph.message_start[other]
+    second, row, next_row = first + ONE, start + ONE, at + ONE
+    a, d = graph.tables[place], graph.tables[place + TWO + ONE]
+    b, c = graph.tables[place + ONE], graph.tables[place + TWO]
+    if graph.slot[e] != ZERO:
+        b, c = c, b
+    for l in range(n_lanes):
+        x, y = sent[first, l], sent[second, l]
+        off, on = a * x + b * y, c * x + d * y
+        top = max(off, on)
+        scale = 1.0 / top if top > 0.0 else 0.0
+        low[l] = min(low[l], top)
+        off, on = off * scale, on * scale
+        message[at, l], message[next_row, l] = off, on
+        x, y = belief[start, l], belief[row, l]
+        sent[at, l], sent[next_row, l] = x, y
+        belief[start, l], belief[row, l] = x * off, y * on
+
+
+@jit(allocates=False, inline=True)
+def _one_lane(graph, e, k, at, message, sent, belief, start, low):
+    """Do the same as `_two_states` for variables with any number of states, but a single lane."""
+    slot, place = graph.slot[e], graph.table[e]
+    other = graph.scopes[graph.scope[e] + ONE - slot]
+    first = graph.message_start[other]
+    n_other = graph.message_start[other + ONE] - first
+    row, across = (n_other, ONE) if slot == ZERO else (ONE, k)
+    top = 0.0
     for a in range(k):
-        new = x * message[at + a]
-        if damping == 0.5:
-            new = math.sqrt(new * old[a])
-        else:
-            new = new ** (1.0 - damping) * old[a] ** damping
-        message[at + a] = new
-        high = max(high, new)
-    return high
+        total, entry = 0.0, place + a * row
+        for b in range(n_other):
+            total += graph.tables[entry] * sent[first + b, ZERO]
+            entry += across
+        message[at + a, ZERO] = total
+        top = max(top, total)
+    low[ZERO] = min(low[ZERO], top)
+    scale = 1.0 / top if top > 0.0 else 0.0
+    for a in range(k):
+        x, y = scale * message[at + a, ZERO], belief[start + a, ZERO]
+        message[at + a, ZERO] = x
+        sent[at + a, ZERO] = y
+        belief[start + a, ZERO] = x * y
 
 
-@jit(allocates=False)
-def sweep(graph, forward, damping, passing, held, own, message, sent, before, belief, work):
-    """Visit all variables once; return False if underflow may have changed a message.
+@jit(allocates=False, inline=True)
+def sweep(graph, rho, forward, passing, damping, factor, rows, belief, work, n_lanes):
+    """Visit all variables once.
 
     If `passing` is True, free variables first receive new messages; otherwise they use the old
-    messages. Each variable then sends to each of its factors the product of its own weights and the
-    messages of its other factors. `before` holds the old beliefs, and `belief` (S,) gets the new
-    beliefs.
+    messages. Each variable then sends messages to its factors. `belief` (S, lanes) gets the new
+    beliefs. `rho` is (edge_rho, variable_rho); see `pass_weights`.
     """
-    state_start, edge_start, message_start = graph[:3]
-    kind, tables = graph.kind, graph.tables
-    behind, old = work.behind, work.old
-    n = np.uintp(graph.order.shape[0])
-    good = True
+    own, held, message, sent, _, _ = rows
+    edge_rho, variable_rho = rho
+    new, high, low = work.new, work.high, work.low
+    n, reweighted = np.uintp(graph.order.shape[0]), edge_rho.shape[0] > 0
     for i in range(n):
         v = graph.order[i] if forward else graph.order[n - ONE - i]
-        start = state_start[v]
-        k = state_start[v + ONE] - start
-        receives = passing and not held[v]
-        first, last = edge_start[v], edge_start[v + ONE]
+        start = graph.state_start[v]
+        k = graph.state_start[v + ONE] - start
+        # The power of a product can be taken once if all factors have the same weight.
+        power = variable_rho[v] if reweighted else 1.0
+        n_held = np.uintp(work.n_held[v])
+        receives = passing and n_held < n_lanes
         for a in range(k):
-            belief[start + a] = own[start + a]
-        for e in range(first, last):
-            at = message_start[e]
-            x = 1.0
+            for l in range(n_lanes):
+                belief[start + a, l] = 1.0 if power < 1.0 else own[start + a, l]
+        for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+            at = graph.message_start[e]
+            plain = not reweighted or power < 1.0
             if receives:
+                if graph.kind[e] == PAIR and damping == 0.0 and n_held == ZERO and plain:
+                    other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
+                    n_other = graph.message_start[other + ONE] - graph.message_start[other]
+                    if k == TWO and n_other == TWO:
+                        _two_states(graph, e, at, message, sent, belief, start, low, n_lanes)
+                        continue
+                    if n_lanes == ONE:
+                        _one_lane(graph, e, k, at, message, sent, belief, start, low)
+                        continue
+                _receive(graph, e, k, sent, work, n_lanes)
+                _scale(k, new, high, low, n_lanes)
                 if damping > 0.0:
-                    for a in range(k):
-                        old[a] = message[at + a]
-                slot, table = graph.slot[e], graph.table[e]
-                # For a table of two variables, `other` is the second edge of the table. For larger
-                # tables `other` is not used, but it must be a valid index, and ONE - slot could be
-                # negative.
-                mate = ONE - slot if kind[e] != TABLE else ZERO
-                other = graph.scopes[graph.scope[e] + mate]
-                place = message_start[other]
-                n_other = message_start[other + ONE] - place
-                if kind[e] == POTTS:
-                    top = potts(tables[table], tables[table + ONE], k, sent, place, message, at)
-                elif kind[e] == PAIR and k == FOUR and n_other == FOUR:
-                    # With a constant number of states, the compiler writes out the loops entry by
-                    # entry. A loop over few entries takes longer to set up than to compute.
-                    if slot == ZERO:
-                        top = few_states(
-                            tables, table, FOUR, FOUR, FOUR, ONE, sent, place, message, at
-                        )
+                    _damp(damping, factor, k, message, at, new, work.apart, n_lanes)
+                    _scale(k, new, high, low, n_lanes)
+                for a in range(k):
+                    if n_held == ZERO:
+                        for l in range(n_lanes):
+                            message[at + a, l] = new[a, l]
                     else:
-                        top = few_states(
-                            tables, table, FOUR, ONE, FOUR, FOUR, sent, place, message, at
-                        )
-                elif kind[e] == PAIR and n_other * k < FEW:
-                    step = n_other if slot == ZERO else ONE
-                    across = ONE if slot == ZERO else k
-                    top = few_states(
-                        tables, table, k, step, n_other, across, sent, place, message, at
-                    )
+                        for l in range(n_lanes):
+                            if not held[v, l]:
+                                message[at + a, l] = new[a, l]
+            for a in range(k):
+                row = start + a
+                for l in range(n_lanes):
+                    sent[at + a, l] = belief[row, l]
+                if plain:
+                    for l in range(n_lanes):
+                        belief[row, l] *= message[at + a, l]
                 else:
-                    top = receive(graph, e, sent, message, at, work)
-                good &= top > SMALLEST
-                if damping > 0.0:
-                    top = damp(damping, k, top, old, message, at)
-                    good &= top > SMALLEST
-                x = 1.0 / top if top > 0.0 else 0.0
-            if k == FOUR:
-                multiply(FOUR, x, message, at, sent, belief, start)
-            else:
-                multiply(k, x, message, at, sent, belief, start)
-        if k == FOUR:
-            send_behind(first, last - first, FOUR, message_start, message, sent, behind)
+                    _raise(edge_rho[e], at + a, message, work.part, n_lanes)
+                    for l in range(n_lanes):
+                        belief[row, l] *= work.part[l]
+        if power < 1.0:
+            for a in range(k):
+                _raise(power, start + a, belief, work.part, n_lanes)
+                for l in range(n_lanes):
+                    belief[start + a, l] = own[start + a, l] * work.part[l]
+        for l in range(n_lanes):
+            high[l] = work.part[l] = 0.0
+        for a in range(k):
+            for l in range(n_lanes):
+                high[l] = max(high[l], belief[start + a, l])
+                work.part[l] += belief[start + a, l]
+        for l in range(n_lanes):
+            low[l] = min(low[l], high[l])
+            work.part[l] = 1.0 / work.part[l] if work.part[l] > 0.0 else 0.0
+        for a in range(k):
+            for l in range(n_lanes):
+                belief[start + a, l] *= work.part[l]
+        if reweighted:
+            _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes)
         else:
-            send_behind(first, last - first, k, message_start, message, sent, behind)
-        high, total = 0.0, 0.0
-        for a in range(k):
-            high = max(high, belief[start + a])
-            total += belief[start + a]
-        good &= high > SMALLEST
-        x = 1.0 / total if total > 0.0 else 0.0
-        for a in range(k):
-            belief[start + a] *= x
-    return good
+            _send_behind(graph, v, k, message, sent, work.behind, high, n_lanes)
 
 
 @jit(allocates=False)
-def change_of(after, before, factor):
-    """Return the largest change of a probability, and True if a relative change is too large.
+def _changes(after, before, factor, change, apart, n_lanes):
+    """Compute the largest change of a probability in each lane.
 
-    A relative change is too large if the ratio of the new to the old probability is below ``1 /
-    factor`` or above `factor`.
+    `apart` becomes positive if the ratio of a new to an old probability is below ``1 / factor`` or
+    above `factor`.
     """
-    change, moved = 0.0, False
+    for l in range(n_lanes):
+        change[l] = 0.0
     for s in range(np.uintp(after.shape[0])):
-        x, y = after[s], before[s]
-        change = max(change, abs(x - y))
-        moved |= (x > factor * y) | (y > factor * x)
-    return change, moved
+        for l in range(n_lanes):
+            x, y = after[s, l], before[s, l]
+            change[l] = max(change[l], abs(x - y))
+            apart[l] = max(apart[l], max(x - factor * y, y - factor * x))
 
 
-@jit
-def pass_weights(graph, variables, models, start, options, answers, work):
-    """Pass messages for N models, one model after the other, until each model has converged.
+@jit(allocates=False)
+def _count_held(held, n_held, n_lanes):
+    """Count the lanes in which each variable is clamped."""
+    for v in range(np.uintp(held.shape[0])):
+        n_held[v] = 0
+        for l in range(n_lanes):
+            n_held[v] += 1 if held[v, l] else 0
+
+
+@jit(allocates=False)
+def _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes):
+    """Move models that are done to the last lanes; return the number of lanes that continue.
+
+    A model is done if it has converged, or if its weights have underflowed.
+    """
+    order, n_left = rows.order, n_lanes
+    for i in range(n_lanes):
+        l = n_lanes - ONE - i
+        m = order[l]
+        if answers.trace.shape[1]:
+            answers.trace[m, iteration] = work.change[l]
+        last = work.still[m]
+        work.still[m] = work.change[l] < tol and work.apart[l] <= 0.0
+        good = work.low[l] > SMALLEST
+        if good and not (last and work.still[m] and iteration > 0):
+            continue
+        answers.good[m] = good
+        if good:
+            answers.n_iter[m] = iteration + 1
+            answers.converged[m] = True
+        n_left -= ONE
+        order[l], order[n_left] = order[n_left], order[l]
+        work.low[l], work.low[n_left] = work.low[n_left], work.low[l]
+        for array in (rows.own, rows.message, rows.sent, before, after):
+            for s in range(np.uintp(array.shape[0])):
+                array[s, l], array[s, n_left] = array[s, n_left], array[s, l]
+        for v in range(np.uintp(rows.held.shape[0])):
+            rows.held[v, l], rows.held[v, n_left] = rows.held[v, n_left], rows.held[v, l]
+    return n_left
+
+
+@jit(allocates=False)
+def pass_weights(graph, rho, variables, rows, start, options, alternates, answers, work):
+    """Pass messages for a block of models until each model is done.
 
     Parameters
     ----------
     graph : CategoricalGraph
-        Tables are weights.
+        Tables are weights, raised to the power 1 / rho.
+    rho : tuple of arrays
+        The weight (E,) of each edge's factor, and for each variable (n,) the weight of its factors,
+        or 1 if they differ. Both arrays are empty for sum-product messages.
     variables : (E,) uintp variable of each edge
-    models : CategoricalModels
-    start : (N or 0, S) beliefs that free variables send before the first sweep; if `start` is
+    rows : WeightRows
+    start : (S, lanes or 0) beliefs that free variables send before the first sweep; if `start` is
         empty, they send the products of their weights and messages
     options : CategoricalOptions
-    answers : CategoricalAnswers
-    work : CategoricalWork
+    alternates : bool, True if every second sweep goes backward
+    answers : WeightAnswers
+    work : WeightWork
     """
-    held, own, message, sent = models
     max_iter, tol, slack, damping, _ = options
     factor = math.exp(slack)
-    other = np.empty(own.shape[1])
-    for m in range(own.shape[0]):
-        belief = answers.belief[m]
-        good = True
-        sweep(
-            graph, True, 0.0, False, held[m], own[m], message[m], sent[m], belief, belief, work
-        )  # fmt: skip
-        if start.shape[0]:
+    n_models = np.uintp(rows.own.shape[1])
+    n_lanes, before, after = n_models, rows.belief, work.after
+    for l in range(n_models):
+        rows.order[l] = l
+        answers.n_iter[l] = max_iter
+        answers.good[l] = work.still[l] = True
+        work.low[l] = 1.0
+    _count_held(rows.held, work.n_held, n_lanes)
+    for iteration in range(-1, max_iter):
+        forward = not alternates or iteration % 2 == 0 or iteration < 0
+        passing, n_swept = iteration >= 0, n_lanes
+        for l in range(n_lanes):
+            work.apart[l] = 0.0
+        if n_lanes == ONE:
+            sweep(graph, rho, forward, passing, damping, factor, rows, after, work, ONE)
+        else:
+            sweep(graph, rho, forward, passing, damping, factor, rows, after, work, n_lanes)
+        if passing:
+            _changes(after, before, factor, work.change, work.apart, n_lanes)
+            n_left = _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes)
+            if n_left < n_lanes:
+                _count_held(rows.held, work.n_held, n_left)
+            n_lanes = n_left
+        elif start.shape[1]:
             for e in range(np.uintp(variables.shape[0])):
-                if not held[m, variables[e]]:
-                    at = graph.message_start[e]
-                    for a in range(graph.message_start[e + ONE] - at):
-                        sent[m, at + a] = start[m, graph.state_start[variables[e]] + a]
-        still = True
-        before, after = belief, other
-        answers.n_iter[m] = max_iter
-        for iteration in range(max_iter):
-            forward = iteration % 2 == 0
-            good &= sweep(
-                graph,
-                forward,
-                damping,
-                True,
-                held[m],
-                own[m],
-                message[m],
-                sent[m],
-                before,
-                after,
-                work,
-            )
-            change, moved = change_of(after, before, factor)
-            before, after = after, before
-            if answers.trace.shape[1]:
-                answers.trace[m, iteration] = change
-            if not good:
+                v, at = variables[e], graph.message_start[e]
+                for a in range(graph.message_start[e + ONE] - at):
+                    for l in range(n_lanes):
+                        if not rows.held[v, l]:
+                            rows.sent[at + a, l] = start[graph.state_start[v] + a, l]
+        for s in range(np.uintp(before.shape[0])):
+            for l in range(n_swept):
+                before[s, l] = after[s, l]
+        if n_lanes == ZERO:
+            break
+    for l in range(n_lanes):
+        answers.good[rows.order[l]] = work.low[l] > SMALLEST
+
+
+@jit(allocates=False)
+def _log_sums(first, second, at, start, k, out, n_lanes):
+    """Set `out` to the logarithm of ``sum_a first[at + a] * second[start + a]``."""
+    for l in range(n_lanes):
+        out[l] = 0.0
+    for a in range(k):
+        for l in range(n_lanes):
+            out[l] += first[at + a, l] * second[start + a, l]
+    log_in_place(out, n_lanes)
+
+
+@jit(allocates=False)
+def _joint(graph, e, sent, work, total, n_lanes):
+    """Multiply the entries of a table by the messages to it; return the number of entries.
+
+    The products are written to `work.table`, and their sum to `total` (lanes,).
+    """
+    message_start, scopes, digits, out = graph.message_start, graph.scopes, work.digits, work.table
+    scope, m = graph.scope[e], graph.arity[e]
+    size = ONE
+    for j in range(m):
+        size *= message_start[scopes[scope + j] + ONE] - message_start[scopes[scope + j]]
+        digits[j] = ZERO
+    for l in range(n_lanes):
+        total[l] = 0.0
+    for s in range(size):
+        code = s
+        if graph.kind[e] == POTTS:
+            code = ONE if digits[0] == digits[1] else ZERO
+        x, row = graph.tables[graph.table[e] + code], message_start[scopes[scope]] + digits[0]
+        for l in range(n_lanes):
+            out[s, l] = x * sent[row, l]
+        for j in range(ONE, m):
+            row = message_start[scopes[scope + j]] + digits[j]
+            for l in range(n_lanes):
+                out[s, l] *= sent[row, l]
+        for l in range(n_lanes):
+            total[l] += out[s, l]
+        for i in range(m):
+            j = m - ONE - i
+            other = scopes[scope + j]
+            digits[j] += ONE
+            if digits[j] < message_start[other + ONE] - message_start[other]:
                 break
-            last = still
-            still = (change < tol) & (not moved)
-            if last and still and iteration > 0:
-                answers.n_iter[m] = iteration + 1
-                answers.converged[m] = True
-                break
-        answers.good[m] = good
-        for s in range(np.uintp(other.shape[0])):
-            belief[s] = before[s]
+            digits[j] = ZERO
+    return size
+
+
+@jit(allocates=False)
+def sum_weights(
+    graph, rho, rows, good, weight, want_log_z, want_statistics, each, log_partition, statistics,
+    work,
+):  # fmt: skip
+    """Compute log Z and the probabilities of all table entries, from the final messages.
+
+    Parameters
+    ----------
+    graph, rho, rows, work : see `pass_weights`
+    good : (lanes,) bool, False for models that are left out of the statistics
+    weight : (lanes,) weight of each model in the sum of the statistics
+    want_log_z, want_statistics : bool
+    each : bool, True for the statistics of each model, False for their sum
+    log_partition : (lanes,) output, log Z
+    statistics : (1 or lanes, n_entries); the probabilities are added to it
+    """
+    own, _, message, sent, _, order = rows
+    edge_rho, total, part = rho[0], work.high, work.part
+    n_lanes, new = np.uintp(own.shape[1]), work.new
+    for v in range(np.uintp(graph.order.shape[0])):
+        start = graph.state_start[v]
+        k = graph.state_start[v + ONE] - start
+        if want_log_z:
+            for a in range(k):
+                for l in range(n_lanes):
+                    new[a, l] = 1.0
+            for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+                at, r = graph.message_start[e], edge_rho[e] if edge_rho.shape[0] else 1.0
+                for a in range(k):
+                    if r < 1.0:
+                        _raise(r, at + a, message, part, n_lanes)
+                        for l in range(n_lanes):
+                            new[a, l] *= part[l]
+                    else:
+                        for l in range(n_lanes):
+                            new[a, l] *= message[at + a, l]
+                _log_sums(message, sent, at, at, k, part, n_lanes)
+                for l in range(n_lanes):
+                    log_partition[order[l]] -= r * part[l]
+            _log_sums(new, own, ZERO, start, k, part, n_lanes)
+            for l in range(n_lanes):
+                log_partition[order[l]] += part[l]
+        for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+            if graph.slot[e] != ZERO:
+                continue
+            size = _joint(graph, e, sent, work, total, n_lanes)
+            if want_statistics and graph.place[e] >= 0:
+                for l in range(n_lanes):
+                    x = 1.0 if each else weight[order[l]]
+                    part[l] = x / total[l] if good[order[l]] else 0.0
+                for s in range(size):
+                    here = 0.0
+                    for l in range(n_lanes):
+                        x = work.table[s, l] * part[l]
+                        here += x
+                        if each:
+                            statistics[order[l], graph.place[e] + s] += x
+                    if not each:
+                        statistics[0, graph.place[e] + s] += here
+            if want_log_z:
+                r = edge_rho[e] if edge_rho.shape[0] else 1.0
+                log_in_place(total, n_lanes)
+                for l in range(n_lanes):
+                    log_partition[order[l]] += r * total[l]

@@ -2,16 +2,15 @@
 
 The module `factor_tables` is faster, but stores messages as odds. This module is for the models
 that `factor_tables` cannot process: models with table entries of weight 0, OR and AND factors,
-large log-weights of tables or fields, any damping, or tree-reweighted messages. Messages are
-clipped to ±limit, a number far larger than the sum of all fields and finite log-weights. So all
-messages are finite. The score of an impossible state is lower by about `limit` than the score of a
-possible state. A clamped variable sends ±limit.
+large log-weights of tables or fields, or any damping. Messages are clipped to ±limit, a number far
+larger than the sum of all fields and finite log-weights. So all messages are finite. The score of
+an impossible state is lower by about `limit` than the score of a possible state. A clamped variable
+sends ±limit.
 
 The message mu_{a->i} of factor a to variable i is the log-odds of x_i under
-``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)``, summed or maximised over the other variables. Here
-phi_a are the weights of the factor, and rho_a is its appearance probability (1 unless messages are
-tree-reweighted). The message of variable j to the factor is ``c_j = theta_j - mu_{a->j}``, with
-``theta_j = field_j + sum_a rho_a mu_{a->j}``.
+``phi_a prod_(j != i) e^(c_j x_j)``, summed or maximised over the other variables. Here phi_a are
+the weights of the factor. The message of variable j to the factor is
+``c_j = theta_j - mu_{a->j}``, with ``theta_j = field_j + sum_a mu_{a->j}``.
 
 Messages of an OR take time linear in the number of inputs. Let a_i be the log-odds that input i
 sends, b the log-odds that the output sends, Q the probability that all inputs are off (0), and Q_i
@@ -221,7 +220,7 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
     float : log of the sum (or maximum) of the factor's entries, each multiplied by the messages
         from the variables; -inf if all entries have weight 0
     """
-    _, edge_start, weight, logs, table_start, n_tables, negated, _ = graph
+    _, edge_start, weight, logs, table_start, n_tables, negated = graph
     pair, partial, prefix, behind = work
     k = edge_start[f + 1] - edge_start[f]
     if f < n_tables:
@@ -260,13 +259,13 @@ def add_messages(graph, field, held, message, theta):
 
     The log-odds are written to `theta` (n,).
     """
-    variables, edge_start, rho = graph.variables, graph.edge_start, graph.rho
+    variables, edge_start = graph.variables, graph.edge_start
     for v in range(theta.shape[0]):
         theta[v] = field[v] if held[v] < 0 else 0.0
     for f in range(edge_start.shape[0] - 1):
         for e in range(edge_start[f], edge_start[f + 1]):
             if held[variables[e]] < 0:
-                theta[variables[e]] += rho[f] * message[e]
+                theta[variables[e]] += message[e]
 
 
 @jit
@@ -333,7 +332,7 @@ def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after
 @jit
 def _score(graph, field, held, theta):
     """Return the score of the state that the beliefs `theta` prefer; -inf if it is impossible."""
-    variables, edge_start, _, logs, table_start, n_tables, negated, rho = graph
+    variables, edge_start, _, logs, table_start, n_tables, negated = graph
     total = 0.0
     for v in range(theta.shape[0]):
         if (theta[v] > 0) if held[v] < 0 else held[v] == 1:
@@ -350,7 +349,7 @@ def _score(graph, field, held, theta):
             else:
                 last = on != negated[f]
         if f < n_tables:
-            total += rho[f] * logs[table_start[f] + code]
+            total += logs[table_start[f] + code]
         elif some != last:
             return -math.inf
     return total
@@ -452,9 +451,8 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
 
     Let f_i be the field of variable i, b_i its belief P(on), and H_i the entropy of the belief. Let
     q_i be the distribution that variable i sends to factor a, and log Z_a the result of
-    `send_factor` for this factor. Then log Z is ``sum_i (f_i b_i + H_i) + sum_a rho_a (log Z_a +
-    sum_i KL(b_i || q_i))``. If messages have converged, this is Bethe's log Z, or the
-    tree-reweighted log Z.
+    `send_factor` for this factor. Then log Z is ``sum_i (f_i b_i + H_i) + sum_a (log Z_a +
+    sum_i KL(b_i || q_i))``. If messages have converged, this is Bethe's log Z.
 
     Parameters
     ----------
@@ -466,7 +464,7 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
     """
     limit, field, held, message = models
     weight, want_log_z, want_statistics, each, log_partition, statistics = sums
-    variables, edge_start, _, logs, table_start, n_tables, _, rho = graph
+    variables, edge_start, _, logs, table_start, n_tables, _ = graph
     work = work_for(graph)
     cavity, sent = work[0], work[1]
     joint = np.empty(64)
@@ -484,13 +482,13 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
             total = send_factor(kind, graph, f, limit[m], cavity, sent, work[2:])
             if total < -0.5 * limit[m]:
                 converged[m] = False
-            log_z += shift[f] + rho[f] * max(total, -limit[m])
+            log_z += shift[f] + max(total, -limit[m])
             for j in range(k):
                 v = variables[start + j]
                 if held[m, v] < 0:
                     b = sigmoid_pair(theta[v], 1.0)[0]
                     apart = b * (theta[v] - cavity[j]) - softplus(theta[v]) + softplus(cavity[j])
-                    log_z += rho[f] * apart
+                    log_z += apart
             if want_statistics and f < n_tables:
                 high = _log_joint(logs, table_start[f], k, cavity, joint)
                 norm = 0.0

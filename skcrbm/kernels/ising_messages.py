@@ -1,11 +1,10 @@
-"""Sum-product and tree-reweighted message passing on pairwise Boltzmann machines.
+"""Sum-product message passing on pairwise Boltzmann machines.
 
 Labels are visited in order. A visited label adds its field and the messages that it has received,
 which gives the log-odds theta of its belief. Then it sends messages to all other labels. Let s be
-the coupling of i and k, rho the appearance probability of their edge (1 for sum-product),
-w = 2 s / rho and x = theta_i - mu_{k->i}. The message i -> k is
+the coupling of i and k, w = 2 s and x = theta_i - mu_{k->i}. The message i -> k is
 
-    mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
+    mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k mu_{k->i}
 
 If messages are stored as odds R = e^mu, computing a message takes a single division. With E = e^w,
 t = sigma(theta_i) and u = 1 - t, the message is
@@ -28,7 +27,6 @@ from skcrbm.kernels.scalar import (
     ROUNDING,
     binary_entropy,
     copy_into,
-    dot,
     entropy_term,
     fill,
     log_odds_moved,
@@ -44,13 +42,11 @@ class IsingEdges(NamedTuple):
     """Couplings of an Ising model with L labels, and the form of the messages."""
 
     # True if messages are stored as log-odds. False if they are stored as odds, which is possible
-    # only if all entries of `rho` are equal and there is no damping.
+    # only without damping.
     in_logs: bool
-    edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else exp(2 s / rho)
+    edge: np.ndarray  # (L, L) 2 s if in_logs, else exp(2 s)
     coupling: np.ndarray  # (L, L) couplings s
-    rho: np.ndarray  # (L, L) positive appearance probability of each edge in a spanning tree
-    uniform_rho: float  # rho of all edges, if not in_logs
-    decay: np.ndarray  # (L, L) float64, exp(-4 |s| / rho), kept above 0
+    decay: np.ndarray  # (L, L) float64, exp(-4 |s|), kept above 0
     piece: int  # number of odds whose product stays inside the range of float64
     damping: float  # share of the old message in the new message
 
@@ -62,6 +58,15 @@ def _product(values):
     for k in range(values.shape[0]):
         product *= values[k]
     return product
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _sum(values):
+    """Return the sum of values (K,)."""
+    total = values.dtype.type(0)
+    for k in range(values.shape[0]):
+        total += values[k]
+    return total
 
 
 @jit
@@ -90,7 +95,7 @@ def _send_logs(w, incoming, theta, out):
     """Compute the messages from a label to all labels, as log-odds, and write them to `out` (L,).
 
     The belief of the label has the log-odds `theta`. `incoming` (L,) holds the last messages to the
-    label, and `w` (L,) the number w = 2 s / rho for each of its edges.
+    label, and `w` (L,) the number w = 2 s for each of its edges.
     """
     for k in range(np.uintp(out.shape[0])):
         out[k] = theta - incoming[k]
@@ -132,10 +137,10 @@ def _set_beliefs(theta, belief):
 
 
 @jit
-def _log_partition(coupling, rho, decay, field, theta, belief, free):
+def _log_partition(coupling, decay, field, theta, belief, free):
     """Return the log partition function of the free labels.
 
-    It is the expected score + sum H_i + sum rho_ik (H_ik - H_i - H_k), where H are entropies. The
+    It is the expected score + sum H_i + sum (H_ik - H_i - H_k), where H are entropies. The
     pair beliefs are computed such that their marginals are the beliefs of the labels, even if the
     messages have not converged.
     """
@@ -144,11 +149,11 @@ def _log_partition(coupling, rho, decay, field, theta, belief, free):
         if not free[i]:
             continue
         q, u = belief[0, i], belief[1, i]
-        n_trees = 0.0
+        n_pairs = 0.0
         for k in range(theta.shape[0]):
             if k == i or coupling[i, k] == 0 or not free[k]:
                 continue
-            n_trees += rho[i, k]
+            n_pairs += 1.0
             if k > i:
                 continue
             s, r = float(coupling[i, k]), belief[0, k]
@@ -157,8 +162,8 @@ def _log_partition(coupling, rho, decay, field, theta, belief, free):
             p00 = max(u - p01, 0.0)
             log_z += s * (1.0 - 2.0 * (p10 + p01))
             both = entropy_term(p11) + entropy_term(p10) + entropy_term(p01) + entropy_term(p00)
-            log_z += rho[i, k] * both
-        log_z += float(field[i]) * q + (1.0 - n_trees) * binary_entropy(theta[i])
+            log_z += both
+        log_z += float(field[i]) * q + (1.0 - n_pairs) * binary_entropy(theta[i])
     return log_z
 
 
@@ -240,7 +245,7 @@ def _start(model, warm, start, n, theta, free, belief, message):
         else:
             for k in range(theta.shape[0]):
                 if k != i:
-                    w = 2.0 * float(model.coupling[i, k]) / model.rho[i, k]
+                    w = 2.0 * float(model.coupling[i, k])
                     w = min(max(w, -_MAX_START), _MAX_START)
                     message[i, k] = message_from_beliefs(2.0 * w, theta[k], theta[i]) - w
         for k in range(theta.shape[0]):
@@ -249,11 +254,11 @@ def _start(model, warm, start, n, theta, free, belief, message):
 
 
 @jit
-def _belief(in_logs, i, field, message, rho, row_rho, piece):
+def _belief(in_logs, i, field, message, piece):
     """Return the belief of label i as log-odds, given the messages to the label."""
     if in_logs:
-        return field + dot(row_rho[i], message[i])
-    return field + rho * message.dtype.type(_log_product(message[i], piece))
+        return field + _sum(message[i])
+    return field + message.dtype.type(_log_product(message[i], piece))
 
 
 @jit
@@ -298,7 +303,7 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
     options, answers : IsingOptions, IsingAnswers
     kept : (N or 0, L, L) output, the last messages
     """
-    in_logs, edge, coupling, rho, uniform_rho, decay, piece, damping = model
+    in_logs, edge, coupling, decay, piece, damping = model
     max_iter, tol, slack, want_log_z, want_statistics = options
     theta, n_iter, converged, log_partition, pairwise, trace = answers
     n_labels = edge.shape[0]
@@ -323,7 +328,7 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
             for i in range(n_labels):
                 if not free[n, i]:
                     continue
-                x = _belief(in_logs, i, field[n, i], message, uniform_rho, rho, piece)
+                x = _belief(in_logs, i, field[n, i], message, piece)
                 t, u = sigmoid_pair(x, one)
                 change = max(change, abs(t - last[i]))
                 moved |= log_odds_moved(x, theta[n, i], slack, rounding)
@@ -348,7 +353,7 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
                 for i in range(n_labels):
                     if not free[n, i]:
                         continue
-                    x = _belief(in_logs, i, field[n, i], message, uniform_rho, rho, piece)
+                    x = _belief(in_logs, i, field[n, i], message, piece)
                     moved |= log_odds_moved(x, theta[n, i], slack, rounding)
                     if iteration == 0:
                         change = max(change, abs(sigmoid_pair(x, one)[0] - last[i]))
@@ -360,12 +365,10 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
                     break
         for i in range(n_labels):
             if free[n, i]:
-                theta[n, i] = _belief(in_logs, i, field[n, i], message, uniform_rho, rho, piece)
+                theta[n, i] = _belief(in_logs, i, field[n, i], message, piece)
         _set_beliefs(theta[n], belief)
         if want_log_z:
-            log_partition[n] = _log_partition(
-                coupling, rho, decay, field[n], theta[n], belief, free[n]
-            )
+            log_partition[n] = _log_partition(coupling, decay, field[n], theta[n], belief, free[n])
         if want_statistics:
             _add_pairs(weight[n], coupling, decay, belief, free[n], pairwise)
         if kept.shape[0]:

@@ -388,7 +388,7 @@ def _send_table(logs, first, k, cavity, on, off):
 @jit
 def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work):
     """Send the messages of the tables 0 to last - 1, and add the messages to `after` (beliefs)."""
-    variables, edge_start, _, logs, table_start, _, _, _ = graph
+    variables, edge_start, _, logs, table_start, _, _ = graph
     cavity, on, off = work
     keep = 1.0 - damping
     for f in range(last):

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 from reference.dtypes import DTYPES
-from reference.naive_factor_graph import naive_graph, naive_graph_mean_field
+from reference.naive_factor_graph import merged_tables, naive_graph, naive_graph_mean_field
+from reference.naive_ising import naive_edge_appearance
 from reference.random_models import random_clamp, random_graph, random_rbm, random_tree_of_tables
 
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
+from skcrbm.energies.two_states import two_states
 from skcrbm.inference import (
     GibbsWithGradients,
     MeanField,
@@ -17,8 +19,8 @@ from skcrbm.inference import (
 )
 from skcrbm.inference.factor_graph._flat_graph import flat_graph
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
-from skcrbm.inference.factor_graph.messages import factor_appearance
-from skcrbm.inference.ising._messages import edge_appearance
+from skcrbm.inference.factor_graph._state_graph import StateGraph
+from skcrbm.inference.factor_graph.appearance import factor_appearance
 from skcrbm.kernels.scalar import MAX, SUM
 
 ALL = ("marginals", "pairwise", "log_partition")
@@ -54,35 +56,35 @@ def test_tree_reweighted_is_an_upper_bound():
     assert n_converged >= 20  # of 24
 
 
-@pytest.mark.parametrize("n_iter", [1, 4])
 @pytest.mark.parametrize("damping", [0.0, 0.4])
-def test_tree_reweighted_equals_naive(n_iter, damping):
+def test_tree_reweighted_equals_naive(damping):
+    """The messages have the fixed point of naive messages, which are all sent at once."""
     energy = random_graph(2, 8, 7, 2, scale=0.8, arity=4)
-    rho = factor_appearance(flat_graph(energy), 8)
+    factors = StateGraph(two_states(energy)).factors  # without tables of one variable
+    rho = np.ones(len(merged_tables(energy)[0]))
+    rho[[len(scope) > 1 for scope, _ in merged_tables(energy)[0]]] = factor_appearance(factors, 8)
     assert ((rho > 0) & (rho <= 1)).all()
-    method = TreeReweighted(max_iter=n_iter, tol=0, damping=damping)
-    result = infer(energy, method, **EACH)
-    for n in range(2):
-        expected = naive_graph(energy, n, n_iter, damping, rho)
-        np.testing.assert_allclose(result.marginals[n], expected.on, atol=1e-12)
-        entries = np.concatenate([part.ravel() for part in expected.entries])
-        np.testing.assert_allclose(result.pairwise[n], entries, atol=1e-12)
-    settled = TreeReweighted(max_iter=3000, tol=1e-11, damping=0.5)
-    found = infer(energy, settled, returns="log_partition")
+    settled = TreeReweighted(max_iter=3000, tol=1e-12, damping=damping)
+    found = infer(energy, settled, **EACH)
     assert found.converged.all()
     for n in range(2):
         expected = naive_graph(energy, n, 150, 0.5, rho)
+        np.testing.assert_allclose(found.marginals[n], expected.on, atol=1e-9)
         np.testing.assert_allclose(found.log_partition[n], expected.log_partition, rtol=1e-7)
+        entries = np.concatenate([part.ravel() for part in expected.entries])
+        np.testing.assert_allclose(found.pairwise[n], entries, atol=1e-8)
 
 
 def test_tree_weights():
     """Weights of pairs come from uniform spanning trees; on trees of tables they are 1."""
     coupling = np.triu(np.random.default_rng(0).random((7, 7)) < 0.5, 1).astype(float)
+    coupling[np.arange(6), np.arange(1, 7)] = 1  # connected
     coupling += coupling.T
     edges = np.argwhere(np.triu(coupling))
     graph = FactorGraphEnergy([TableFactors(edges, np.zeros(4))], n_variables=7)
     found = factor_appearance(flat_graph(graph), 7)
-    np.testing.assert_allclose(found, edge_appearance(coupling)[edges[:, 0], edges[:, 1]])
+    expected = naive_edge_appearance(coupling)[edges[:, 0], edges[:, 1]]
+    np.testing.assert_allclose(found, expected)
     twice = FactorGraphEnergy([TableFactors([[0, 1], [1, 0]], np.zeros(4))])
     np.testing.assert_array_equal(factor_appearance(flat_graph(twice), 2), [1.0])  # one table
     tree = random_tree_of_tables(0, 6)

@@ -143,7 +143,7 @@ def test_relays_of_cycles():
     ands = AndFactors([[1, 2], [0, 5]], [6, 6])
     energy = FactorGraphEnergy([ors, ands], np.zeros(7))
     graph = flat_graph(energy)
-    relay, level = relay_order(graph.factors(np.ones(len(graph.shift))), 7)
+    relay, level = relay_order(graph.factors, 7)
     # 3 = or(4, 5) and 4 = or(3, 1) are a cycle: one of them goes first, from old messages.
     assert relay[[0, 1, 6]].tolist() == [False] * 3
     assert relay[[2, 5]].all()

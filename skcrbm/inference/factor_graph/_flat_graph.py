@@ -53,14 +53,12 @@ class FlatGraph(NamedTuple):
         """Index of the factor of each edge, as an array (E,)."""
         return np.repeat(np.arange(len(self.edge_start) - 1), np.diff(self.edge_start))
 
-    def norms(self, n_variables: int, rho: np.ndarray | float = 1.0) -> np.ndarray:
-        """Return an upper bound of the sum of all absolute log-messages to each variable.
+    def norms(self, n_variables: int) -> np.ndarray:
+        """Return a bound (n_variables,) of the sum of absolute log-messages to each variable.
 
-        The result has shape (n_variables,). Messages about impossible values are not counted. `rho`
-        (F,) are the appearance probabilities of tree-reweighted messages, or 1 for other messages.
+        Messages about impossible values are not counted.
         """
-        each = np.broadcast_to(self.spread / np.minimum(rho, 1.0), self.spread.shape)
-        return np.bincount(self.variables, each[self.edge_factor], n_variables)
+        return np.bincount(self.variables, self.spread[self.edge_factor], n_variables)
 
     def tables(self, dtype):
         """Return the graph in the form that the kernels of `factor_tables` take."""
@@ -68,12 +66,12 @@ class FlatGraph(NamedTuple):
         weight = kernel_array(np.exp(self.logs), dtype)
         return TableGraph(self.variables[: start[-1]], start, weight, self.table_start)
 
-    def factors(self, rho):
-        """Return the graph in the form that the kernels of `factor_logs` take."""
-        logs = self.logs / np.repeat(rho[: self.n_tables], np.diff(self.table_start))
+    @property
+    def factors(self):
+        """The graph in the form that the kernels of `factor_logs` take."""
         return FactorGraph(
-            self.variables, self.edge_start, np.exp(logs), logs, self.table_start, self.n_tables,
-            self.negated, rho,
+            self.variables, self.edge_start, np.exp(self.logs), self.logs, self.table_start,
+            self.n_tables, self.negated,
         )  # fmt: skip
 
 

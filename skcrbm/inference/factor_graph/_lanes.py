@@ -72,7 +72,7 @@ class Lanes:
         if self._dtype is not None:
             self._arrays: Any = self._prepare(self._graph)
         else:
-            self._factors = self._graph.factors(np.ones(len(self._graph.shift)))
+            self._factors = self._graph.factors
             self._field = kernel_array(self._field, np.float64)
             self._limit = message_limits(norms, self._field)
         self.reset()

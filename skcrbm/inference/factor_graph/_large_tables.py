@@ -1,9 +1,9 @@
-"""Solve graphs of 0/1 variables that have large tables, by the solvers for any number of states.
+"""Solve graphs of 0/1 variables by the solvers for variables with any number of states.
 
-The kernels for 0/1 variables take tables of at most `MAX_TABLE_VARIABLES` variables. The kernels
-for variables with any number of states take tables of any number of variables. So a graph with a
-larger table is converted to variables with two states, and the answers are converted back. For
-example, the log-odds of a 0/1 variable are the log-odds of state 1.
+The kernels for 0/1 variables take tables of at most `MAX_TABLE_VARIABLES` variables, and they send
+no tree-reweighted messages. The kernels for variables with any number of states take tables of any
+number of variables. So the graph is converted to variables with two states, and the answers are
+converted back. For example, the log-odds of a 0/1 variable are the log-odds of state 1.
 
 For message passing, each OR or AND factor is also replaced by a chain of small tables
 (`two_states`), so that the factor may have any number of inputs. The samplers keep

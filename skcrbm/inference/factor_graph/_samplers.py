@@ -275,7 +275,7 @@ def solve_perturb_and_max_product(method, energy, query):
         return solve_states(method, energy, query)
     graph = flat_graph(energy)
     norms = graph.norms(energy.n_variables)
-    factors = graph.factors(np.ones(len(graph.shift)))
+    factors = graph.factors
     relay, level = np.zeros(energy.n_variables, bool), np.zeros(0, np.int64)
     if graph.n_tables < len(graph.shift):  # skip the compiler if there are no OR and AND factors
         relay, level = relay_order(factors, energy.n_variables)

@@ -12,6 +12,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from skcrbm.kernels.arguments import AND, OR, PAIR, POTTS, TABLE, CategoricalGraph, CategoricalWork
+from skcrbm.kernels.categorical_weights import WeightWork
 from skcrbm.utils.validation import kernel_array
 
 
@@ -103,12 +104,29 @@ class StateGraph:
 
     def work(self) -> CategoricalWork:
         """Allocate work arrays for the kernels."""
-        shapes = [part.shape for part in self.tables]
-        size = max(map(math.prod, shapes), default=1)
+        size, arity = self._largest_table
         tables = [np.empty(size) for _ in range(3)]
-        states = [np.empty(self.energy.n_levels) for _ in range(3)]
-        digits = np.zeros(max(map(len, shapes), default=1), np.uintp)
-        return CategoricalWork._make([*tables, *states, digits])
+        states = [np.empty(self.has_state.shape[1]) for _ in range(3)]
+        return CategoricalWork._make([*tables, *states, np.zeros(arity, np.uintp)])
+
+    def lanes(self, n_lanes: int) -> WeightWork:
+        """Allocate work arrays for a block of models in `categorical_weights`."""
+        size, arity = self._largest_table
+        n, n_levels = self.has_state.shape
+        blocks = [np.empty((k, n_lanes)) for k in (size, size, n_levels, n_levels)]
+        lanes = [np.empty(n_lanes) for _ in range(5)]
+        return WeightWork._make(
+            [
+                *blocks, np.empty((self.own.shape[1], n_lanes)), *lanes, np.zeros(n, np.int64),
+                np.ones(n_lanes, bool), np.zeros(arity, np.uintp),
+            ]
+        )  # fmt: skip
+
+    @property
+    def _largest_table(self):
+        """Largest number of entries of a table, and largest number of its variables."""
+        shapes = [part.shape for part in self.tables]
+        return max(map(math.prod, shapes), default=1), max(map(len, shapes), default=1)
 
     def as_table(self, flat: np.ndarray, missing: float = -np.inf) -> np.ndarray:
         """Convert flat values (R, S) of R models to (R, n, K), `missing` for missing states."""
@@ -200,31 +218,50 @@ class StateGraph:
         index = {
             name: array.astype(np.uintp) for name, array in arrays.items() if name != "variables"
         }
-        scopes = self.factors
-        order = visiting_order(
-            scopes.variables, np.diff(scopes.edge_start), self.energy.n_variables
-        )
         return CategoricalGraph(
             kind=kinds[factor].astype(np.int8),
             table=starts[factor].astype(np.uintp),
             place=places[factor],
             tables=tables if logs else np.exp(tables),
             weights=np.exp(tables[: len(tables) if sums else 0]),
-            order=order.astype(np.uintp),
+            order=self.order.astype(np.uintp),
             **index,
         )
+
+    @cached_property
+    def _forest(self):
+        scopes = self.factors
+        arity = np.diff(scopes.edge_start)
+        return forest_order(scopes.variables, arity, self.energy.n_variables)
+
+    @property
+    def is_forest(self) -> bool:
+        """Whether the graph has no cycles."""
+        return self._forest is not None
+
+    @property
+    def order(self) -> np.ndarray:
+        """Order (n,) in which sweeps visit the variables, so that messages travel far.
+
+        In a forest the order goes from the leaves to the roots, so that messages are exact after a
+        forward and a backward sweep. In other graphs variables are visited by ascending index.
+        Neighbours often have similar indices, so they are visited soon after each other and are
+        close in memory.
+        """
+        return np.arange(self.energy.n_variables) if self._forest is None else self._forest
 
     @property
     def variables(self) -> np.ndarray:
         """The variable of each edge, as an array (E,) of uintp."""
         return self.edges[0]["variables"].astype(np.uintp)
 
-    @property
+    @cached_property
     def factors(self) -> FactorScopes:
-        """Scopes of all factors: the variables of each factor."""
-        variables = [np.empty(0, np.int64), *(part.scopes.ravel() for part in self.tables)]
-        arity = [len(part.shape) for part in self.tables for _ in range(len(part.scopes))]
-        return FactorScopes(kernel_array(np.concatenate(variables)), _starts(np.array(arity, int)))
+        """Scopes of all tables: the variables of each table."""
+        none = np.empty(0, np.int64)
+        variables = np.concatenate([none, *(part.scopes.ravel() for part in self.tables)])
+        sizes = [np.full(len(part.scopes), len(part.shape)) for part in self.tables]
+        return FactorScopes(kernel_array(variables), _starts(np.concatenate([none, *sizes])))
 
     @property
     def n_messages(self) -> int:
@@ -291,25 +328,11 @@ class _Tables(NamedTuple):
         return (on == on[:, :1]).all(axis=1) & (off == off[:, :1]).all(axis=1)
 
 
-def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray:
-    """Return the order (n,) in which sweeps visit the variables, so that messages travel far.
-
-    In a forest the order goes from the leaves to the roots, so that messages are exact after a
-    forward and a backward sweep. In other graphs variables are visited by ascending index.
-    Neighbours often have similar indices, so they are visited soon after each other and are close
-    in memory.
-
-    `variables` (E,) are the variables of all factors, factor by factor, and `arity` (F,) is the
-    number of variables of each factor.
-    """
-    order = forest_order(variables, arity, n_variables)
-    return np.arange(n_variables) if order is None else order
-
-
 def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray | None:
     """Return the variables of a forest from the leaves to the roots; None if there are cycles.
 
-    See `visiting_order` for the parameters.
+    `variables` (E,) are the variables of all factors, factor by factor, and `arity` (F,) is the
+    number of variables of each factor.
     """
     n_factors, n_edges = len(arity), len(variables)
     # Use 32-bit indices: older releases of SciPy cannot search graphs with 64-bit indices.

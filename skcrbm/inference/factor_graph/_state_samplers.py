@@ -14,11 +14,10 @@ import numpy as np
 
 from skcrbm.inference.any_energy.perturb_and_max_product import StateNoise, answer_by_maxima
 from skcrbm.inference.factor_graph._samplers import Chain, sample_in_chain
-from skcrbm.inference.factor_graph._state_graph import StateGraph, forest_order
-from skcrbm.inference.factor_graph.states import CLIMB_ROUNDS, MOST_REACH
+from skcrbm.inference.factor_graph._state_graph import StateGraph
+from skcrbm.inference.factor_graph.states import CLIMB_ROUNDS, MOST_REACH, pass_in_lanes
 from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
 from skcrbm.kernels.categorical_logs import improve, pass_logs
-from skcrbm.kernels.categorical_weights import pass_weights
 from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
@@ -66,7 +65,7 @@ class _StateChain(Chain):
         self.logs = self.graph.kernel_graph(True, sums=True)
         self.weights = self.graph.kernel_graph(False)
         self.fits = self.graph.reach <= MOST_REACH
-        self.short = method.damping == 0 and _is_forest(self.graph)
+        self.short = method.damping == 0 and self.graph.is_forest
 
     @property
     def n_iter(self):
@@ -123,9 +122,7 @@ class _StateChain(Chain):
                 lanes.models, start, options, answers, states, graph.work(),
             )  # fmt: skip
         else:
-            pass_weights(
-                self.weights, graph.variables, lanes.models, start, options, answers, graph.work()
-            )
+            pass_in_lanes(graph, self.weights, lanes.models, options, answers)
             lanes.good[...] &= answers.good
 
     def _draw(self, block):
@@ -215,13 +212,6 @@ def _drawn(chance, u):
     return chance.shape[1] - 1 - np.minimum(reversed_state, last)
 
 
-def _is_forest(graph):
-    """Return True if a graph has no cycles."""
-    factors = graph.factors
-    arity = np.diff(factors.edge_start)
-    return forest_order(factors.variables, arity, graph.energy.n_variables) is not None
-
-
 def solve_perturb_and_max_product(method, energy, query):
     """Compute "samples" and "log_partition"; see `PerturbAndMaxProduct`.
 
@@ -233,7 +223,7 @@ def solve_perturb_and_max_product(method, energy, query):
     noisy = np.ones(energy.n_variables, bool)
     noisy[energy.ors.outputs] = False
     noisy[energy.ands.outputs] = False
-    damping = 0.0 if _is_forest(graph) else float(method.damping)
+    damping = 0.0 if graph.is_forest else float(method.damping)
     options = CategoricalOptions(method.max_iter, _STILL, _STILL, damping, MAX)
 
     def maximise(rows, noise, message, keep):

@@ -4,7 +4,7 @@ All messages factor -> variable are computed at once, from the beliefs of the pr
 If the messages of a model can be stored as odds without overflow, the kernel `factor_tables`
 processes the model in a block, side by side with other models. Otherwise the kernel `factor_logs`
 processes the model alone, with messages as logarithms. This is the case for models with large
-messages, table entries of weight 0, OR or AND factors, or tree-reweighted messages. Samplers use
+messages, table entries of weight 0, and OR or AND factors. Samplers use
 the class `Lanes` (`_lanes.py`), which calls the same kernels.
 """
 
@@ -13,8 +13,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
 from skcrbm.inference.base import empty_result
@@ -41,7 +39,6 @@ from skcrbm.kernels.factor_tables import (
     progress_arrays,
     work_arrays,
 )
-from skcrbm.kernels.forests import count_forest
 from skcrbm.kernels.lanes import Lanes
 from skcrbm.kernels.scalar import MAX, ROUNDING, SUM
 from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
@@ -60,14 +57,6 @@ def solve_sum_product(method, energy, query):
     if has_large_tables(energy):
         return solve_messages(method, energy, query)
     return _Run(method, energy, query, SUM).fields()
-
-
-def solve_tree_reweighted(method, energy, query):
-    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
-    if has_large_tables(energy):
-        return solve_messages(method, energy, query)
-    rho = factor_appearance(flat_graph(energy), energy.n_variables)
-    return _Run(method, energy, query, SUM, rho=rho).fields()
 
 
 def solve_max_product(method, energy, query):
@@ -114,18 +103,15 @@ class _Block(NamedTuple):
 class _Run:
     """Passes messages for a batch of models, block by block.
 
-    `kind` is SUM or MAX. For tree-reweighted messages, `rho` (F,) are the appearance probabilities
-    of the factors; for other messages, `rho` is None. If `beliefs` (N, n) are given, message
-    passing starts from these log-odds, instead of the start of the query.
+    `kind` is SUM or MAX. If `beliefs` (N, n) are given, message passing starts from these log-odds,
+    instead of the start of the query.
     """
 
-    def __init__(self, method, energy, query, kind, *, rho=None, beliefs=None, odds_kernel=None):
+    def __init__(self, method, energy, query, kind, *, beliefs=None, odds_kernel=None):
         self.method, self.energy, self.query, self.kind = method, energy, query, kind
         self.odds_kernel = OddsKernel if odds_kernel is None else odds_kernel
         self.graph = flat_graph(energy)
-        self.reweighted = rho is not None
-        self.rho = np.ones(len(self.graph.negated)) if rho is None else rho
-        self.norms = self.graph.norms(energy.n_variables, self.rho)
+        self.norms = self.graph.norms(energy.n_variables)
         self.held = held_values(energy)
         self.answer = empty_result(energy, query)
         n, width = energy.n_models, energy.n_variables
@@ -148,7 +134,7 @@ class _Run:
             self.start = query.start.log_odds
         else:
             limits = message_limits(self.norms, energy.field)
-            factors = self.graph.factors(self.rho)
+            factors = self.graph.factors
             beliefs = query.start.log_odds.astype(np.float64)
             for m in range(energy.n_models):
                 fit_messages(
@@ -184,7 +170,7 @@ class _Run:
         """
         energy = self.energy
         left = np.ones(energy.n_models, bool)
-        if not self.reweighted and self.method.damping in (0.0, 0.5):
+        if self.method.damping in (0.0, 0.5):
             for dtype in dict.fromkeys((energy.dtype, np.dtype(np.float64))):
                 fits = left & fits_odds(
                     self.graph, self.norms, energy.field, dtype, self.odds_kernel.share
@@ -341,7 +327,7 @@ class _LogKernel:
 
     def __init__(self, run):
         self.run_ = run
-        self.factors = run.graph.factors(run.rho)
+        self.factors = run.graph.factors
 
     def run(self, block):
         """Pass messages for a block of models, and store the results."""
@@ -381,68 +367,3 @@ def field_weights(field, held, dtype):
     off = np.where(free, expit(-field), held == 0)
     constant = np.where(free, np.logaddexp(0, field), field * (held == 1)).sum(axis=1)
     return (*(kernel_array(part.T, dtype) for part in (field, on, off)), constant)
-
-
-# Largest number of variables for which the weights of pairs are computed exactly from uniform
-# spanning trees. The computation inverts a matrix, which takes up to a second for this size. For
-# larger graphs, the weights are estimated from random sets of factors.
-_MAX_DENSE = 1500
-# Smallest and largest number of random acyclic sets of factors. Within these limits, the number is
-# chosen such that about _VISITS edges are visited to build the sets.
-_MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
-
-
-def factor_appearance(graph, n_variables):
-    """Return the appearance probability (F,) of each factor in random acyclic sets of factors.
-
-    A set is acyclic if its factors can be added one by one such that all variables of the new
-    factor are in different components of the factors added before. If all factors have one or two
-    variables and the graph is small, the sets are uniformly random spanning forests. Otherwise each
-    set is built greedily in a random order, and sets are drawn until each factor is in at least one
-    set, so that all probabilities are positive. The seed is fixed.
-    """
-    sizes = np.diff(graph.edge_start)
-    if n_variables <= _MAX_DENSE and sizes.max(initial=0) <= 2:
-        return _spanning_tree_weights(graph, sizes, n_variables)
-    return _random_set_weights(graph, n_variables)
-
-
-def _spanning_tree_weights(graph, sizes, n_variables):
-    """Return the probability (F,) that a uniformly random spanning tree contains each factor.
-
-    The probability of a pair equals the effective resistance between its variables in the graph.
-    Factors of one variable have probability 1.
-    """
-    rho = np.ones(len(sizes))
-    pairs = sizes == 2
-    i, k = (
-        graph.variables[graph.edge_start[:-1][pairs]],
-        graph.variables[graph.edge_start[:-1][pairs] + 1],
-    )
-    joined = coo_array((np.ones(len(i)), (i, k)), shape=(n_variables, n_variables)).toarray()
-    joined += joined.T
-    _, component = connected_components(joined, directed=False)
-    members = np.bincount(component)[component]
-    # The Laplacian is not invertible. Adding 1 / m to all entries within each component of m
-    # variables makes it invertible, and does not change the effective resistances.
-    same = (component[:, None] == component) / members
-    inverse = np.linalg.inv(np.diag(joined.sum(axis=1)) - joined + same)
-    inner = np.diagonal(inverse)
-    rho[pairs] = np.clip(inner[i] + inner[k] - 2 * inverse[i, k], 1e-6, 1.0)
-    return rho
-
-
-def _random_set_weights(graph, n_variables):
-    """Return the share (F,) of the random greedy acyclic sets that contain each factor."""
-    n_factors = len(graph.edge_start) - 1
-    n_sets = int(np.clip(_VISITS // max(1, graph.n_edges), _MIN_SETS, _MAX_SETS))
-    rng = np.random.default_rng(0)
-    count = np.zeros(n_factors, np.int64)
-    n_drawn = 0
-    while n_drawn < n_sets or (count == 0).any():
-        order = rng.permutation(n_factors)
-        if n_drawn >= n_sets:  # begin with the factors that are in no set so far
-            order = order[np.argsort(count[order] > 0, kind="stable")]
-        count_forest(graph.variables, graph.edge_start, order, n_variables, count)
-        n_drawn += 1
-    return count / n_drawn

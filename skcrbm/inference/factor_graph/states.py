@@ -1,13 +1,14 @@
 """Pass messages on factor graphs whose variables have any number of states.
 
-The kernels visit the variables in turn. Sum-product messages are computed as weights
-(`categorical_weights`) or, if the weights of a model differ too much, as logarithms
-(`categorical_logs`). The choice for a model does not depend on the other models of the batch.
-Tree-reweighted and max-product messages are always logarithms.
+The kernels visit the variables in turn. Sum-product and tree-reweighted messages are computed as
+weights of several models side by side (`categorical_weights`) or, if the weights of a model differ
+too much, as logarithms (`categorical_logs`). The choice for a model does not depend on the other
+models of the batch. Max-product messages are always logarithms.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,22 @@ from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._better_states import improve_states
 from skcrbm.inference.factor_graph._state_graph import StateGraph
-from skcrbm.inference.factor_graph.messages import factor_appearance
+from skcrbm.inference.factor_graph.appearance import factor_appearance
 from skcrbm.inference.methods._messages import Messages, convergence_slack
 from skcrbm.inference.random_numbers import best_of_restarts
-from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
+from skcrbm.kernels.arguments import (
+    CategoricalAnswers,
+    CategoricalModels,
+    CategoricalOptions,
+    GraphSums,
+)
 from skcrbm.kernels.categorical_logs import agreement, improve, pass_logs, sum_logs
-from skcrbm.kernels.categorical_weights import pass_weights
+from skcrbm.kernels.categorical_weights import (
+    WeightAnswers,
+    WeightRows,
+    pass_weights,
+    sum_weights,
+)
 from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
@@ -31,6 +42,12 @@ from skcrbm.utils.validation import kernel_array
 # `StateGraph.reach`) is at most this number. Otherwise weights could underflow, and messages are
 # computed as logarithms.
 MOST_REACH = 300.0
+# Number of entries of the messages of a block of models, in one direction, which stay in the cache.
+_LANE_ENTRIES = 2 * CACHED_ENTRIES
+# Least and largest number of models in a block.
+_LEAST_LANES, _MOST_LANES = 8, 512
+# Relative difference of appearance probabilities that is only a rounding error.
+_SAME_RHO = 1e-9
 # Largest number of rounds of coordinate ascent from a state of max-product.
 CLIMB_ROUNDS = 100
 # A score counts as better than another score if it is larger by this number times (1 + |score|).
@@ -63,6 +80,71 @@ def solve_max_product(method, energy, query):
     return fields
 
 
+def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=None, sums=None):
+    """Pass messages as weights for N models, in blocks of models that lie side by side.
+
+    Parameters
+    ----------
+    graph : StateGraph
+    weights : CategoricalGraph
+        Arrays of the graph, with tables of weights.
+    models : CategoricalModels
+        Weights and messages, which are not logarithms; `message` and `sent` are overwritten.
+    options : CategoricalOptions
+    answers : CategoricalAnswers
+        Output, see `pass_weights`.
+    start : ndarray (N, S), default=None
+        Beliefs that the variables send first. If it is None, they send their own weights times the
+        messages.
+    rho : tuple of ndarray, default=None
+        Weights of tree-reweighted messages by edge and by variable, see `pass_weights`.
+    sums : GraphSums, default=None
+        If given, log Z and the statistics of the models without underflow are added to its arrays.
+    """
+    rho = (np.empty(0), np.empty(0)) if rho is None else rho
+    alternates = not len(rho[0]) or graph.is_forest
+
+    def as_lanes(array, rows):
+        return np.array(array[rows].T, order="C")
+
+    for rows in row_chunks(len(models.own), _n_lanes(graph, len(models.own))):
+        n = len(models.own[rows])
+        order, empty = np.zeros(n, np.int64), np.empty((graph.own.shape[1], 0))
+        block = WeightRows(
+            as_lanes(models.own, rows), as_lanes(models.held, rows),
+            as_lanes(models.message, rows), np.empty((graph.n_messages, n)),
+            np.zeros((graph.own.shape[1], n)), order,
+        )  # fmt: skip
+        found = WeightAnswers(
+            answers.n_iter[rows], answers.converged[rows], answers.good[rows], answers.trace[rows]
+        )
+        first = empty if start is None else as_lanes(start, rows)
+        work = graph.lanes(n)
+        pass_weights(weights, rho, graph.variables, block, first, options, alternates, found, work)
+        for array, lanes in (
+            (models.message, block.message), (models.sent, block.sent),
+            (answers.belief, block.belief),
+        ):  # fmt: skip
+            array[rows][order] = lanes.T
+        if sums is not None and (sums.want_log_partition or sums.want_statistics):
+            statistics = sums.statistics[rows] if sums.each else sums.statistics
+            sum_weights(
+                weights, rho, block, found.good, sums.weight[rows], sums.want_log_partition,
+                sums.want_statistics, sums.each, sums.log_partition[rows], statistics, work,
+            )  # fmt: skip
+
+
+def _n_lanes(graph, n):
+    """Return the number of models in a block, such that N models fill blocks of equal sizes.
+
+    A few models are processed in turn, because loops over few lanes take longer.
+    """
+    if n < _LEAST_LANES // 2:
+        return 1
+    most = int(np.clip(_LANE_ENTRIES // max(1, graph.n_messages), _LEAST_LANES, _MOST_LANES))
+    return max(1, -(-n // max(1, -(-n // most))))
+
+
 class _Run:
     """Passes messages for a batch of models; `kind` is SUM or MAX.
 
@@ -73,19 +155,37 @@ class _Run:
     def __init__(self, method, energy, query, kind, *, reweighted=False, start=None):
         self.method, self.energy, self.query, self.kind = method, energy, query, kind
         self.graph = StateGraph(energy)
-        self.weighs = kind == SUM and not reweighted
         n_factors = len(self.graph.factors.edge_start) - 1
         rho = np.ones(n_factors)
         if reweighted:
             rho = factor_appearance(self.graph.factors, energy.n_variables)
         self.rho = rho[self.graph.edges[1]]
-        self.logs = self.graph.kernel_graph(True, rho, sums=kind == SUM)
-        self.weights = self.graph.kernel_graph(False) if self.weighs else None
+        self.powers = (self.rho, self._powers()) if (rho < 1).any() else None
+        self.factor_rho = rho
         reach = self.graph.reach / rho.min(initial=1.0)
         self.slack = convergence_slack(method.tolerance, reach.max(initial=0.0), np.dtype(float))
-        self.fits = reach <= MOST_REACH
+        self.fits = reach <= MOST_REACH if kind == SUM else np.zeros(energy.n_models, bool)
         self.variables = self.graph.variables
         self.messages, self.start = self._earlier(start)
+
+    def _powers(self):
+        """Return the weight of the factors of each variable (n,), or 1 if they differ."""
+        starts = self.graph.edges[0]["edge_start"]
+        found = np.ones(len(starts) - 1)
+        some = np.flatnonzero(np.diff(starts))
+        low, high = (f.reduceat(self.rho, starts[some]) for f in (np.minimum, np.maximum))
+        found[some] = np.where(high - low <= _SAME_RHO * low, low, 1.0)
+        return found
+
+    @cached_property
+    def logs(self):
+        """The arrays of the graph with tables of log-weights."""
+        return self.graph.kernel_graph(True, self.factor_rho, sums=self.kind == SUM)
+
+    @cached_property
+    def weights(self):
+        """The arrays of the graph with tables of weights."""
+        return self.graph.kernel_graph(False, self.factor_rho)
 
     def _earlier(self, start):
         """Return the initial messages (N, M) and the initial beliefs (N, S), as logarithms.
@@ -121,7 +221,8 @@ class _Run:
         n = energy.n_models
         answer = empty_result(energy, query)
         answer["converged"][:] = False
-        answer["log_odds"] = np.full(energy.belief_shape, -np.inf, energy.dtype)
+        shape = (n, *self.graph.has_state.shape)
+        answer["log_odds"] = np.full(shape, -np.inf, energy.dtype)
         if query.return_trace:
             answer["trace"] = np.full((n, self.method.iterations), np.nan)
         kept = None
@@ -129,8 +230,7 @@ class _Run:
             kept = np.zeros((n, self.graph.n_messages), energy.dtype)
         wanted = "statistics" in query.returns
         total = np.zeros(energy.n_entries if wanted else 0)
-        size = max(1, CACHED_ENTRIES // max(1, self.graph.n_messages))
-        chunks = row_chunks(n, size)
+        chunks = row_chunks(n, max(_LEAST_LANES, _n_lanes(self.graph, n)))
 
         def run(rows):
             return self._run(rows, answer, kept)
@@ -169,77 +269,98 @@ class _Run:
             answer["n_iter"][rows], answer["converged"][rows], np.zeros(n, bool), trace,
             np.zeros(own.shape),
         )  # fmt: skip
-        work = graph.work()
-        left = np.ones(n, bool)
-        if self.weighs:
-            left = ~self._pass(np.flatnonzero(self.fits[rows]), rows, models, found, states, work)
-        self._pass(np.flatnonzero(left), rows, models, found, states, work, in_logs=True)
+        wanted = "statistics" in query.returns
+        shape = (n if query.per_example else 1, energy.n_entries if wanted else 0)
+        sums = GraphSums(
+            query.sample_weight[rows].astype(float), "log_partition" in query.returns, wanted,
+            query.per_example, np.zeros(n), np.zeros(shape),
+        )  # fmt: skip
+        some = np.flatnonzero(self.fits[rows])
+        if len(some):
+            self._pass_weights(some, rows, models, found, sums)
+        left = np.flatnonzero(~found.good)
+        if len(left):
+            self._pass_logs(left, rows, models, found, states, sums)
         beliefs = graph.as_table(found.belief)
         if self.kind == MAX:
-            self._store_states(rows, models, found, states, answer, work)
+            self._store_states(rows, models, found, states, answer, graph.work())
             log_odds = _gains(beliefs)
         else:
             log_odds = log_odds_of_weights(beliefs, graph.has_state)
         answer["log_odds"][rows] = log_odds
         if kept is not None:
             kept[rows] = models.message
-        wanted = "statistics" in query.returns
-        shape = (n if query.per_example else 1, energy.n_entries if wanted else 0)
-        statistics = np.zeros(shape)
-        if wanted or "log_partition" in query.returns:
-            log_z = np.zeros(n)
-            sum_logs(
-                self.logs, self.rho, models, query.sample_weight[rows], wanted, query.per_example,
-                log_z, statistics, work,
-            )  # fmt: skip
-            if wanted:
-                weight = np.ones(n) if query.per_example else query.sample_weight[rows]
-                graph.add_single(beliefs, weight, statistics)
-            answer["converged"][rows] &= log_z > -np.inf
-            if "log_partition" in query.returns:
-                answer["log_partition"][rows] = log_z + graph.offset[rows]
-        return statistics
+        if wanted:
+            weight = np.ones(n) if query.per_example else sums.weight
+            graph.add_single(beliefs, weight, sums.statistics)
+        if self.kind == SUM:
+            answer["converged"][rows] &= sums.log_partition > -np.inf
+        if "log_partition" in query.returns:
+            answer["log_partition"][rows] = sums.log_partition + graph.offset[rows]
+        return sums.statistics
 
-    def _pass(self, some, rows, models, found, states, work, in_logs=False):
-        """Pass messages, as weights or as logarithms, for the models `some` of a chunk.
-
-        Return a mask (n,) of the models whose results are stored. The mask is False for models that
-        are not in `some`, or whose weights underflowed.
-        """
-        good = np.zeros(len(found.n_iter), bool)
-        if not len(some):
-            return good
+    def _options(self):
         method = self.method
-        options = CategoricalOptions(
+        return CategoricalOptions(
             method.iterations, float(method.tolerance), self.slack, float(method.damping), self.kind
         )
-        start = np.empty((0, 0))
-        if self.start is not None:
-            start = self.start[rows][some]
+
+    def _pass_weights(self, some, rows, models, found, sums):
+        """Pass messages as weights for the models `some` of a chunk.
+
+        Results are stored for the models whose weights did not underflow: they get ``found.good``.
+        """
+        start = None if self.start is None else np.exp(self.start[rows][some])
+        part = CategoricalModels(
+            models.held[some], np.exp(models.own[some]), np.exp(models.message[some]),
+            models.sent[some],
+        )  # fmt: skip
+        out = CategoricalAnswers(*(array[some] for array in found))
+        here = sums._replace(
+            weight=sums.weight[some], log_partition=sums.log_partition[some],
+            statistics=sums.statistics[some] if sums.each else sums.statistics,
+        )  # fmt: skip
+        pass_in_lanes(
+            self.graph, self.weights, part, self._options(), out, start=start, rho=self.powers,
+            sums=here,
+        )  # fmt: skip
+        good = out.good
+        kept = some[good]
+        with np.errstate(divide="ignore"):
+            part = part._replace(message=np.log(part.message), sent=np.log(part.sent))
+            out = out._replace(belief=np.log(out.belief))
+        for whole, array in zip((*models[2:], *found), (*part[2:], *out), strict=True):
+            whole[kept] = array[good]
+        sums.log_partition[kept] = here.log_partition[good]
+        if sums.each:
+            sums.statistics[kept] = here.statistics[good]
+
+    def _pass_logs(self, some, rows, models, found, states, sums):
+        """Pass messages as logarithms for the models `some` of a chunk."""
+        start = np.empty((0, 0)) if self.start is None else self.start[rows][some]
+        work = self.graph.work()
         part = CategoricalModels(*(kernel_array(array[some]) for array in models))
         out = CategoricalAnswers(*(kernel_array(array[some]) for array in found))
-        if in_logs:
-            best = tuple(kernel_array(array[some]) for array in states)
-            pass_logs(
-                self.logs, self.rho, self.variables, part, start, options,
-                out, best, work,
+        best = tuple(kernel_array(array[some]) for array in states)
+        pass_logs(
+            self.logs, self.rho, self.variables, part, start, self._options(), out, best, work
+        )
+        for whole, array in zip(
+            (*models[2:], *found, *states), (*part[2:], *out, *best), strict=True
+        ):
+            whole[some] = array
+        if self.kind == SUM:
+            log_z = np.zeros(len(some))
+            statistics = (
+                np.zeros((len(some), sums.statistics.shape[1])) if sums.each else (sums.statistics)
+            )
+            sum_logs(
+                self.logs, self.rho, part, sums.weight[some], sums.want_statistics, sums.each,
+                log_z, statistics, work,
             )  # fmt: skip
-            for whole, array in zip(states, best, strict=True):
-                whole[some] = array
-        else:
-            weights = part._replace(own=np.exp(part.own), message=np.exp(part.message))
-            out.belief[...] = 0.0
-            pass_weights(self.weights, self.variables, weights, np.exp(start), options, out, work)
-            with np.errstate(divide="ignore"):
-                part = CategoricalModels(
-                    part.held, part.own, np.log(weights.message), np.log(weights.sent)
-                )
-                out = out._replace(belief=np.log(out.belief))
-        good[some] = True if in_logs else out.good
-        kept = some[good[some]]
-        for whole, array in zip((*models[2:], *found), (*part[2:], *out), strict=True):
-            whole[kept] = array[good[some]]
-        return good
+            sums.log_partition[some] = log_z
+            if sums.each:
+                sums.statistics[some] = statistics
 
     def _store_states(self, rows, models, found, states, answer, work):
         """Improve the states of max-product by coordinate ascent, and store the states.

@@ -1,7 +1,6 @@
 """Pass messages on dense Ising models."""
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
@@ -25,26 +24,11 @@ _MAX_LOG_RATIO = 300.0
 @with_folded_evidence
 def solve_sum_product(method, energy, query):
     """Answer a query by sum-product messages; see `SumProduct`."""
-    return _pass_messages(method, energy, query, np.ones(energy.coupling.shape))
-
-
-@with_folded_evidence
-def solve_tree_reweighted(method, energy, query):
-    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
-    return _pass_messages(method, energy, query, edge_appearance(energy.coupling))
-
-
-def _pass_messages(method, energy, query, rho):
-    """Pass messages on a batch of Ising models; `rho` (L, L) has the appearance probabilities."""
     dtype, coupling = energy.dtype, energy.coupling
     shape = (energy.n_models, *coupling.shape)
-    rho = kernel_array(rho, dtype)
-    edge = kernel_array(2 * coupling / rho, dtype)
-    used = rho[coupling != 0]
-    uniform = used.mean() if len(used) else dtype.type(1)
+    edge = kernel_array(2 * coupling, dtype)
     largest = np.abs(edge).max(initial=0)
-    same_rho = np.allclose(used, uniform, rtol=1e-6, atol=0)
-    in_logs = bool(method.damping or not same_rho or 2 * largest > LOG_RANGE[dtype])
+    in_logs = bool(method.damping or 2 * largest > LOG_RANGE[dtype])
     piece = max(1, len(coupling))
     if largest and not in_logs:
         piece = int(min(piece, _MAX_LOG_PRODUCT // largest))
@@ -52,8 +36,6 @@ def _pass_messages(method, energy, query, rho):
         in_logs,
         edge if in_logs else np.exp(edge),
         coupling,
-        rho,
-        dtype.type(uniform),
         np.exp(-np.minimum(2 * np.abs(edge.astype(np.float64)), _MAX_LOG_RATIO)),
         piece,
         dtype.type(method.damping),
@@ -140,27 +122,3 @@ def _iterate(energy, query, kernel, beliefs):
 def _empty_trace(energy, query, max_iter):
     """Allocate an array (N, max_iter) of NaN for the trace, or (N, 0) if no trace is requested."""
     return np.full((energy.n_models, max_iter if query.return_trace else 0), np.nan)
-
-
-def edge_appearance(coupling: np.ndarray) -> np.ndarray:
-    """Return the probability (L, L) that a random spanning tree contains each edge.
-
-    The edges are the pairs of labels with non-zero coupling; other pairs get probability 1. The
-    tree (a forest if the graph is not connected) is drawn uniformly from all spanning trees. The
-    probability of an edge is then its effective resistance: 1 on trees, 2 / L on the complete
-    graph, and (m - 1) / n_edges on average over a component of m labels.
-    """
-    joined = coupling != 0
-    rho = np.ones(coupling.shape)
-    _, component = connected_components(joined, directed=False)
-    for number in range(component.max(initial=-1) + 1):
-        labels = np.flatnonzero(component == number)
-        if len(labels) < 2:
-            continue
-        graph = joined[np.ix_(labels, labels)].astype(float)
-        m = len(labels)
-        # Adding 1 / m to the Laplacian makes it invertible, with the same effective resistances.
-        inverse = np.linalg.inv(np.diag(graph.sum(1)) - graph + 1 / m)
-        inner = np.diagonal(inverse)[:, None] + np.diagonal(inverse) - 2 * inverse
-        rho[np.ix_(labels, labels)] = np.where(graph > 0, np.minimum(inner, 1.0), 1.0)
-    return rho

@@ -1,18 +1,16 @@
 """Answer queries on sparse Ising models: by a fast kernel for pairs, or by converting the model.
 
 The kernel of `sparse_ising` reads one coupling per pair instead of a table. It supports moderate
-couplings and a damping of 0 or 0.5. For strong couplings, other values of damping and
-tree-reweighted messages, the model is converted to a factor graph, and the solvers of factor graphs
-are called.
+couplings and a damping of 0 or 0.5. For strong couplings and other values of damping, the model is
+converted to a factor graph. For tree-reweighted messages, dense models are converted, too.
 """
 
 import numpy as np
+from scipy.special import expit
 
-from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy
+from skcrbm.inference.factor_graph._large_tables import solve_messages
 from skcrbm.inference.factor_graph.messages import OddsKernel, find_state, pass_messages
-from skcrbm.inference.factor_graph.messages import (
-    solve_tree_reweighted as tree_reweighted_of_tables,
-)
 from skcrbm.kernels.sparse_ising import finish_sparse_ising, pass_sparse_ising
 from skcrbm.utils.validation import kernel_array
 
@@ -59,7 +57,32 @@ def solve_max_product(method, energy, query):
 def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     graph = FactorGraphEnergy.from_energy(energy)
-    return _with_pairs(tree_reweighted_of_tables(method, graph, query))
+    fields = solve_messages(method, graph, query)
+    if "statistics" in fields and isinstance(energy, IsingEnergy):
+        fields["statistics"] = (_all_pairs(energy, graph, query, fields),)
+        return fields
+    return _with_pairs(fields)
+
+
+def _all_pairs(energy, graph, query, fields):
+    """Return P(both labels are +1) of all pairs, and P(label is +1) on the diagonal.
+
+    Labels without a coupling are independent given their beliefs.
+    """
+    n_labels = energy.n_variables
+    on = expit(fields["log_odds"].astype(np.float64))
+    if energy.evidence is not None:
+        on = np.where(energy.free, on, energy.evidence)
+    weighted = on if query.per_example else query.sample_weight[:, None] * on
+    form = "ni,nk->nik" if query.per_example else "ni,nk->ik"
+    found = np.einsum(form, weighted, on)
+    found[..., np.arange(n_labels), np.arange(n_labels)] = (
+        on if query.per_example else weighted.sum(axis=0)
+    )
+    for group in graph.tables:
+        i, k = group.variables.T
+        found[..., i, k] = found[..., k, i] = fields["statistics"][0][..., group.entries + 3]
+    return found.astype(energy.dtype)
 
 
 def _with_pairs(fields):

@@ -139,16 +139,14 @@ class TreeReweighted(MessagePassing):
     In an RBM the graph is the complete bipartite graph, and ``rho = (V + H - 1) / (V H)`` for each
     edge.
 
-    In an `IsingEnergy` the labels are visited in turn, and the random spanning trees are uniform
-    over the graph of non-zero couplings. Then rho is the effective resistance of the edge:
-    ``2 / L`` on the complete graph, 1 on trees.
-
-    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, which often
-    needs a damping of 0.5. Random acyclic sets of factors take the place of spanning trees: a
-    factor can be added to a set if all its variables are in different components. The sets are
-    uniform spanning trees if no factor has more than two variables and there are at most 1500
-    variables; otherwise factors are added greedily in random order. The bound is valid for tables
-    of any size.
+    In the other energies the variables are visited in turn: in a forest from the leaves to the
+    roots and back, otherwise by ascending index. Random acyclic sets of factors take the place of
+    spanning trees: a factor can be added to a set if all its variables are in different components.
+    The sets are uniform spanning trees if no factor has more than two variables and there are at
+    most 1500 variables. Then rho is the effective resistance of the pair: ``2 / L`` on the complete
+    graph of L variables, 1 on trees. Otherwise factors are added greedily in random order. The
+    bound is valid for tables of any size. An OR or AND is first replaced by a chain of small
+    tables.
 
     Parameters
     ----------
