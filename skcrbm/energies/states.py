@@ -128,17 +128,11 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     # largest weight from the sum of all weights would lose digits.
     rest = np.where(first, -np.inf, logs)
     second = rest.max(axis=-1, keepdims=True, initial=-np.inf)
-    some = second > -np.inf
-    scale = np.where(some, second, 0.0)
-    log_others = scale + np.log(
-        np.exp(rest - scale).sum(axis=-1, keepdims=True),
-        where=some,
-        out=np.full(second.shape, -np.inf),
-    )
-    others = np.exp(log_others - top)
-    return np.where(
-        first, logs - log_others, logs - top - np.log1p(others - np.where(first, 0.0, weight))
-    )
+    scale = np.where(second > -np.inf, second, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_others = scale + np.log(np.exp(rest - scale).sum(axis=-1, keepdims=True))
+        without = np.log1p(np.exp(log_others - top) - np.where(first, 0.0, weight))
+        return np.where(first, logs - log_others, logs - top - without)
 
 
 def strides_of(shape: Sequence[int]) -> np.ndarray:
