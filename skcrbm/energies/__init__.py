@@ -6,7 +6,11 @@ from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._layered import LayeredEnergy
 from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
-from skcrbm.energies._uai_evidence import (
+from skcrbm.energies.base import BaseEnergy
+from skcrbm.energies.grouped_rbm import OneHotRBMEnergy
+from skcrbm.energies.layered_structure import LayeredStructure
+from skcrbm.energies.rbm import RBMEnergy
+from skcrbm.formats.evidence import (
     read_uai_evidence,
     read_uai_query,
     read_uai_solution,
@@ -14,10 +18,6 @@ from skcrbm.energies._uai_evidence import (
     write_uai_query,
     write_uai_solution,
 )
-from skcrbm.energies.base import BaseEnergy
-from skcrbm.energies.grouped_rbm import OneHotRBMEnergy
-from skcrbm.energies.layered_structure import LayeredStructure
-from skcrbm.energies.rbm import RBMEnergy
 
 __all__ = [
     "AndFactors",

@@ -15,9 +15,9 @@ from skcrbm.energies._factors import (
 )
 from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
-from skcrbm.energies._uai_networks import Network
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.rbm import RBMEnergy
+from skcrbm.formats.uai import Network
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
 # Largest number of inputs of an OR or AND factor that can be written to a file. The factor is

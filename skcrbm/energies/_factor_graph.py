@@ -29,9 +29,9 @@ from skcrbm.energies._factors import (
     group_tables,
     has_categories,
 )
-from skcrbm.energies._libdai import read_libdai
-from skcrbm.energies._uai_networks import read_uai, write_uai
 from skcrbm.energies.base import BaseEnergy, Block
+from skcrbm.formats.libdai import read_libdai
+from skcrbm.formats.uai import read_uai, write_uai
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     FORBIDDEN_LOG_ODDS,

@@ -18,8 +18,8 @@ from skcrbm.energies import (
     write_uai_query,
     write_uai_solution,
 )
-from skcrbm.energies._libdai import read_libdai, write_libdai
-from skcrbm.energies._uai_networks import Network, read_uai, write_uai
+from skcrbm.formats.libdai import read_libdai, write_libdai
+from skcrbm.formats.uai import Network, read_uai, write_uai
 
 nan = np.nan
 STATES = [2, 2, 3]
@@ -555,7 +555,7 @@ def test_files_that_are_no_text(tmp_path):
 
 
 def test_a_file_beyond_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("skcrbm.energies._words.MAX_FILE_BYTES", 20)
+    monkeypatch.setattr("skcrbm.formats.words.MAX_FILE_BYTES", 20)
     path = tmp_path / "network.gz"
     path.write_bytes(gzip.compress(NETWORK.encode()))
     with pytest.raises(ValueError, match="is larger than the limit of 20 bytes"):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.energies._words import Words
+from skcrbm.formats.words import Words
 from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
 

@@ -17,7 +17,7 @@ from skcrbm.energies import (
     write_uai_evidence,
     write_uai_solution,
 )
-from skcrbm.energies._uai_networks import read_uai, write_uai
+from skcrbm.formats.uai import read_uai, write_uai
 
 DATA = Path(
     os.environ.get("SKCRBM_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data"
