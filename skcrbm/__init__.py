@@ -3,6 +3,7 @@
 from importlib import import_module
 
 from skcrbm._version import __version__
+from skcrbm.utils.advice import SUPPORT
 
 __all__ = [
     "MSSVMCRBM",
@@ -41,6 +42,25 @@ _SUBPACKAGES = (
     "metrics",
     "model_selection",
     "pipeline",
+)
+
+
+# Messages of the low parts of the package name these estimators.
+_MISSING = "CRBMClassifier", "MSSVMCRBM", "LMBMClassifier", "LabelGraphCRF", "LayeredGMClassifier"
+_STACK = "a stack from skcrbm.ensemble.make_stacked"
+_TREES = "DecodedClassifier(OneVsRestClassifier(HistGradientBoostingClassifier()))"
+SUPPORT.update(
+    {
+        "columns of classes": ("CRBMClassifier", "LabelGraphCRF"),
+        "any columns of classes": ("LabelGraphCRF",),
+        "images": ("ImageCRBM",),
+        "images of classes": ("GridCRF",),
+        "known labels": ("CRBMClassifier", "MSSVMCRBM", "LMBMClassifier"),
+        "missing features": (_TREES,),
+        "missing labels": (*_MISSING, _STACK),
+        "new labels": ("CRBMClassifier", "MSSVMCRBM"),
+        "weights of single labels": (*_MISSING, _STACK),
+    }
 )
 
 

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 import skcrbm
+from skcrbm.utils.advice import SUPPORT
 
 ROOT = Path(skcrbm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -69,7 +70,7 @@ MAY_IMPORT = {
     "compile": {"__init__"},
     "exceptions": set(),
     "_version": set(),
-    "__init__": {"_version", "estimators"},
+    "__init__": {"_version", "estimators", "utils"},
 }
 
 
@@ -196,6 +197,36 @@ def test_private_names_of_other_packages_stand_in_one_file(path):
 def test_the_files_with_private_names_have_them(package):
     found = {name_of(path) for path in FILES if package in dict(private_names(path))}
     assert found == PRIVATE_NAMES[package]
+
+
+# Parts whose messages name an estimator only through `supporting` of `utils/advice.py`.
+KNOW_NO_ESTIMATOR = ("utils", "targets", "kernels", "energies", "inference", "metrics")
+
+
+def messages_in(tree):
+    """The string literals of a source, without its docstrings."""
+    holders = ast.Module, ast.ClassDef, ast.FunctionDef
+    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, holders) and node.body]
+    documentation = {id(node.value) for node in first if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if text and id(node) not in documentation:
+            yield node.value
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if part_of(p) in KNOW_NO_ESTIMATOR], ids=name_of)
+def test_low_parts_know_no_estimator(path):
+    names = re.compile(rf"\b({'|'.join({*skcrbm.__all__} - {'Graph', 'grid_graph'})})\b")
+    for text in messages_in(parsed(path)):
+        assert not names.search(text), f"{name_of(path)} names an estimator: {text!r}"
+
+
+def test_messages_name_estimators_that_exist():
+    for what, names in SUPPORT.items():
+        for name in names:
+            found = re.findall(r"[A-Z]\w+(?:Classifier|CRF|CRBM)|MSSVMCRBM", name)
+            own = [n for n in found if n in skcrbm.__all__]
+            assert own or name.endswith(tuple(skcrbm.ensemble.__all__)), (what, name)
 
 
 def test_every_part_has_a_layer():

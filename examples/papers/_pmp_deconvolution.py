@@ -4,28 +4,16 @@ import time
 
 import numpy as np
 
-from skcrbm.datasets import deconvolution_energy, make_deconvolution
+from examples.papers._pmp_pictures import (
+    deconvolution_energy,
+    log_odds,
+    make_deconvolution,
+    painted,
+)
 from skcrbm.inference import PerturbAndMaxProduct, sample
 
 N_FEATURES, SIZE = 5, 6
 P_LOCATION, P_FEATURE = 0.01, 0.25
-
-
-def log_odds(p):
-    """Return the log-odds of a probability."""
-    return np.log(p) - np.log1p(-p)
-
-
-def painted(locations, features):
-    """Return 0/1 images (n, H, W) of shapes (F, k, k) at places (n, F, h, w)."""
-    n, _, height, width = locations.shape
-    size = features.shape[1]
-    images = np.zeros((n, height + size - 1, width + size - 1), bool)
-    for row in range(size):
-        for column in range(size):
-            on = features[:, row, column] == 1
-            images[:, row : row + height, column : column + width] |= locations[:, on].any(axis=1)
-    return images
 
 
 def deconvolve(n_images, n_sweeps, damping, seed):

@@ -10,10 +10,9 @@ from examples.papers._pmp_deconvolution import (
     P_FEATURE,
     P_LOCATION,
     SIZE,
-    log_odds,
     row_of_state,
 )
-from skcrbm.datasets import make_deconvolution
+from examples.papers._pmp_pictures import log_odds, make_deconvolution
 
 _LOCATION_ODDS, _FEATURE_ODDS = log_odds(P_LOCATION), log_odds(P_FEATURE)
 #: Logarithms of weights that are this far below the largest count as weight 0.

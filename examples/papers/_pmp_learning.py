@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 from sklearn.datasets import load_digits
 
+from examples.papers._pmp_pictures import digit_contours
 from examples.papers._pmp_quality import (
     compare,
     learning_rule,
@@ -13,7 +14,7 @@ from examples.papers._pmp_quality import (
     scores_of_model,
     texts,
 )
-from skcrbm.datasets import digit_contours, load_mnist
+from skcrbm.datasets import load_mnist
 from skcrbm.density import RBM, IsingModel
 from skcrbm.inference import PerturbAndMaxProduct, sample
 from skcrbm.inference.random_numbers import logistic_noise, random_key

@@ -46,6 +46,7 @@ from itertools import pairwise
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from examples._harness import OUTPUT, make_parser, run_tables
@@ -58,13 +59,9 @@ from examples.papers._bp_chain_scores import (
     precision_and_recall,
 )
 from examples.papers._pmp_quality import learning_rule
-from skcrbm.datasets import (
-    make_random_factor_graph,
-    make_structured_sequences,
-    make_weighted_3sat,
-)
+from skcrbm.datasets import make_random_factor_graph, make_structured_sequences
 from skcrbm.density import MarkovRandomField
-from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.inference import BPChain, Gibbs, SumProduct, infer, sample
 from skcrbm.learning import (
     SGD,
@@ -151,6 +148,21 @@ def gibbs_sweeps(learner, n):
     if learner.endswith("100 updates"):
         return max(1, round(100 / n))
     return {"cd 100 sweeps": 100, "pcd": 100}.get(learner)
+
+
+def make_weighted_3sat(n_variables, random_state):
+    """Draw a weighted formula with three times as many clauses as variables.
+
+    Each clause has three variables. The seven states that make a clause true have weights between
+    10 and 1000, and the state that makes the clause false has a weight between 0.1 and 1.
+    """
+    rng = check_random_state(random_state)
+    n_clauses = 3 * n_variables
+    scopes = np.sort([rng.permutation(n_variables)[:3] for _ in range(n_clauses)], axis=1)
+    weights = rng.uniform(10, 1000, (n_clauses, 8))
+    false = rng.randint(8, size=n_clauses)
+    weights[np.arange(n_clauses), false] = rng.uniform(0.1, 1, n_clauses)
+    return FactorGraphEnergy([TableFactors(scopes, np.log(weights))], n_variables=n_variables)
 
 
 def problem(kind, n, instance):

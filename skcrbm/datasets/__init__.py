@@ -7,17 +7,11 @@ file of Scene, Yeast, MNIST or Fashion-MNIST is missing, its loader fetches the 
 
 from skcrbm.datasets._arff import read_arff
 from skcrbm.datasets._corruption import flip_pixels, occlude_patch
-from skcrbm.datasets._deconvolution import (
-    deconvolution_energy,
-    digit_contours,
-    make_deconvolution,
-)
 from skcrbm.datasets._graphical import (
     make_ising_lattice,
     make_random_factor_graph,
     make_random_ising,
     make_structured_sequences,
-    make_weighted_3sat,
 )
 from skcrbm.datasets._loaders import (
     load_caltech101_silhouettes,
@@ -32,8 +26,6 @@ from skcrbm.datasets._own_files import read_csv, read_svmlight
 from skcrbm.datasets._structured import make_structured_labels
 
 __all__ = [
-    "deconvolution_energy",
-    "digit_contours",
     "flip_pixels",
     "load_caltech101_silhouettes",
     "load_fashion_mnist",
@@ -42,13 +34,11 @@ __all__ = [
     "load_mulan",
     "load_scene",
     "load_yeast",
-    "make_deconvolution",
     "make_ising_lattice",
     "make_random_factor_graph",
     "make_random_ising",
     "make_structured_labels",
     "make_structured_sequences",
-    "make_weighted_3sat",
     "occlude_patch",
     "read_arff",
     "read_csv",

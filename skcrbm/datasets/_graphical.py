@@ -9,7 +9,7 @@ from numbers import Real
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy
 from skcrbm.utils.validation import check_count
 
 
@@ -61,52 +61,6 @@ def make_random_factor_graph(
         weights += rng.randint(2, size=size) * rng.uniform(10, 1000, size)
         tables.append(np.log(weights))
     return FactorGraphEnergy.from_tables(scopes, tables, n_variables=n)
-
-
-def make_weighted_3sat(
-    n_variables: int, random_state: int | np.random.RandomState | None = None
-) -> FactorGraphEnergy:
-    """Draw a weighted formula with three times as many clauses as variables.
-
-    Each clause has three variables. The seven states that make a clause true have weights between
-    10 and 1000, and the state that makes the clause false has a weight between 0.1 and 1 [1]_.
-
-    Parameters
-    ----------
-    n_variables : int
-        Number of variables, at least 3.
-    random_state : int, RandomState or None, default=None
-        Seed of the random numbers.
-
-    Returns
-    -------
-    energy : FactorGraphEnergy
-        Energy with a group of tables of three variables.
-
-    Raises
-    ------
-    ValueError
-        If `n_variables` is less than 3.
-
-    References
-    ----------
-    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief
-       propagation. PGM.
-
-    Examples
-    --------
-    >>> from skcrbm.datasets import make_weighted_3sat
-    >>> make_weighted_3sat(10, random_state=0).factors
-    (TableFactors(30 tables of shape (2, 2, 2)),)
-    """
-    n = check_count("n_variables", n_variables, 3)
-    rng = check_random_state(random_state)
-    n_clauses = 3 * n
-    scopes = np.sort([rng.permutation(n)[:3] for _ in range(n_clauses)], axis=1)
-    weights = rng.uniform(10, 1000, (n_clauses, 8))
-    false = rng.randint(8, size=n_clauses)
-    weights[np.arange(n_clauses), false] = rng.uniform(0.1, 1, n_clauses)
-    return FactorGraphEnergy([TableFactors(scopes, np.log(weights))], n_variables=n)
 
 
 def make_structured_sequences(n_variables: int) -> tuple[np.ndarray, np.ndarray]:

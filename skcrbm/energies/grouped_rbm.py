@@ -12,8 +12,7 @@ from scipy.special import expit
 from skcrbm.energies.base import Block
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.energies.states import infinite_where_held, unchecked
-from skcrbm.utils.categorical import one_against_rest
-from skcrbm.utils.output_units import OutputUnits
+from skcrbm.utils.categorical import OutputUnits, one_against_rest
 
 
 class GroupedRBMEnergy(RBMEnergy):

@@ -16,7 +16,7 @@ from skcrbm.targets.classifier import check_outer_fitted
 from skcrbm.targets.codes import require_two_classes
 from skcrbm.targets.indicator import require_complete
 from skcrbm.targets.kinds import BinaryTargets
-from skcrbm.targets.multioutput import make_wrapped_targets
+from skcrbm.targets.multioutput import wrapped_targets
 from skcrbm.targets.wrapped import explained_fit, final_model
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
@@ -279,7 +279,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
 
         Return a clone of the estimator, and the X, y and further parameters of its fit.
         """
-        targets = make_wrapped_targets(y, type(self).__name__, self)
+        targets = wrapped_targets(y, type(self).__name__, self)
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         note_features(self, X)

@@ -15,9 +15,8 @@ from skcrbm.estimators._joint import Classes, LabelVectors, OutputVectors
 from skcrbm.targets.classifier import TargetsMixin, label_output, score_with_known
 from skcrbm.targets.frames import framed_top
 from skcrbm.targets.indicator import require_observed
-from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.label_sets import may_be_empty, unseen_share
-from skcrbm.targets.multioutput import has_columns, lists_classes, targets_of_columns
+from skcrbm.targets.multioutput import targets_of
 from skcrbm.targets.new_labels import in_label_order, listed_labels
 from skcrbm.targets.weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.fitting import count_rows_of, first_copies, first_copy_of_each
@@ -170,13 +169,8 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
-        kind = self._columns_of_classes
-        if not (kind is None or classes is None) and lists_classes(classes) and has_columns(y):
-            return kind(y, classes)
-        try:
-            return make_targets(y, classes, self)
-        except ValueError as error:
-            return targets_of_columns(kind, y, classes, type(self).__name__, error)
+        name, kind = type(self).__name__, self._columns_of_classes
+        return targets_of(y, name, self, classes=classes, kind=kind)
 
     def _validate_X(self, X, reset, as_rows=None):
         return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)

@@ -86,13 +86,12 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         needs complete labels; "max_margin" is the structured hinge loss, which needs complete
         labels and an L2 penalty, and gives no probabilities (see `MaxMargin`).
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs".
-        "cutting_planes" solves the same problem as "frank_wolfe". Stochastic solvers take steps on
-        mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
+        solvers take steps on mini-batches of sequences: "adam", "sgd", "asgd", or an object such as
         ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS or "cutting_planes", of passes of "frank_wolfe", or
-        of epochs of a stochastic solver.
+        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
+        stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out sequences and keeps the epoch with the
         best validation score, see `EarlyStopping`. False stops when the training loss no longer
@@ -150,8 +149,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     loss_curve_ : list of float
         Objective of each iteration of L-BFGS, or training loss of each epoch or pass.
     objective_, duality_gap_ : float
-        Value of the objective after "frank_wolfe" or "cutting_planes", and the difference between
-        this value and a lower bound of the smallest possible value.
+        Value of the objective after "frank_wolfe", and the difference between this value and a
+        lower bound of the smallest possible value.
     n_iter_ : int
         Number of iterations, passes or epochs.
     n_features_in_ : int

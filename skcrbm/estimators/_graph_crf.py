@@ -123,13 +123,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         rule except "backprop" takes forbidden pairs. ``decode="marginal"`` chooses the class of
         each node separately, and warns if the predicted classes of two nodes are a forbidden pair.
     solver : str or object, default="auto"
-        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs".
-        "cutting_planes" solves the same problem as "frank_wolfe".
-        Stochastic solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object
-        such as ``Adam(learning_rate=0.01, batch_size=16)``.
+        Solver. "auto" is "frank_wolfe" if `learning` is "max_margin", else "lbfgs". Stochastic
+        solvers take steps on mini-batches of graphs: "adam", "sgd", "asgd", or an object such as
+        ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Maximum number of iterations of L-BFGS or "cutting_planes", of passes of "frank_wolfe", or
-        of epochs of a stochastic solver.
+        Maximum number of iterations of L-BFGS, of passes of "frank_wolfe", or of epochs of a
+        stochastic solver.
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out graphs and keeps the epoch with the best
         validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
@@ -179,8 +178,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         max-margin training, `convergence_curve_` is the share of graphs for which the search has
         proven that the labels are optimal.
     objective_, duality_gap_ : float
-        Value of the objective after "frank_wolfe" or "cutting_planes", and the difference between
-        this value and a lower bound of the smallest possible value.
+        Value of the objective after "frank_wolfe", and the difference between this value and a
+        lower bound of the smallest possible value.
     certified_ : bool
         True if all searches of "frank_wolfe" are exact, so that `duality_gap_` is a proven bound.
     n_iter_ : int

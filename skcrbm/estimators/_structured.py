@@ -17,13 +17,11 @@ from skcrbm.learning.fit import NO_PROGRESS, Plan
 from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, fit_frank_wolfe
 from skcrbm.learning.large_margin.structured_blocks import dual_blocks
 from skcrbm.learning.large_margin.structured_hinge import HingeObjective
-from skcrbm.learning.large_margin.structured_planes import StructuredPlanes, fit_planes
 from skcrbm.learning.penalty_path import clearly_worse, penalty_path
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import (
     GRADIENT_SOLVERS,
     LBFGS,
-    CuttingPlanes,
     FrankWolfe,
     resolve_solver,
     resolve_stopping,
@@ -53,7 +51,7 @@ from skcrbm.utils.validation import check_sample_weight
 from skcrbm.utils.warnings import warn_user
 
 #: Names of the solvers of `ChainCRF` and `GraphCRF`.
-STRUCTURED_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe", "cutting_planes")
+STRUCTURED_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe")
 
 #: Constraints of the hyperparameters that `ChainCRF` and `GraphCRF` share.
 STRUCTURED_CONSTRAINTS: dict[str, Any] = {
@@ -131,8 +129,8 @@ def structured_solver(estimator: Any) -> Any:
     solver = resolve_solver(estimator.solver, STRUCTURED_SOLVERS)
     if margin and isinstance(solver, LBFGS):
         raise ValueError(
-            "solver='lbfgs' needs a smooth loss; learning='max_margin' needs solver='frank_wolfe', "
-            "'cutting_planes' or a stochastic solver such as 'adam'"
+            "solver='lbfgs' needs a smooth loss; learning='max_margin' needs solver='frank_wolfe' "
+            "or a stochastic solver such as 'adam'"
         )
     if solver.dual and not margin:
         raise ValueError(
@@ -345,10 +343,9 @@ def fit_dual(
 ) -> None:
     """Train an estimator for a large margin in the dual problem, and set its attributes.
 
-    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. With a warm start,
-    cutting planes start from the parameters of `model`. Frank-Wolfe starts from the dual variables
-    of the earlier fit if the labels are the same, else from parameters of 0. The optimum does not
-    depend on the start.
+    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. A warm start begins
+    with the dual variables of the earlier fit if the labels are the same, else with parameters of
+    0. The optimum does not depend on the start.
     """
     solver = structured_solver(estimator)
     if estimator.early_stopping is not False:
@@ -360,8 +357,6 @@ def fit_dual(
     alpha = float(_chosen_alpha(estimator, model, batch, objective, rng, resume))
     if alpha == 0:
         raise ValueError(f"alpha must be positive with solver={solver.name!r}; got 0")
-    planes = isinstance(solver, CuttingPlanes)
-    unit, summary = ("iteration", _gap_and_planes) if planes else ("pass", _loss_and_gap)
 
     def attributes(fitted: FrankWolfeFit) -> dict[str, Any]:
         return {
@@ -375,39 +370,30 @@ def fit_dual(
         }
 
     X, y, sample_weight = data
-    callbacks = EpochCallbacks(estimator, estimator.max_iter, X, y, sample_weight, unit)
-    options: dict[str, Any] = {"tol": solver.tol, "max_iter": estimator.max_iter}
-    with pass_hooks(estimator, unit, callbacks, attributes, summary) as hooks:
-        options.update(hooks)
-        if planes:
-            problem = StructuredPlanes(model, batch, objective, alpha)
-            fitted, dual = fit_planes(problem, **options), None
-        else:
-            blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
-            if getattr(estimator, "_dual", None) is not None:
-                blocks.restore(estimator._dual)
-            fitted = fit_frank_wolfe(blocks, rng=rng, **options)
-            dual = blocks.state() if estimator.warm_start else None
+    callbacks = EpochCallbacks(estimator, estimator.max_iter, X, y, sample_weight, "pass")
+    blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
+    if getattr(estimator, "_dual", None) is not None:
+        blocks.restore(estimator._dual)
+    with pass_hooks(estimator, "pass", callbacks, attributes, _loss_and_gap) as hooks:
+        fitted = fit_frank_wolfe(
+            blocks, rng=rng, tol=solver.tol, max_iter=estimator.max_iter, **hooks
+        )
+    dual = blocks.state() if estimator.warm_start else None
     vars(estimator).update({**attributes(fitted), "_rng": rng, "_dual": dual})
-    _warn_of_gap(fitted, estimator.max_iter, unit, solver)
+    _warn_of_gap(fitted, estimator.max_iter, solver)
     callbacks.end()
-
-
-def _gap_and_planes(gap, n_planes):
-    return f"relative gap {gap:.1e}  planes {n_planes}"
 
 
 def _loss_and_gap(loss, gap):
     return f"loss {loss:.4f}  gap {gap:.1e}"
 
 
-def _warn_of_gap(fitted, max_iter, unit, solver):
+def _warn_of_gap(fitted, max_iter, solver):
     """Warn if training ended early, or if searches did not prove that their labels are optimal."""
     share = fitted.gap / fitted.objective if fitted.objective > 0 else 0.0
     state = f"a relative duality gap of {share:.1e} (tol={solver.tol:g})"
     advice = f"Raise alpha, tol of {type(solver).__name__}, or max_iter."
-    units = "passes" if unit == "pass" else f"{unit}s"
-    warn_of_early_end(fitted, unit, units, max_iter, state, advice)
+    warn_of_early_end(fitted, "pass", "passes", max_iter, state, advice)
     if fitted.proven < 1:
         warn_user(
             f"The duality gap is not a proven bound: for {1 - fitted.proven:.0%} of the graphs, "

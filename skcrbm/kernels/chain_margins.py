@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import fill, keep_larger
+from skcrbm.kernels.scalar import fill, keep_larger, move_probability
 
 # A step moves probability between two atoms. It is made only if their violations differ by more
 # than this number times (1 + |violation|), because a smaller difference may be a rounding error.
@@ -347,14 +347,8 @@ def visit_chains(order, total, own, sequences, weights, forbidden, atoms, losses
             for k in range(n_states):
                 square += _square(pairs[k])
             scale = sequences.weight[c] / total
-            size = atoms.value[c, worst]
-            if square > 0 and rise < size * scale * square:
-                size = rise / (scale * square)
-                atoms.value[c, worst] -= size
-            else:
-                atoms.value[c, worst] = 0.0
-            atoms.value[c, best] += size
-            factor = size * scale
+            moved = move_probability(atoms.value[c], worst, best, rise, scale * square)
+            factor = moved * scale
             for i in range(n):
                 weights.coef[touched[i]] += factor * kept[i]
             for k in range(n_states):

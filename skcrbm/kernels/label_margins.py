@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import copy_into, dot, fill
+from skcrbm.kernels.scalar import copy_into, dot, fill, move_probability
 
 # Ways to find new labels in a visit: labels that the caller found; the label vector with a single
 # label on that has the highest score; the signs of the fields, which have the highest score if
@@ -185,10 +185,10 @@ def _product(labels, pairs, other, other_pairs, square, inverse):
 
 
 @jit
-def _move(c, size, square_of_pairs, plus, plus_pairs, minus, minus_pairs, rows, weights, change):
+def _move(c, size, inverse, plus, plus_pairs, minus, minus_pairs, rows, weights, change):
     """Add `size` times the features of `plus` minus the features of `minus` to the parameters.
 
-    `square_of_pairs` is 1 / eta. `change` (L,) is scratch space.
+    `inverse` is 1 / eta. `change` (L,) is scratch space.
     """
     n_labels = plus.shape[0]
     for i in range(n_labels):
@@ -196,7 +196,7 @@ def _move(c, size, square_of_pairs, plus, plus_pairs, minus, minus_pairs, rows, 
     _add_scaled(size, change, weights.coef[weights.coef.shape[0] - 1])
     for e in range(rows.indptr[c], rows.indptr[c + 1]):
         _add_scaled(size * rows.data[e], change, weights.coef[rows.indices[e]])
-    if square_of_pairs == 0.0:
+    if inverse == 0.0:
         return
     S = weights.pairs
     for i in range(n_labels):
@@ -205,7 +205,7 @@ def _move(c, size, square_of_pairs, plus, plus_pairs, minus, minus_pairs, rows, 
                 difference = np.float64(plus_pairs[i, k]) - minus_pairs[i, k]
             else:
                 difference = np.float64(plus[i]) * plus[k] - np.float64(minus[i]) * minus[k]
-            S[i, k] += size * square_of_pairs * difference
+            S[i, k] += size * inverse * difference
             S[k, i] = S[i, k]
 
 
@@ -249,7 +249,7 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
     local = np.empty((2, n_labels))
     new = np.empty(n_labels, np.int8)
     new_pairs = np.zeros((found.pairs.shape[1], found.pairs.shape[1]), np.int8)
-    gain = np.empty(n_atoms)
+    gain, slope = np.empty(n_atoms), np.zeros(n_atoms)
     n_full, n_made = 0, 0
     for c in order:
         observed, square, scale = rows.signs[c], rows.square[c], rows.weight[c]
@@ -300,37 +300,23 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
             rise = gain[best] - gain[worst]
             if rise <= _ROUNDING * (1.0 + size):
                 break
-            length = (
-                _product(labels[worst], pairs[worst], labels[worst], pairs[worst], square, inverse)
-                - 2.0
-                * _product(labels[worst], pairs[worst], labels[best], pairs[best], square, inverse)
-                + _product(labels[best], pairs[best], labels[best], pairs[best], square, inverse)
-            )
-            moved = value[worst]
-            if length > 0.0 and rise < moved * scale * length:
-                moved = rise / (scale * length)
-                value[worst] -= moved
-            else:
-                value[worst] = 0.0
-            value[best] += moved
+            for a in range(n_atoms):
+                if gain[a] > -math.inf:
+                    slope[a] = _product(
+                        labels[worst], pairs[worst], labels[a], pairs[a], square, inverse
+                    )
+                    slope[a] -= _product(
+                        labels[best], pairs[best], labels[a], pairs[a], square, inverse
+                    )
+            length = slope[worst] - slope[best]
+            moved = move_probability(value, worst, best, rise, scale * length)
             n_made += 1
             _move(
                 c, moved * scale, inverse, labels[worst], pairs[worst], labels[best], pairs[best],
                 rows, weights, change,
             )  # fmt: skip
+            # The gains stay right up to a common constant, which has no effect on the next step.
             for a in range(n_atoms):
-                if gain[a] > -math.inf:
-                    gain[a] += (
-                        moved
-                        * scale
-                        * (
-                            _product(
-                                labels[worst], pairs[worst], labels[a], pairs[a], square, inverse
-                            )
-                            - _product(
-                                labels[best], pairs[best], labels[a], pairs[a], square, inverse
-                            )
-                        )
-                    )
+                gain[a] += moved * scale * slope[a]
             worst, best = _extremes(c, atoms, gain)
     return n_full, n_made

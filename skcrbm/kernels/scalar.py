@@ -52,6 +52,24 @@ def dot(x, y):
 
 
 @jit
+def move_probability(value, worst, best, rise, curvature):
+    """Make a pairwise Frank-Wolfe step on the dual variables `value` (M,) of a training example.
+
+    The step moves probability from entry `worst` to entry `best`. Without the bound of 0, the best
+    amount is ``rise / curvature``, where `rise` is the difference of the gradients of the two
+    entries. Return the moved amount.
+    """
+    moved = value[worst]
+    if curvature > 0.0 and rise < moved * curvature:
+        moved = rise / curvature
+        value[worst] -= moved
+    else:
+        value[worst] = 0.0
+    value[best] += moved
+    return moved
+
+
+@jit
 def softplus(x):
     """Return log(1 + e^x)."""
     return max(x, x - x) + math.log1p(math.exp(-abs(x)))

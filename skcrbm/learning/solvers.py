@@ -299,42 +299,6 @@ class FrankWolfe(Solver):
         self.tol = tol
 
 
-class CuttingPlanes(Solver):
-    """Cutting planes with one slack variable for max-margin learning of chains and graphs [1]_.
-
-    An iteration finds, in each example, the labels that violate the margin most. These labels give
-    a linear lower bound of the mean loss. A quadratic program over all bounds gives the next
-    parameters. The solver takes more iterations than `FrankWolfe` takes passes, but `n_jobs`
-    threads can share an iteration. The memory of the bounds grows with the number of iterations
-    times the number of coefficients.
-
-    Parameters
-    ----------
-    tol : float, default=0.01
-        Training stops when the duality gap is at most `tol` times the objective. The gap bounds the
-        distance from the optimum if all searches for labels are exact.
-
-    References
-    ----------
-    .. [1] Joachims, Finley and Yu (2009). Cutting-plane training of structural SVMs. Machine
-       Learning 77.
-
-    Examples
-    --------
-    >>> from skcrbm import ChainCRF
-    >>> from skcrbm.learning import CuttingPlanes
-    >>> model = ChainCRF(learning="max_margin", solver=CuttingPlanes(tol=1e-3))
-    """
-
-    name = "cutting_planes"
-    stochastic = False
-    dual = True
-    _parameter_constraints: ClassVar = {"tol": [Interval(Real, 0, None, closed="neither")]}
-
-    def __init__(self, tol: float = 0.01):
-        self.tol = tol
-
-
 #: Solvers by the name that `solver=` takes.
 SOLVERS = Registry(
     "solver",
@@ -344,11 +308,10 @@ SOLVERS = Registry(
         "adam": "skcrbm.learning.solvers:Adam",
         "sgd": "skcrbm.learning.solvers:SGD",
         "frank_wolfe": "skcrbm.learning.solvers:FrankWolfe",
-        "cutting_planes": "skcrbm.learning.solvers:CuttingPlanes",
     },
 )
 STOCHASTIC_SOLVERS = ("asgd", "adam", "sgd")
-#: Solvers that follow gradients. "frank_wolfe" and "cutting_planes" solve a dual problem.
+#: Solvers that follow gradients. "frank_wolfe" solves a dual problem.
 GRADIENT_SOLVERS = ("lbfgs", *STOCHASTIC_SOLVERS)
 
 

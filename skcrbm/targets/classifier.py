@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.targets.frames import check_container, sparse_labels
 from skcrbm.targets.names import all_strings
-from skcrbm.utils.model_parts import built, plain
-from skcrbm.utils.pickling import checked_state, shallow_copy, state_with_version
+from skcrbm.utils.pickling import built, checked_state, plain, shallow_copy, state_with_version
 from skcrbm.utils.validation import check_same_length
 
 # Methods that return arrays for a 1-D y, because scikit-learn indexes their results by position.

@@ -11,6 +11,7 @@ from skcrbm.targets.indicator import with_dimensions, without_known
 from skcrbm.targets.kinds import MultilabelTargets, Targets, make_targets
 from skcrbm.targets.names import is_frame
 from skcrbm.targets.scored import share_of_right_entries
+from skcrbm.utils.advice import supporting
 from skcrbm.utils.validation import count_rows
 
 
@@ -32,7 +33,8 @@ def binary_images(images: Any, name: str) -> np.ndarray:
             recipe = f"{name} > {name}.max() / 2"
         raise ValueError(
             f"{name} must hold binary images of 0 and 1, with NaN for pixels that are not "
-            f"observed. Convert grey images, as in {recipe}; for classes of pixels use GridCRF"
+            f"observed. Convert grey images, as in {recipe}; for classes of pixels use "
+            f"{supporting('images of classes')}"
         )
     return images
 

@@ -38,6 +38,7 @@ from skcrbm.targets.weights import (
     weights_by_class,
     weights_by_label,
 )
+from skcrbm.utils.advice import supporting
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
@@ -64,7 +65,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
     if y.ndim > 2:
         raise ValueError(
             f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
-            "skcrbm.ImageCRBM if y holds binary images"
+            f"skcrbm.{supporting('images')} if y holds binary images"
         )
     y = class_vector(y, warn=False)  # `encode` warns if y is a matrix of one column
     classes = np.unique(y) if classes is None else distinct_classes(classes)
@@ -290,7 +291,9 @@ class MultilabelTargets(Targets):
         """Raise a ValueError if `classes` names labels that are not labels of the model."""
         n_labels, _ = names_with_new(self, classes)
         if n_labels > self.n_visible:
-            raise ValueError("`classes` has new labels; only CRBMClassifier and MSSVMCRBM add them")
+            raise ValueError(
+                f"`classes` has new labels; only {supporting('new labels', 'and')} add them"
+            )
 
     def require_multilabel(self, method):
         """Do nothing, because y is 2-D."""

@@ -22,7 +22,8 @@ from skcrbm.targets.names import in_rows_of, is_frame, label_names_of
 from skcrbm.targets.scored import share_of_right_rows
 from skcrbm.targets.sequences import MISSING, codes_of, find_classes, is_missing, kind_of
 from skcrbm.targets.weights import weight_beside
-from skcrbm.utils.output_units import OutputUnits
+from skcrbm.utils.advice import supporting
+from skcrbm.utils.categorical import OutputUnits
 from skcrbm.utils.validation import count_rows, hold_dates
 
 
@@ -37,81 +38,95 @@ def is_matrix(y: Any) -> bool:
     return len(shape) == 2 and shape[1] > 1 and shape[0] > 0 and not hold_dates(y)
 
 
-def holds_classes(y: Any) -> bool:
-    """Return True if y has two or more columns that seem to contain classes, not only 0, 1 and NaN.
+def _columns_of_classes(y):
+    """Return the distinct classes of each column of y, or None if y seems to hold something else.
 
-    Classes are strings, integers or other objects. Fractions, infinities and dates are no classes.
+    y must have two or more columns with something other than 0, 1 and NaN. Classes are strings,
+    integers or other objects. Fractions, infinities and dates are no classes.
     """
     if not is_matrix(y):
-        return False
+        return None
     try:
         indicator_with_nan(y)
     except ValueError:
         pass
     else:
-        return False
+        return None
     try:
-        for column in _columns(y, "y"):
-            if any(value is not None for value in column):
-                find_classes(column)
+        columns = [[value for value in column if value is not None] for column in _columns(y, "y")]
+        for column in filter(None, columns):
+            find_classes(column)
+        return [set(column) for column in columns]
     except (TypeError, ValueError):
-        return False
-    return True
+        return None
 
 
-def seems_multiclass(y: Any) -> bool:
-    """Return True if y seems to hold classes, with three or more distinct values in total."""
-    if not holds_classes(y):
-        return False
-    return len({value for column in _columns(y, "y") for value in column} - {None}) > 2
-
-
-def shows_classes(y: Any) -> bool:
-    """Return True if the columns of y must be classes and cannot be labels in another format.
+def _must_be_classes(y, columns):
+    """Return True if `columns`, the classes of y, cannot be labels in another format.
 
     At least one column must have three or more classes. The result is False for lists of lists,
     because each list may hold the positive labels of a row. It is also False if y holds negative
     numbers, or a single number besides 0 and 1, because these numbers may be codes of missing
     labels.
     """
-    if isinstance(y, (list, tuple)) or not holds_classes(y):
+    if isinstance(y, (list, tuple)) or max(map(len, columns)) < 3:
         return False
-    columns = [set(column) - {None} for column in _columns(y, "y")]
-    if max(map(len, columns)) < 3:
-        return False
-    values = set().union(*columns)
-    numbers = {value for value in values if isinstance(value, Number)}
+    numbers = {value for value in set().union(*columns) if isinstance(value, Number)}
     coded = len(numbers) == 3 and numbers >= {0, 1}
     return not (coded or any(value < 0 for value in numbers))
 
 
-def targets_of_columns(
-    kind: type[MultioutputTargets] | None, y: Any, classes: Any, name: str, error: ValueError
-) -> MultioutputTargets:
-    """Return the targets of a y with columns of classes; raise a ValueError for another y.
+def targets_of(
+    y: Any,
+    name: str,
+    estimator: Any = None,
+    *,
+    classes: Any = None,
+    kind: type[MultioutputTargets] | None = None,
+    advice: str = "",
+) -> Targets:
+    """Return the `Targets` of any y; raise a ValueError with advice if y cannot be used.
 
-    `kind` is the class of the targets, or None if the estimator `name` does not take such a y.
-    `classes` may list the classes of each column. `error` is the error of `make_targets` about this
-    y. It is raised again, with advice on how to mark columns as classes if y may hold classes or
-    labels in another format.
+    `name` is the name of the caller in messages, and `estimator` the calling estimator. `classes`
+    are known classes, an argument of `partial_fit`. `kind` is the class of the targets of a y whose
+    columns hold classes, or None if the caller does not take such a y; the message then ends with
+    `advice`.
     """
-    if kind is None:
-        advice = "use CRBMClassifier().fit(X, y) or LabelGraphCRF().fit(X, y) from skcrbm"
-        refuse_columns_of_classes(y, name, advice, error)
-        raise error
-    if shows_classes(y):
+    if kind is not None and _lists_classes(classes) and _has_two_dimensions(y):
         return kind(y, classes)
-    if not seems_multiclass(y):
-        raise error
-    raise ValueError(
-        f"{error}. If each column of y holds the classes of an output, use "
-        "LabelGraphCRF().fit(X, y), which takes any columns of classes, or pass an array or "
-        "data frame of strings that has three or more classes in a column, and None for "
-        "missing classes"
-    ) from error
+    try:
+        return make_targets(y, classes, estimator)
+    except ValueError as error:
+        columns = _columns_of_classes(y)
+        if columns is None:
+            raise
+        if kind is not None and _must_be_classes(y, columns):
+            return kind(y, classes)
+        values = set().union(*columns)
+        if len(values) < 3:
+            raise
+        if kind is not None:
+            raise ValueError(
+                f"{error}. If each column of y holds the classes of an output, use "
+                f"{supporting('any columns of classes')}, which takes any columns of classes, or "
+                "pass an array or data frame of strings that has three or more classes in a "
+                "column, and None for missing classes"
+            ) from error
+        numbers = all(isinstance(value, Number) for value in values)
+        if isinstance(y, (list, tuple)) or numbers or max(map(len, columns)) < 3:
+            # The values need not be classes: numbers may be codes of missing labels, two values may
+            # stand for 0 and 1, and lists may hold the positive labels of the rows. So keep the
+            # first error, which explains how to convert a y of these formats.
+            message = f"{error}. If each column of y holds the classes of an output: {name} does "
+            message += "not support such a y"
+        else:
+            message = f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs), but each "
+            message += "column of y holds the classes of an output"
+        advice = advice or f"use {supporting('columns of classes')} from skcrbm, which support it"
+        raise ValueError(f"{message}; {advice}") from error
 
 
-def has_columns(y: Any) -> bool:
+def _has_two_dimensions(y):
     """Return True if y has two dimensions; False for lists of different lengths, too."""
     try:
         return np.ndim(y) == 2
@@ -119,7 +134,7 @@ def has_columns(y: Any) -> bool:
         return False
 
 
-def lists_classes(classes: Any) -> bool:
+def _lists_classes(classes):
     """Return True if `classes` lists the classes of each column, and they are not just 0 and 1."""
     if not isinstance(classes, (list, tuple)) or len(classes) < 2:
         return False
@@ -131,54 +146,11 @@ def lists_classes(classes: Any) -> bool:
         return True
 
 
-def refuse_columns_of_classes(y: Any, name: str, advice: str, error: ValueError) -> None:
-    """Raise a ValueError if the columns of y seem to contain classes.
-
-    `error` is the error of `make_targets` about this y. The new error says that `name` does not
-    support such a y, and ends with `advice`.
-    """
-    if not seems_multiclass(y):
-        return
-    columns = [{v for v in column if v is not None} for column in _columns(y, "y")]
-    numbers = all(isinstance(value, Number) for column in columns for value in column)
-    several = any(len(column) > 2 for column in columns)
-    if numbers or not several or isinstance(y, (list, tuple)):
-        # The values need not be classes: numbers may be codes of missing labels, two values may
-        # stand for 0 and 1, and lists may hold the positive labels of the rows. So keep the first
-        # error, which explains how to convert a y of these formats.
-        message = f"{error}. If each column of y holds the classes of an output: {name} does "
-        message += "not support such a y"
-    else:
-        message = f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs), but each "
-        message += "column of y holds the classes of an output"
-    raise ValueError(f"{message}; {advice}") from error
-
-
-def make_wrapped_targets(y: Any, name: str, estimator: Any = None):
-    """Return the `Targets` of a y for estimators and functions that take another classifier."""
-    try:
-        return make_targets(y, None, estimator)
-    except ValueError as error:
-        advice = (
-            f"use skcrbm.CRBMClassifier or skcrbm.LabelGraphCRF without {name}, because they "
-            "support such a y"
-        )
-        refuse_columns_of_classes(y, name, advice, error)
-        raise
-
-
-def make_label_targets(y: Any, name: str, estimator: Any = None):
-    """Return the targets of `make_wrapped_targets`, or raise a ValueError if y has a single label.
-
-    `name` is the name of the caller, which needs a y of several labels.
-    """
-    targets = make_wrapped_targets(y, name, estimator)
-    if not targets.multilabel:
-        raise ValueError(
-            f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs) with at least two "
-            f"columns, got a y of shape {np.shape(y)}, which is a single output"
-        )
-    return targets
+def wrapped_targets(y: Any, name: str, estimator: Any = None) -> Targets:
+    """Return the `Targets` of a y for an estimator or function that takes another classifier."""
+    support = supporting("columns of classes")
+    advice = f"use {support} without {name}, because they support such a y"
+    return targets_of(y, name, estimator, advice=advice)
 
 
 def _as_array(y, name):

@@ -21,9 +21,10 @@ from sklearn.pipeline import Pipeline
 
 from skcrbm.targets.classifier import TargetsMixin
 from skcrbm.targets.kinds import Targets
-from skcrbm.targets.multioutput import make_label_targets, make_wrapped_targets
+from skcrbm.targets.multioutput import wrapped_targets
 from skcrbm.targets.names import in_rows_of, label_names_of
 from skcrbm.targets.proba import label_marginals
+from skcrbm.utils.advice import supporting
 from skcrbm.utils.sklearn_private import is_search, safe_indexing
 from skcrbm.utils.validation import check_same_length, count_rows
 
@@ -62,7 +63,12 @@ def wrapped_rows(
     `name` is the name of the caller, and `estimator` the calling estimator. `several` is True if
     the caller needs a 2-D y.
     """
-    targets = (make_label_targets if several else make_wrapped_targets)(y, name, estimator)
+    targets = wrapped_targets(y, name, estimator)
+    if several and not targets.multilabel:
+        raise ValueError(
+            f"{name} needs a 0/1 indicator matrix y (n_samples, n_outputs) with at least two "
+            f"columns, got a y of shape {np.shape(y)}, which is a single output"
+        )
     check_same_length(X, y)
     y = targets.for_classifier(y)
     return WrappedRows(targets, y, targets.encode(y), targets.checked_weight(sample_weight, y))
@@ -180,16 +186,13 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
             raise ValueError(
                 f"{name} takes a weight for each row only: sample_weight must have shape "
                 "(n_samples,). Weights of single labels, which have the shape of a 2-D y, need an "
-                "estimator that takes them: CRBMClassifier, MSSVMCRBM, LMBMClassifier, "
-                "LabelGraphCRF, LayeredGMClassifier or a stack from make_stacked. The error of "
-                f"{name}: {error}"
+                f"estimator that takes them: {supporting('weights of single labels')}. The error "
+                f"of {name}: {error}"
             ) from error
         if "y contains NaN" in str(error):
             raise ValueError(
-                f"{name} does not take missing labels (NaN in y, or labels of weight 0). "
-                "CRBMClassifier, MSSVMCRBM, LMBMClassifier, LayeredGMClassifier and stacks from "
-                f"make_stacked take them, also inside of DecodedClassifier. The error of {name}: "
-                f"{error}"
+                f"{name} does not take missing labels (NaN in y, or labels of weight 0). They need "
+                f"another estimator: {supporting('missing labels')}. The error of {name}: {error}"
             ) from error
         raise
 
@@ -240,8 +243,8 @@ def call_given(model: Any, method: str, X: Any, y_known: Any, **options: Any) ->
         return function(X, **options)
     if function is None or "y_known" not in inspect.signature(function).parameters:
         raise ValueError(
-            f"y_known needs an estimator whose {method} takes y_known, such as CRBMClassifier, "
-            "MSSVMCRBM or LMBMClassifier. The estimator may also be the last step of a Pipeline, "
+            f"y_known needs an estimator whose {method} takes y_known, such as "
+            f"{supporting('known labels')}. The estimator may also be the last step of a Pipeline, "
             f"or the estimator of GridSearchCV. {type(model).__name__} predicts each label "
             "separately and cannot condition its probabilities on known labels. If you assume "
             "that labels are independent given x, set the probabilities of the known labels to 0 "
@@ -256,8 +259,8 @@ def takes_known(model: Any) -> bool:
     if function is None or "y_known" not in inspect.signature(function).parameters:
         return False
     final = final_model(model)[0]
-    # A `Constrained` classifier computes probabilities given known labels itself. Other wrappers,
-    # such as `DecodedClassifier`, pass known labels on to the estimator inside.
+    # A classifier with rules between labels computes probabilities given known labels itself. Other
+    # wrappers pass known labels on to the estimator inside.
     inner = None if hasattr(final, "satisfies") else getattr(final, "estimator", None)
     return inner is None or takes_known(inner)
 

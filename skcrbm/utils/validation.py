@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import validate_data
 
+from skcrbm.utils.advice import supporting
 from skcrbm.utils.sklearn_private import check_weights, num_samples, safe_indexing
 
 
@@ -114,7 +115,7 @@ def checked_features(
         if getattr(X, "ndim", 2) > 2:
             raise ValueError(
                 f"{_FORM}, got {X.ndim} dimensions; use X.reshape(len(X), -1), or to predict "
-                "images skcrbm.ImageCRBM, which takes X and y as images"
+                f"images skcrbm.{supporting('images')}, which takes X and y as images"
             )
         if np.ma.is_masked(X):
             remedy = "X.astype(float).filled(np.nan)" if allow_nan else "an imputed X"
@@ -143,7 +144,7 @@ def checked_features(
                 "features. Impute the missing values, as in "
                 f"make_pipeline(SimpleImputer(), {type(estimator).__name__}()), or, if y has no "
                 "missing labels, use a classifier that supports NaN in X, as in "
-                "DecodedClassifier(OneVsRestClassifier(HistGradientBoostingClassifier()))"
+                f"{supporting('missing features')}"
             ) from error
         if "X" in str(error):
             raise
@@ -266,9 +267,8 @@ def refuse_label_weights(sample_weight: Any) -> None:
     """Raise a ValueError if `sample_weight` is a matrix (N, L) of weights of single labels."""
     raise ValueError(
         f"sample_weight must have shape (n_samples,) here, got {np.shape(sample_weight)}. "
-        "Weights of single labels, which have the shape of a 2-D y, are supported by the fit "
-        "of CRBMClassifier, MSSVMCRBM, LMBMClassifier, LabelGraphCRF, LayeredGMClassifier and "
-        "stacks from make_stacked, and of ConformalLabelSets and ConformalRiskControl around them"
+        "Weights of single labels, which have the shape of a 2-D y, need another estimator: "
+        f"{supporting('weights of single labels')}"
     )
 
 

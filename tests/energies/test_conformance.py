@@ -21,7 +21,7 @@ from skcrbm.energies import (
 )
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.layers import Conv2d, Dense, Local2d
-from skcrbm.utils.output_units import OutputUnits
+from skcrbm.utils.categorical import OutputUnits
 
 
 def make_rbm(seed, n_models, scale, dtype, kind=RBMEnergy, n_visible=3, n_hidden=2):

@@ -230,3 +230,13 @@ def test_a_curve_shows_every_instance_and_the_mean():
     )
     np.testing.assert_allclose(curve.get_xydata(), [[10.25, -1.5], [13.25, -1.0]])
     assert curve.get_label() == "mle"
+
+
+def test_weighted_3sat():
+    energy = program.make_weighted_3sat(12, 0)
+    (group,) = energy.factors
+    assert group.variables.shape == (36, 3)
+    weights = np.sort(np.exp(group.log_potentials), axis=1)
+    assert ((weights[:, 0] >= 0.1) & (weights[:, 0] <= 1)).all()
+    assert ((weights[:, 1:] >= 10) & (weights[:, 1:] <= 1000)).all()
+    assert len(set(group.log_potentials.argmin(axis=1))) == 8

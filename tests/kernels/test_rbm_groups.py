@@ -5,8 +5,8 @@ import pytest
 
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.inference import infer
-from skcrbm.inference.rbm import _groups
-from skcrbm.utils.output_units import OutputUnits
+from skcrbm.inference.exact import grouped_rbm
+from skcrbm.utils.categorical import OutputUnits
 
 
 def make_energy(counts, n_hidden, n=5, scale=1.0, seed=0):
@@ -33,7 +33,7 @@ def test_sums_equal_sums_of_logarithms(counts, n_hidden, scale, n_groups):
     held[0, 0] = 1
     held[2, -1] = 0
     for model in (energy, energy.condition(held)):
-        states = _groups._HiddenStates(model)
+        states = grouped_rbm._HiddenStates(model)
         assert states.moderate
         assert len(states.groups) - 1 == n_groups or n_groups == 3 <= len(states.groups) - 1
         rows, weight = slice(1, 4), np.array([0.5, 2.0, 0.0])

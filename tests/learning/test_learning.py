@@ -22,7 +22,7 @@ from skcrbm.learning.objectives import Objective, Step, validation_score
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.rules import LEARNING_RULES, Likelihood, resolve_rule
 from skcrbm.learning.solvers import SGD, LossPlateau
-from skcrbm.utils.output_units import OutputUnits
+from skcrbm.utils.categorical import OutputUnits
 
 NAMES = CRBMParams._fields
 

@@ -22,7 +22,7 @@ from skcrbm.energies import RBMEnergy
 from skcrbm.inference import SumProduct
 from skcrbm.layers import Dense
 from skcrbm.utils.columns import Columns
-from skcrbm.utils.model_parts import built, plain
+from skcrbm.utils.pickling import built, plain
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 3))

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 from scipy.ndimage import binary_dilation
 
-from skcrbm.datasets import deconvolution_energy, digit_contours, make_deconvolution
+from examples.papers._pmp_pictures import (
+    deconvolution_energy,
+    digit_contours,
+    make_deconvolution,
+)
 from skcrbm.inference import infer
 
 
@@ -112,32 +116,3 @@ def test_contours():
     for image, contour in zip(images, contours, strict=True):
         padded = np.pad(image, 1)
         np.testing.assert_array_equal(contour, binary_dilation(padded) & ~padded)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: make_deconvolution(0), "n_images must be an int of at least 1"),
-        (lambda: digit_contours(np.zeros((5, 5))), r"images must be an array \(n, H, W\)"),
-        (lambda: digit_contours(np.full((1, 5, 5), 255)), "of 0 and 1"),
-        (
-            lambda: deconvolution_energy(np.zeros((1, 4, 5)), 1, 5, 0.1, 0.1),
-            "feature_size must be at most 4",
-        ),
-        (
-            lambda: deconvolution_energy(np.zeros((1, 4, 5)), 0, 2, 0.1, 0.1),
-            "n_features must be an int of at least 1",
-        ),
-        (
-            lambda: deconvolution_energy(np.zeros((1, 4, 5)), 1, 2, 0.0, 0.1),
-            "p_location must be a probability between 0 and 1",
-        ),
-        (
-            lambda: deconvolution_energy(np.zeros((1, 4, 5)), 1, 2, 0.1, 1),
-            "p_feature must be a probability between 0 and 1",
-        ),
-    ],
-)
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
