@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from skcrbm.energies import OneHotRBMEnergy
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.inference import infer
 from skcrbm.inference.exact import grouped_rbm
@@ -51,3 +52,8 @@ def test_answers_do_not_depend_on_the_other_rows():
         one = infer(energy.rows(slice(row, row + 1)), "exact", returns=returns)
         np.testing.assert_allclose(whole.marginals[row], one.marginals[0], rtol=1e-12)
         np.testing.assert_allclose(whole.log_partition[row], one.log_partition[0], rtol=1e-12)
+
+
+def test_best_states_of_an_output_with_a_single_class():
+    found = infer(OneHotRBMEnergy(np.zeros((1, 0)), [[0.5]], []), "exact", returns="best_states")
+    assert found.best_states.tolist() == [[[True]]]

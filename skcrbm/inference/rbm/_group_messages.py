@@ -65,7 +65,8 @@ def as_factor_graph(energy: GroupedRBMEnergy) -> Any:
         lowest = own.min(axis=1, where=possible, initial=np.inf, keepdims=True)
         own = np.where(possible, own, lowest - reach)
         field[:, i, : stop - start] = own
-    field[:, n_outputs:, 1] = energy.hidden_bias
+    if n_hidden:  # else the outputs may have a single class
+        field[:, n_outputs:, 1] = energy.hidden_bias
     graph = CategoricalGraphEnergy(factors, field, n_states=counts)
     if energy.evidence is None:
         return graph
