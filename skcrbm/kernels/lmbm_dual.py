@@ -88,18 +88,20 @@ def _dense_add(matrix, i, step, other, n):
 
 
 @jit
-def _csr_dot(matrix, i, data, indices, start, stop):
-    """Return the inner product of matrix[i] and a sparse row."""
+def _csr_dot(matrix, i, csr, n):
+    """Return the inner product of matrix[i] and row n of a CSR matrix."""
+    data, indices, indptr = csr
     result = 0.0
-    for j in range(start, stop):
+    for j in range(indptr[n], indptr[n + np.uintp(1)]):
         result += matrix[i, indices[j]] * data[j]
     return result
 
 
 @jit
-def _csr_add(matrix, i, step, data, indices, start, stop):
-    """Add a sparse row, multiplied by `step`, to matrix[i]."""
-    for j in range(start, stop):
+def _csr_add(matrix, i, step, csr, n):
+    """Add row n of a CSR matrix, multiplied by `step`, to matrix[i]."""
+    data, indices, indptr = csr
+    for j in range(indptr[n], indptr[n + np.uintp(1)]):
         matrix[i, indices[j]] += step * data[j]
 
 
@@ -282,7 +284,7 @@ def _couple_rare(n, signs, labels, count, change, rare):
 
 
 @jit
-def dense_passes(n_passes, goal, state, order, count, X, rows, dual, rare):
+def label_passes(n_passes, goal, state, order, count, X, csr, rows, dual, rare):
     """Make passes over the rows until the projected gradients differ by at most `goal`.
 
     Parameters
@@ -293,7 +295,8 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual, rare):
     state : (1,) uint64, state of the random number generator, changed
     order : (N,) intp, row indices, of which the first `count` are active; changed
     count : int, number of active rows
-    X : (N, D) inputs
+    X : (N, D) inputs, or None if they are a CSR matrix
+    csr : data (nnz,), indices (nnz,) and indptr (N + 1,) of the CSR matrix, or None
     rows, dual : LabelRows, LabelDual
     rare : RarePairs, or None; with RarePairs, `dual.pairwise` is neither read nor changed
 
@@ -317,7 +320,11 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual, rare):
                 _rare_sums(n, signs.shape[1], rare, own)
             for j in range(n_active[n]):
                 i = labels[n, j]
-                field = intercept[i] + _dense_dot(coef, i, X, n)
+                field = intercept[i]
+                if X is not None:
+                    field += _dense_dot(coef, i, X, n)
+                if csr is not None:
+                    field += _csr_dot(coef, i, csr, n)
                 if rare is not None:
                     field += spread * _rare_pull(n, i, float(signs[n, i]), own, rare)
                 elif spread > 0:
@@ -333,53 +340,10 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual, rare):
             for j in range(n_active[n]):
                 if change[j] != 0:
                     i = labels[n, j]
-                    _dense_add(coef, i, change[j], X, n)
-                    intercept[i] += change[j]
-        done += 1
-        count, violation = _end_pass(order, count, n_active, goal, bounds)
-        visited += _total(n_active)
-    return done, count, violation, visited
-
-
-@jit
-def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows, dual, rare):
-    """Do the same as `dense_passes` for inputs X that are a CSR matrix.
-
-    The matrix is given by `data` (nnz,), `indices` (nnz,) and `indptr` (N + 1,).
-    """
-    square, signs, target, spread, limit = rows
-    alpha, labels, n_active, coef, intercept, pairwise, bounds, work = dual
-    margin = work[0]
-    change = work[1]
-    own = work[2]
-    done = visited = 0
-    violation = np.inf
-    while done < n_passes and count > 0 and violation > goal:
-        shuffle(order, count, state)
-        for r in range(count):
-            n = np.uintp(order[r])
-            start, stop = indptr[n], indptr[n + np.uintp(1)]
-            if rare is not None:
-                _rare_sums(n, signs.shape[1], rare, own)
-            for j in range(n_active[n]):
-                i = labels[n, j]
-                field = intercept[i] + _csr_dot(coef, i, data, indices, start, stop)
-                if rare is not None:
-                    field += spread * _rare_pull(n, i, float(signs[n, i]), own, rare)
-                elif spread > 0:
-                    field += _dense_dot(pairwise, i, signs, n)
-                margin[j] = signs[n, i] * field
-            _optimise_row(
-                n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
-            )
-            if rare is not None:
-                _couple_rare(n, signs, labels, n_active[n], change, rare)
-            else:
-                _couple(n, spread, signs, labels, n_active[n], change, pairwise)
-            for j in range(n_active[n]):
-                if change[j] != 0:
-                    i = labels[n, j]
-                    _csr_add(coef, i, change[j], data, indices, start, stop)
+                    if X is not None:
+                        _dense_add(coef, i, change[j], X, n)
+                    if csr is not None:
+                        _csr_add(coef, i, change[j], csr, n)
                     intercept[i] += change[j]
         done += 1
         count, violation = _end_pass(order, count, n_active, goal, bounds)

@@ -377,7 +377,7 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds, rare):
 
     `rare` is a `_RareCouplings`, or None if `weights` holds the couplings.
     """
-    from skcrbm.kernels.lmbm_dual import LabelDual, LabelRows, csr_passes, dense_passes
+    from skcrbm.kernels.lmbm_dual import LabelDual, LabelRows, label_passes
 
     X, signs = problem.X, problem.signs
     square = np.empty(len(signs))
@@ -386,11 +386,11 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds, rare):
         # Convert X to float64 first, because the square of a small float32 underflows to 0.
         norms = row_norms(X[part].astype(np.float64, copy=False), squared=True)
         square[part] = norms + 1.0 + pairs * problem.spread
+    dense = csr = None
     if sparse.issparse(X):
-        inputs, kernel = (X.data, X.indices, X.indptr), csr_passes
+        csr = tuple(map(kernel_array, (X.data, X.indices, X.indptr)))
     else:
-        inputs, kernel = (X,), dense_passes
-    inputs = tuple(kernel_array(part) for part in inputs)
+        dense = kernel_array(X)
     margin, spread = float(problem.margin), float(problem.spread)
     rows = LabelRows(square, signs, margin, spread, problem.limit)
     coef, intercept, pairwise = weights
@@ -399,6 +399,6 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds, rare):
     dual = LabelDual(alpha, labels, n_active, coef, intercept, pairwise, bounds, work)
 
     def passes(n_passes, state, order, count, goal):
-        return kernel(n_passes, goal, state, order, count, *inputs, rows, dual, sums)
+        return label_passes(n_passes, goal, state, order, count, dense, csr, rows, dual, sums)
 
     return passes
