@@ -193,7 +193,8 @@ class GraphWeights(NamedTuple):
             return Posed(ranges.energy, None, ranges)
         cliques = zip((part.scopes for part in a.cliques), model.clique_tables())
         closed = model.closed(piece)
-        return Posed(pairwise_classes(scores, a.edges, self.tables, cliques, closed), None, None)
+        energy = pairwise_classes(scores, a.edges, self.tables, cliques, closed)
+        return Posed(piece.shared(energy), None, None)
 
 
 class GraphHinge(HingeObjective):
