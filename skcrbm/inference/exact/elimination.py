@@ -199,10 +199,12 @@ class Model:
         message_start = np.concatenate([[0], np.cumsum(sizes // np.maximum(heads, 1))])
         size = max(sizes.max(initial=1), self.fields.shape[1]) * n_models
         axes = np.diff(buckets.scope_start).max(initial=1) + 1
+        belief, power, part, total = np.empty((4, size))
+        sizes, steps, digits = np.empty((3, axes), np.int64)
+        message, held = np.empty(message_start[-1] * n_models), np.empty(n_models, np.int64)
         self.work = EliminationWork(
-            message_start, np.empty(message_start[-1] * n_models), *np.empty((4, size)),
-            *np.empty((3, axes), np.int64), np.empty(n_models, np.int64),
-        )  # fmt: skip
+            message_start, message, belief, power, part, total, sizes, steps, digits, held
+        )
 
     def eliminate(self, maximal, maximised=0, beliefs=False, wanted=False):
         """Return log Z or the best score of each model, the conditional tables, and the beliefs.
@@ -286,7 +288,7 @@ class Model:
         # (R, n, K) for the free variables
         free = ~self.plan.held
         weight = weight.reshape(self.fields.shape)[: energy.n_variables][free].transpose(2, 0, 1)
-        log_odds = self._held_log_odds()
+        log_odds: Any = self._held_log_odds()
         if log_odds.ndim == 2:
             with np.errstate(invalid="ignore"):
                 log_odds[:, free] = weight[..., 1] - weight[..., 0]
@@ -370,6 +372,7 @@ def _best_states(energy, query, chunks):
     def run(chunk):
         model = Model(energy, chunk)
         _, conditional, beliefs = model.eliminate(True, beliefs=True)
+        assert beliefs is not None
         values = model.best_values(conditional)
         fields["assignment"][chunk.rows] = values[: energy.n_variables].T
         fields["log_odds"][chunk.rows] = beliefs[0]

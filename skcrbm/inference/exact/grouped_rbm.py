@@ -189,6 +189,7 @@ class _HiddenStates(_Model):
         if not self.moderate or weight is None:
             return self.sums_of_logs(rows, weight)
         log_weight, fields = self._log_weights(rows)
+        assert fields is not None  # the model is moderate
         given, total = (fields, self.odds, self.units.first), np.empty(len(self.states))
         log_z = _log_sum(log_weight, 1)
         p = np.exp(log_weight - log_z[:, None])
