@@ -9,6 +9,7 @@ from sklearn.model_selection import check_cv
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.indicator import indicator_with_nan, with_dimensions
+from skcrbm.targets.multioutput import class_columns
 from skcrbm.targets.names import is_frame
 from skcrbm.targets.proba import is_list_of_outputs, label_marginals, positive_columns
 from skcrbm.targets.wrapped import final_model
@@ -148,18 +149,10 @@ def _respond(model, X, method):
 # ---------------------------------------------------------------------- columns of classes
 
 
-def _columns(y):
-    """Return the columns of a 2-D y as lists, with None for missing entries."""
-    if hasattr(y, "iloc"):
-        y = y.astype(object).where(y.notna(), None)
-    array = np.asarray(y, dtype=object)
-    return [[None if v is None or v != v else v for v in column] for column in array.T.tolist()]
-
-
 def _classes_of_columns(y):
     """Return the sorted classes of each column of y; raise a ValueError for mixed types."""
     classes = []
-    for i, column in enumerate(_columns(y)):
+    for i, column in enumerate(class_columns(y, "y")):
         try:
             classes.append(sorted(set(column) - {None}))
         except TypeError as error:
@@ -169,9 +162,9 @@ def _classes_of_columns(y):
 
 def _one_hot(y, classes):
     """Return a 0/1 matrix (n, C) that has a column for each class of each column of y."""
-    return np.column_stack([
-        [value == k for value in column] for column, own in zip(_columns(y), classes) for k in own
-    ]).astype(np.int64)  # fmt: skip
+    pairs = zip(class_columns(y, "y"), classes)
+    states = [[value == k for value in column] for column, own in pairs for k in own]
+    return np.column_stack(states).astype(np.int64)
 
 
 def _respond_by_column(model, X, method, classes):

@@ -53,7 +53,9 @@ def _columns_of_classes(y):
     else:
         return None
     try:
-        columns = [[value for value in column if value is not None] for column in _columns(y, "y")]
+        columns = [
+            [value for value in column if value is not None] for column in class_columns(y, "y")
+        ]
         for column in filter(None, columns):
             find_classes(column)
         return [set(column) for column in columns]
@@ -180,7 +182,7 @@ class MultioutputTargets(Targets):
 
     def __init__(self, y: Any, classes: Any = None):
         self.names = label_names_of(y)
-        columns = _columns(y, "y")
+        columns = class_columns(y, "y")
         require_observed(np.array([v is not None for column in columns for v in column]))
         if classes is not None:
             columns = _listed_classes(classes, len(columns))
@@ -226,7 +228,7 @@ class MultioutputTargets(Targets):
 
     def _placed(self, y, name):
         """Return pairs (index of the output, column of y), and the number of rows of y."""
-        columns = _columns(y, name)
+        columns = class_columns(y, name)
         places: list[int] = list(range(len(columns)))
         if is_frame(y) and self.names is not None:
             place = {name: i for i, name in enumerate(self.names)}
@@ -467,7 +469,7 @@ def _require_kind(column, classes, name):
             )
 
 
-def _columns(y, name):
+def class_columns(y: Any, name: str) -> list[list]:
     """Return the columns of a 2-D y as lists of classes, with None for missing classes."""
     if sparse.issparse(y):
         raise ValueError(f"{name} must be dense, because its columns hold classes")
