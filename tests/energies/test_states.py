@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from energies.test_conformance import CASES
+from reference.energy_cases import CASES
 from reference.outside import TripleEnergy
 
 from skcrbm.energies import SparseIsingEnergy
