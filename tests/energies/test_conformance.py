@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from reference import conformance, proofs
 from reference.dtypes import float32_test
-from reference.energy_cases import CASES
+from reference.energy_cases import BINARY, CASES
 
 from skcrbm.inference import available_methods
 from skcrbm.inference.registry import METHODS, energies_of
 
 CELLS = proofs.cells(CASES)
-BINARY = [case for case in CASES if "states" not in case.name or "layered" in case.name]
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 

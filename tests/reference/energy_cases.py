@@ -357,3 +357,5 @@ CASES = [
         for name, structure in LAYERED.items()
     ),
 ]
+# Cases whose variables, or units, all have two states.
+BINARY = [case for case in CASES if case.score is not states_score]

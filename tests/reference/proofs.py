@@ -278,7 +278,7 @@ def check_local(given, exact, found):
     for n, (e, state) in enumerate(zip(exact, found.assignment, strict=True)):
         changes = (e.states != state).sum(axis=1)
         own = scores_of(e, [state])[0]
-        assert (e.scores[changes <= 1] <= own + 1e-9).all(), n
+        assert (e.scores[changes <= 1] <= own + 1e-5).all(), n
 
 
 def table(cases):
