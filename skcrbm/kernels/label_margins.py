@@ -71,6 +71,15 @@ class Found(NamedTuple):
     pairs: np.ndarray  # (N, L, L) int8, or (N, 0, 0)
 
 
+class Work(NamedTuple):
+    """Scratch space of `visit_labels`, which takes long to compile if it allocates arrays."""
+
+    vectors: np.ndarray  # (5, L)
+    gains: np.ndarray  # (2, M)
+    labels: np.ndarray  # (L,) int8
+    pairs: np.ndarray  # (L, L) int8, or (0, 0)
+
+
 @jit(fastmath={"contract"})
 def _add_scaled(factor, x, out):
     for i in range(np.uintp(out.shape[0])):
@@ -130,28 +139,28 @@ def _flip(field, S, tie, local, y):
 
 
 @jit
-def _search(rule, field, S, tie, other, local, y):
+def _search(rule, field, S, tie, other, local, again, y):
     """Find labels with a high score and write them to `y` (L,).
 
-    A local search starts from the signs of the fields, and from the labels of the atom `other`
-    (L,). `local` (2, L) is scratch space.
+    A local search starts from the labels of the atom `other` (L,), and from the signs of the
+    fields. `local` and `again` (L,) are scratch space.
     """
     n_labels = y.shape[0]
     if rule == ONE_HOT:
         fill(y, -1.0)
         y[np.argmax(field)] = 1.0
         return
-    for i in range(n_labels):
-        y[i] = 1.0 if field[i] > 0 else -1.0
-    if rule == SIGNS:
-        return
-    _flip(field, S, tie, local[0], y)
-    again = local[1]
-    for i in range(n_labels):
-        again[i] = 1.0 if other[i] > 0 else -1.0
-    _flip(field, S, tie, local[0], again)
-    if _vector_score(again, field, S) > _vector_score(y, field, S):
-        copy_into(again, y)
+    value = -math.inf
+    for start in range(0 if rule == FLIPS else 1, 2):
+        for i in range(n_labels):
+            on = field[i] > 0.0 if start == 1 else other[i] > 0
+            again[i] = 1.0 if on else -1.0
+        if rule == FLIPS:
+            _flip(field, S, tie, local, again)
+        found = _vector_score(again, field, S)
+        if found > value:
+            value = found
+            copy_into(again, y)
 
 
 @jit
@@ -222,7 +231,7 @@ def _extremes(c, atoms, gain):
 
 
 @jit
-def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, losses, gaps):
+def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, work, losses, gaps):
     """Visit rows in the given order, and make at most `n_steps` steps in each of them.
 
     Return the number of visits in which new labels could not be stored, and the number of steps.
@@ -238,6 +247,7 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
         1 / eta, where eta is the penalty of the couplings; 0 without couplings.
     rows, weights, found, atoms
         `weights` and `atoms` are changed in place. `found` is read if `rule` is `GIVEN`.
+    work : Work
     losses, gaps : ndarray (N,)
         Output for each visited row c. losses[c] is the largest violation of the margin that was
         found. gaps[c] is losses[c] minus the expected violation under the dual variables.
@@ -245,11 +255,10 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
     n_labels = rows.signs.shape[1]
     n_atoms = atoms.value.shape[1]
     S = weights.pairs
-    field, y, change = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
-    local = np.empty((2, n_labels))
-    new = np.empty(n_labels, np.int8)
-    new_pairs = np.zeros((found.pairs.shape[1], found.pairs.shape[1]), np.int8)
-    gain, slope = np.empty(n_atoms), np.zeros(n_atoms)
+    field, y, change = work.vectors[0], work.vectors[1], work.vectors[2]
+    local, again = work.vectors[3], work.vectors[4]
+    gain, slope = work.gains[0], work.gains[1]
+    new, new_pairs = work.labels, work.pairs
     n_full, n_made = 0, 0
     for c in order:
         observed, square, scale = rows.signs[c], rows.square[c], rows.weight[c]
@@ -273,7 +282,7 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
             for i in range(new_pairs.shape[0]):
                 copy_into(found.pairs[c, i], new_pairs[i])
         else:
-            _search(rule, field, S, _ROUNDING * size, labels[best], local, y)
+            _search(rule, field, S, _ROUNDING * size, labels[best], local, again, y)
             for i in range(n_labels):
                 new[i] = np.int8(y[i])
             for i in range(new_pairs.shape[0]):
@@ -302,12 +311,11 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, los
                 break
             for a in range(n_atoms):
                 if gain[a] > -math.inf:
-                    slope[a] = _product(
-                        labels[worst], pairs[worst], labels[a], pairs[a], square, inverse
-                    )
-                    slope[a] -= _product(
-                        labels[best], pairs[best], labels[a], pairs[a], square, inverse
-                    )
+                    slope[a] = 0.0
+                    for end, sign in ((worst, 1.0), (best, -1.0)):
+                        slope[a] += sign * _product(
+                            labels[end], pairs[end], labels[a], pairs[a], square, inverse
+                        )
             length = slope[worst] - slope[best]
             moved = move_probability(value, worst, best, rise, scale * length)
             n_made += 1

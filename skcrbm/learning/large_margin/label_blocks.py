@@ -26,6 +26,7 @@ from skcrbm.kernels.label_margins import (
     Found,
     Rows,
     Weights,
+    Work,
     visit_labels,
 )
 from skcrbm.learning.chain_model import csr_arrays
@@ -187,9 +188,16 @@ class LabelBlocks(DualBlocks):
 
     def _visit(self, order, rule, n_steps, params):
         losses, gaps = np.zeros((2, len(self.rows.signs)))
+        n_labels, width = self.rows.signs.shape[1], self.found.pairs.shape[1]
+        work = Work(
+            np.empty((5, n_labels)),
+            np.zeros((2, self.atoms.value.shape[1])),
+            np.empty(n_labels, np.int8),
+            np.zeros((width, width), np.int8),
+        )
         n_full, n_made = visit_labels(
-            order, rule, n_steps, self.inverse, self.rows, params, self.found, self.atoms, losses,
-            gaps,
+            order, rule, n_steps, self.inverse, self.rows, params, self.found, self.atoms, work,
+            losses, gaps,
         )  # fmt: skip
         return losses, gaps, n_full, n_made
 
