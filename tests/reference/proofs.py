@@ -101,7 +101,9 @@ def proof_method(name):
 
 
 def answers_of(method, energy):
-    return [answer for answer in LETTERS if answer in method.supports(energy)]
+    """Answers of a method; a model without couplings has no statistics."""
+    answers = [answer for answer in LETTERS if answer in method.supports(energy)]
+    return [a for a in answers if a != "statistics" or energy.statistic_shapes]
 
 
 def holds_on(relation, kind):
