@@ -77,6 +77,7 @@ def test_missing_labels(data, joint):
     assert len(issues.rows) == (~np.isnan(holes)).sum()
 
 
+@pytest.mark.deep
 def test_the_table_is_ranked_and_named(data):
     X, Y, _ = data
     names, index = list("abcde"), [f"r{i}" for i in range(300)]

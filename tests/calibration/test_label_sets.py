@@ -211,6 +211,7 @@ def test_cross_fitting_scores_rows_that_the_fold_did_not_train(data):
     assert sets.thresholds_[0] == pytest.approx(np.sort(scores)[75], rel=1e-9)
 
 
+@pytest.mark.deep
 def test_more_labels_than_can_be_enumerated():
     rng = np.random.RandomState(0)
     X = rng.randn(300, 4)

@@ -81,6 +81,7 @@ def test_answers_under_rules_do_not_depend_on_the_batch(rules):
     check_rows(sets, P[30:38], Y[30:38])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["few hidden units", "many hidden units", "graph"])
 def test_draws_by_row_follow_the_distribution(data, name):
     """Log-probabilities belong to the draws, and the draws have the marginals of the model."""

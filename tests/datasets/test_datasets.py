@@ -195,6 +195,7 @@ def test_real_label_sets(real):
         assert len(np.unique(real(loader, name).target, axis=0)) == n_sets
 
 
+@pytest.mark.deep
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("loader", "filename", "mean", "std", "class_7"),

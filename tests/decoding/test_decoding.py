@@ -296,6 +296,7 @@ def strongly_coupled(seed, n_visible, n_hidden, n_rows):
     return energy, states
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "hidden", "passing"),
     [("marginal_map", "marginal", MixedProduct), ("map", "max", MaxProduct)],

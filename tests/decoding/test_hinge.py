@@ -130,6 +130,7 @@ def test_more_labels_against_programs(n_labels):
     np.testing.assert_array_equal(program.labels, exact.labels)
 
 
+@pytest.mark.deep
 def test_node_limit_leaves_a_gap_that_holds():
     fields, S, margin = model = random_model(2, n_labels=12, n_rows=30)
     exact = search(*model)

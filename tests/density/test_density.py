@@ -281,6 +281,7 @@ def test_kinds_of_energy(model, X):
 # ----------------------------------------------------------------- training goes on
 
 
+@pytest.mark.deep
 def test_partial_fit_goes_on_by_another_rule():
     X = np.random.RandomState(0).randint(0, 2, (20, 3))
     model = MarkovRandomField(learning="mle", max_iter=1, random_state=0).fit(X)
@@ -415,6 +416,7 @@ def test_bad_data(X):
         model.sample(0)
 
 
+@pytest.mark.deep
 def test_large_models_are_refused_where_exact_inference_is_needed():
     X = np.random.default_rng(0).integers(0, 2, (30, 26))
     with pytest.raises(ValueError, match=r"learning='mle' with inference='auto'.*sum_product"):

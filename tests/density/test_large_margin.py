@@ -375,6 +375,7 @@ def test_answers_with_cliques_of_more_than_six_columns(large_cliques):
     np.testing.assert_allclose(share, p, atol=5 * np.sqrt(p.max() / len(drawn)))
 
 
+@pytest.mark.deep
 def test_a_single_large_clique_has_exact_messages():
     """All subsets of a clique are merged into its table, so that the graph has no cycle."""
     X = np.random.default_rng(0).integers(0, 2, (50, 7)).astype(float)

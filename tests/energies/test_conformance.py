@@ -14,7 +14,19 @@ from skcrbm.inference import available_methods
 from skcrbm.inference.registry import METHODS, energies_of
 
 CELLS = proofs.cells(CASES)
+# Cells whose draws take seconds.
+SLOW = {
+    (energy, name)
+    for energy in ("factor graph", "zeros and logic", "sparse Ising")
+    for name in ("gibbs_with_gradients", "perturb_and_map")
+    if (energy, name) != ("sparse Ising", "gibbs_with_gradients")
+}
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def marks_of(case, name):
+    quick = case.column and (case.name, name) not in SLOW
+    return [] if quick else [pytest.mark.deep]
 
 
 def cell_id(value):
@@ -30,10 +42,7 @@ def test_members(case, check):
 
 @pytest.mark.parametrize(
     ("case", "name"),
-    [
-        pytest.param(case, name, marks=[] if case.column else [pytest.mark.deep])
-        for case, name in CELLS
-    ],
+    [pytest.param(case, name, marks=marks_of(case, name)) for case, name in CELLS],
     ids=cell_id,
 )
 def test_method(case, name):

@@ -126,6 +126,7 @@ def test_no_comparison(options):
     assert not isinstance(make_stacked(**options), ComparedPipeline)
 
 
+@pytest.mark.deep
 def test_boosted_trees(data):
     X, Y = data
     booster = HistGradientBoostingClassifier(max_iter=6, min_samples_leaf=5)

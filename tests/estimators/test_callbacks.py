@@ -318,6 +318,7 @@ print(repr(model.decision_function(X).sum()))
 """
 
 
+@pytest.mark.deep
 def test_scikit_learn_without_callbacks():
     """With a scikit-learn that lacks callbacks, a fit has the same result."""
     run = subprocess.run(

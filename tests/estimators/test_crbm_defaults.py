@@ -517,6 +517,7 @@ def test_interrupt_in_any_stage(interrupt, monkeypatch):
     assert 0 < usable < 5
 
 
+@pytest.mark.deep
 def test_sparse_rows_after_a_fit_on_dense_ones():
     X, Y = make_data()
     X = X + 10

@@ -93,6 +93,7 @@ def test_k_best_states_of_any_factor_graph():
         infer(impossible, "exact", returns="best_states", n_best=2)
 
 
+@pytest.mark.deep
 def test_wide_graphs_have_no_topk_but_a_gap():
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 2, (30, 30)) for _ in range(3)]

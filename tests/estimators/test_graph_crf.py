@@ -147,6 +147,7 @@ def test_a_chain_is_a_chain_crf(kind):
         np.testing.assert_allclose(graph.predict_proba([X[c]])[0], found, atol=1e-8)
 
 
+@pytest.mark.deep
 def test_cycles_by_approximate_methods():
     X, y = random_graphs(3, n_graphs=40, cycles=True)
     exact = GraphCRF(alpha=0.1, inference=Exact()).fit(X, y)

@@ -168,6 +168,7 @@ def test_latent_states_learn_what_linear_scores_cannot():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.deep
 def test_streams_sparse_nodes_and_the_search_for_the_penalty():
     X, y = two_parts(20, 0)
     stream = GraphCRF(alpha=0.01, n_latent_states=2, solver="adam", random_state=0)

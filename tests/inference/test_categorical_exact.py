@@ -71,6 +71,7 @@ def test_samples():
         np.testing.assert_allclose(np.array(scores) - right.log_z, found.sample_log_prob[n, :20])
 
 
+@pytest.mark.deep
 def test_star_of_many_leaves():
     """A star has width 1, however many leaves it has."""
     pairs = np.column_stack([np.zeros(700, int), np.arange(1, 701)])

@@ -102,6 +102,7 @@ assert available_methods()[-1] == "later"
 """
 
 
+@pytest.mark.deep
 def test_a_wrong_location_breaks_no_import():
     root = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", PROGRAM], check=True, cwd=root, timeout=300)

@@ -124,6 +124,7 @@ def cached(folder):
     return {p: p.stat().st_mtime_ns for p in found}
 
 
+@pytest.mark.deep
 def test_second_process_hits_the_cache(site, tmp_path):
     cache = tmp_path / "cache"
     assert call(site, NUMBA_CACHE_DIR=cache) == 0
@@ -221,6 +222,7 @@ def test_a_named_folder_is_the_only_one(site, tmp_path):
     assert call(site, NUMBA_CACHE_DIR=tmp_path / "cache") == 0
 
 
+@pytest.mark.deep
 def test_unusable_cache_folder(site, blocker):
     call(site, NUMBA_CACHE_DIR=blocker)
     call(site, NUMBA_CACHE_DIR=blocker.parent)
@@ -416,6 +418,7 @@ def test_an_interrupt_waits_for_the_import_of_numba(site):
     assert finish(start(IMPORTED, site)) == ["interrupted", "6.0"]
 
 
+@pytest.mark.deep
 def test_functions_that_kernels_call_may_print(site, tmp_path):
     """`print` reads globals of the function, of which Numba sets the address."""
     source = CALLEE.replace("    return", '    print("twice", x.shape[0])\n    return')

@@ -234,6 +234,7 @@ def test_odds_form_at_its_limit(dtype, weight, shape, damping, kernels_used):
     assert_beliefs_equal(result, naive(energy, 3, damping), rtol=1e-5, atol=tolerance)
 
 
+@pytest.mark.deep
 def test_log_form_beyond_the_limit(kernels_used):
     energy = RBMEnergy(np.full((2, 2), 40.0, np.float32), np.zeros(2, "f4"), np.zeros(2, "f4"))
     run(energy, 1)

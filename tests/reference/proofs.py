@@ -78,7 +78,7 @@ LETTERS = {
 _OPTIONS = {
     "simulated_annealing": {"n_sweeps": 60, "n_restarts": 4},
     "gibbs": {"max_iter": 50, "burn_in": 20, "n_chains": 200},
-    "gibbs_with_gradients": {"max_iter": 20, "burn_in": 10, "n_chains": 400},
+    "gibbs_with_gradients": {"max_iter": 20, "burn_in": 10, "n_chains": 100},
     "ais": {"n_chains": 200, "n_betas": 40},
     "perturb_and_map": {"inference": ICM(random_state=0)},
 }
