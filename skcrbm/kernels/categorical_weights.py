@@ -17,8 +17,8 @@ and the caller computes the messages of the model as logarithms (`categorical_lo
 also stops if all weights of a product are 0, which means that the factors of the model contradict
 each other.
 
-The functions that a sweep calls are compiled twice: for a single lane, which needs no loops over
-lanes, and for any number of lanes.
+A sweep is compiled twice: for a single lane, which needs no loops over lanes, and for any number of
+lanes. Parts for damping and for tree-reweighted messages are compiled only if they are used.
 """
 
 import math
@@ -79,7 +79,7 @@ class WeightWork(NamedTuple):
     digits: np.ndarray  # (largest number of variables of a table,) uintp
 
 
-@jit(allocates=False, inline=True)
+@jit(allocates=False)
 def _contract(graph, e, sent, new, work, n_lanes):
     """Compute the message from a table of any number of variables to the variable of edge e.
 
@@ -118,7 +118,7 @@ def _contract(graph, e, sent, new, work, n_lanes):
             new[a, l] = graph.tables[graph.table[e] + a] if m == ONE else last[a, l]
 
 
-@jit(allocates=False, inline=True)
+@jit(allocates=False)
 def _through_potts(equal, other, k, sent, first, new, high, rest, n_lanes):
     """Compute the message through a Potts table.
 
@@ -141,7 +141,7 @@ def _through_potts(equal, other, k, sent, first, new, high, rest, n_lanes):
             new[a, l] = equal * x + other * (rest[l] + (high[l] - x))
 
 
-@jit(allocates=False, inline=True)
+@jit(allocates=False)
 def _receive(graph, e, k, sent, work, n_lanes):
     """Write the message from the factor of edge e to its variable, with k states, to `work.new`."""
     new, slot, at = work.new, graph.slot[e], graph.table[e]
@@ -168,7 +168,7 @@ def _receive(graph, e, k, sent, work, n_lanes):
                 new[a, l] += x * sent[first + b, l]
 
 
-@jit(allocates=False, inline=True)
+@jit(allocates=False)
 def _scale(k, new, high, low, n_lanes):
     """Divide a message (k, lanes) by its largest weight, and update the smallest scale."""
     for l in range(n_lanes):
@@ -184,7 +184,7 @@ def _scale(k, new, high, low, n_lanes):
             new[a, l] *= high[l]
 
 
-@jit(allocates=False, inline=True)
+@jit(allocates=False)
 def _damp(damping, factor, k, message, at, new, apart, n_lanes):
     """Replace a message (k, lanes) by a geometric mean of the old and new message.
 
@@ -204,7 +204,7 @@ def _damp(damping, factor, k, message, at, new, apart, n_lanes):
                 new[a, l] = new[a, l] ** (1.0 - damping) * message[at + a, l] ** damping
 
 
-@jit(allocates=False, inline=True)
+@jit(allocates=False)
 def _raise(power, row, source, out, n_lanes):
     """Write ``source[row]`` to the power `power` to `out` (lanes,); 0 stays 0."""
     for l in range(n_lanes):
@@ -215,6 +215,20 @@ def _raise(power, row, source, out, n_lanes):
     exp_in_place(out, n_lanes)
     for l in range(n_lanes):
         out[l] = out[l] if source[row, l] > 0.0 else 0.0
+
+
+@jit(allocates=False)
+def _multiply_powers(power, k, base, at, first, out, start, part, n_lanes):
+    """Set k rows of `out` from `start` to the rows of `first` times powers of the rows of `base`.
+
+    The rows of `base` begin at `at`. Nothing is done if the power is 1.
+    """
+    if power == 1.0:
+        return
+    for a in range(k):
+        _raise(power, at + a, base, part, n_lanes)
+        for l in range(n_lanes):
+            out[start + a, l] = first[start + a, l] * part[l]
 
 
 @jit(allocates=False, inline=True)
@@ -248,7 +262,7 @@ def _send_behind(graph, v, k, message, sent, behind, high, n_lanes):
                     sent[at + a, l] *= high[l]
 
 
-@jit(allocates=False, inline=True)
+@jit(allocates=False)
 def _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes):
     """Send to each factor the belief of a variable divided by the message from the factor."""
     for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
@@ -280,7 +294,7 @@ def _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes):
 
 @jit(allocates=False, inline=True)
 def _two_states(graph, e, at, message, sent, belief, start, low, n_lanes):
-    """Do the work of `_receive`, `_scale` and `_multiply` for a table of two states by two."""
+    """Receive and scale a message through a table of two by two states, and multiply the belief."""
     other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
     place, first = graph.table[e], graph.message_start[other]
     second, row, next_row = first + ONE, start + ONE, at + ONE
@@ -327,23 +341,27 @@ def _one_lane(graph, e, k, at, message, sent, belief, start, low):
 
 
 @jit(allocates=False, inline=True)
-def sweep(graph, rho, forward, passing, damping, factor, rows, belief, work, n_lanes):
+def sweep(
+    graph, edge_rho, variable_rho, forward, passing, damping, factor, rows, belief, work, n_lanes
+):  # fmt: skip
     """Visit all variables once.
 
     If `passing` is True, free variables first receive new messages; otherwise they use the old
     messages. Each variable then sends messages to its factors. `belief` (S, lanes) gets the new
-    beliefs. `rho` is (edge_rho, variable_rho); see `pass_weights`.
+    beliefs. For the other parameters see `pass_weights` and `_damp`.
     """
     own, held, message, sent, _, _ = rows
-    edge_rho, variable_rho = rho
     new, high, low = work.new, work.high, work.low
-    n, reweighted = np.uintp(graph.order.shape[0]), edge_rho.shape[0] > 0
+    n = np.uintp(graph.order.shape[0])
     for i in range(n):
         v = graph.order[i] if forward else graph.order[n - ONE - i]
         start = graph.state_start[v]
         k = graph.state_start[v + ONE] - start
-        # The power of a product can be taken once if all factors have the same weight.
-        power = variable_rho[v] if reweighted else 1.0
+        power, plain = 1.0, True
+        if variable_rho is not None:
+            # The power of a product can be taken once if all factors have the same weight.
+            power = variable_rho[v]
+            plain = power < 1.0
         n_held = np.uintp(work.n_held[v])
         receives = passing and n_held < n_lanes
         for a in range(k):
@@ -351,20 +369,20 @@ def sweep(graph, rho, forward, passing, damping, factor, rows, belief, work, n_l
                 belief[start + a, l] = 1.0 if power < 1.0 else own[start + a, l]
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
             at = graph.message_start[e]
-            plain = not reweighted or power < 1.0
             if receives:
-                if graph.kind[e] == PAIR and damping == 0.0 and n_held == ZERO and plain:
-                    other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
-                    n_other = graph.message_start[other + ONE] - graph.message_start[other]
-                    if k == TWO and n_other == TWO:
-                        _two_states(graph, e, at, message, sent, belief, start, low, n_lanes)
-                        continue
-                    if n_lanes == ONE:
-                        _one_lane(graph, e, k, at, message, sent, belief, start, low)
-                        continue
+                if damping is None:  # noqa: SIM102, Numba leaves out only this test of None
+                    if graph.kind[e] == PAIR and n_held == ZERO and plain:
+                        other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
+                        n_other = graph.message_start[other + ONE] - graph.message_start[other]
+                        if k == TWO and n_other == TWO:
+                            _two_states(graph, e, at, message, sent, belief, start, low, n_lanes)
+                            continue
+                        if n_lanes == ONE:
+                            _one_lane(graph, e, k, at, message, sent, belief, start, low)
+                            continue
                 _receive(graph, e, k, sent, work, n_lanes)
                 _scale(k, new, high, low, n_lanes)
-                if damping > 0.0:
+                if damping is not None:
                     _damp(damping, factor, k, message, at, new, work.apart, n_lanes)
                     _scale(k, new, high, low, n_lanes)
                 for a in range(k):
@@ -375,22 +393,17 @@ def sweep(graph, rho, forward, passing, damping, factor, rows, belief, work, n_l
                         for l in range(n_lanes):
                             if not held[v, l]:
                                 message[at + a, l] = new[a, l]
+            rho = 1.0
+            if edge_rho is not None:
+                rho = 1.0 if plain else edge_rho[e]
+                _multiply_powers(rho, k, message, at, belief, belief, start, work.part, n_lanes)
             for a in range(k):
-                row = start + a
                 for l in range(n_lanes):
-                    sent[at + a, l] = belief[row, l]
-                if plain:
-                    for l in range(n_lanes):
-                        belief[row, l] *= message[at + a, l]
-                else:
-                    _raise(edge_rho[e], at + a, message, work.part, n_lanes)
-                    for l in range(n_lanes):
-                        belief[row, l] *= work.part[l]
-        if power < 1.0:
-            for a in range(k):
-                _raise(power, start + a, belief, work.part, n_lanes)
-                for l in range(n_lanes):
-                    belief[start + a, l] = own[start + a, l] * work.part[l]
+                    x = belief[start + a, l]
+                    sent[at + a, l] = x
+                    belief[start + a, l] = x * message[at + a, l] if rho == 1.0 else x
+        if variable_rho is not None:
+            _multiply_powers(power, k, belief, start, own, belief, start, work.part, n_lanes)
         for l in range(n_lanes):
             high[l] = work.part[l] = 0.0
         for a in range(k):
@@ -403,10 +416,10 @@ def sweep(graph, rho, forward, passing, damping, factor, rows, belief, work, n_l
         for a in range(k):
             for l in range(n_lanes):
                 belief[start + a, l] *= work.part[l]
-        if reweighted:
-            _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes)
-        else:
+        if edge_rho is None:
             _send_behind(graph, v, k, message, sent, work.behind, high, n_lanes)
+        else:
+            _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes)
 
 
 @jit(allocates=False)
@@ -467,26 +480,30 @@ def _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes):
 
 
 @jit(allocates=False)
-def pass_weights(graph, rho, variables, rows, start, options, alternates, answers, work):
+def pass_weights(
+    graph, edge_rho, variable_rho, variables, rows, start, options, damping, alternates, answers,
+    work,
+):  # fmt: skip
     """Pass messages for a block of models until each model is done.
 
     Parameters
     ----------
     graph : CategoricalGraph
         Tables are weights, raised to the power 1 / rho.
-    rho : tuple of arrays
-        The weight (E,) of each edge's factor, and for each variable (n,) the weight of its factors,
-        or 1 if they differ. Both arrays are empty for sum-product messages.
+    edge_rho : (E,) weight of each edge's factor, or None for sum-product messages
+        A kernel that gets None is compiled without the parts for the missing argument.
+    variable_rho : (n,) weight of the factors of each variable, 1 if they differ; or None
     variables : (E,) uintp variable of each edge
     rows : WeightRows
     start : (S, lanes or 0) beliefs that free variables send before the first sweep; if `start` is
         empty, they send the products of their weights and messages
     options : CategoricalOptions
+    damping : share of the old log-messages that is kept, or None without damping
     alternates : bool, True if every second sweep goes backward
     answers : WeightAnswers
     work : WeightWork
     """
-    max_iter, tol, slack, damping, _ = options
+    max_iter, tol, slack, _, _ = options
     factor = math.exp(slack)
     n_models = np.uintp(rows.own.shape[1])
     n_lanes, before, after = n_models, rows.belief, work.after
@@ -502,9 +519,15 @@ def pass_weights(graph, rho, variables, rows, start, options, alternates, answer
         for l in range(n_lanes):
             work.apart[l] = 0.0
         if n_lanes == ONE:
-            sweep(graph, rho, forward, passing, damping, factor, rows, after, work, ONE)
+            sweep(
+                graph, edge_rho, variable_rho, forward, passing, damping, factor, rows, after, work,
+                ONE,
+            )  # fmt: skip
         else:
-            sweep(graph, rho, forward, passing, damping, factor, rows, after, work, n_lanes)
+            sweep(
+                graph, edge_rho, variable_rho, forward, passing, damping, factor, rows, after, work,
+                n_lanes,
+            )  # fmt: skip
         if passing:
             _changes(after, before, factor, work.change, work.apart, n_lanes)
             n_left = _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes)
@@ -577,14 +600,14 @@ def _joint(graph, e, sent, work, total, n_lanes):
 
 @jit(allocates=False)
 def sum_weights(
-    graph, rho, rows, good, weight, want_log_z, want_statistics, each, log_partition, statistics,
-    work,
+    graph, edge_rho, rows, good, weight, want_log_z, want_statistics, each, log_partition,
+    statistics, work,
 ):  # fmt: skip
     """Compute log Z and the probabilities of all table entries, from the final messages.
 
     Parameters
     ----------
-    graph, rho, rows, work : see `pass_weights`
+    graph, edge_rho, rows, work : see `pass_weights`
     good : (lanes,) bool, False for models that are left out of the statistics
     weight : (lanes,) weight of each model in the sum of the statistics
     want_log_z, want_statistics : bool
@@ -593,7 +616,7 @@ def sum_weights(
     statistics : (1 or lanes, n_entries); the probabilities are added to it
     """
     own, _, message, sent, _, order = rows
-    edge_rho, total, part = rho[0], work.high, work.part
+    total, part = work.high, work.part
     n_lanes, new = np.uintp(own.shape[1]), work.new
     for v in range(np.uintp(graph.order.shape[0])):
         start = graph.state_start[v]
@@ -603,13 +626,15 @@ def sum_weights(
                 for l in range(n_lanes):
                     new[a, l] = 1.0
             for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
-                at, r = graph.message_start[e], edge_rho[e] if edge_rho.shape[0] else 1.0
-                for a in range(k):
-                    if r < 1.0:
+                at, r = graph.message_start[e], 1.0
+                if edge_rho is not None:
+                    r = edge_rho[e]
+                    for a in range(k):
                         _raise(r, at + a, message, part, n_lanes)
                         for l in range(n_lanes):
                             new[a, l] *= part[l]
-                    else:
+                else:
+                    for a in range(k):
                         for l in range(n_lanes):
                             new[a, l] *= message[at + a, l]
                 _log_sums(message, sent, at, at, k, part, n_lanes)
@@ -636,7 +661,9 @@ def sum_weights(
                     if not each:
                         statistics[0, graph.place[e] + s] += here
             if want_log_z:
-                r = edge_rho[e] if edge_rho.shape[0] else 1.0
+                r = 1.0
+                if edge_rho is not None:
+                    r = edge_rho[e]
                 log_in_place(total, n_lanes)
                 for l in range(n_lanes):
                     log_partition[order[l]] += r * total[l]

@@ -101,8 +101,8 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
     sums : GraphSums, default=None
         If given, log Z and the statistics of the models without underflow are added to its arrays.
     """
-    rho = (np.empty(0), np.empty(0)) if rho is None else rho
-    alternates = not len(rho[0]) or graph.is_forest
+    edge_rho, variable_rho = (None, None) if rho is None else rho
+    alternates = rho is None or graph.is_forest
 
     def as_lanes(array, rows):
         return np.array(array[rows].T, order="C")
@@ -120,7 +120,10 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
         )
         first = empty if start is None else as_lanes(start, rows)
         work = graph.lanes(n)
-        pass_weights(weights, rho, graph.variables, block, first, options, alternates, found, work)
+        pass_weights(
+            weights, edge_rho, variable_rho, graph.variables, block, first, options,
+            options.damping or None, alternates, found, work,
+        )  # fmt: skip
         for array, lanes in (
             (models.message, block.message), (models.sent, block.sent),
             (answers.belief, block.belief),
@@ -129,7 +132,7 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
         if sums is not None and (sums.want_log_partition or sums.want_statistics):
             statistics = sums.statistics[rows] if sums.each else sums.statistics
             sum_weights(
-                weights, rho, block, found.good, sums.weight[rows], sums.want_log_partition,
+                weights, edge_rho, block, found.good, sums.weight[rows], sums.want_log_partition,
                 sums.want_statistics, sums.each, sums.log_partition[rows], statistics, work,
             )  # fmt: skip
 
