@@ -1,57 +1,14 @@
 """Every method that serves variables of any number of states: evidence, ranges, bounds, threads."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
-from reference.cases import deep_except
-from reference.categorical import Enumerated, random_graph, with_logic
+from reference.categorical import Enumerated, random_graph
 from reference.conformance import methods_for
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
-from skcrbm.inference import Exact, available_methods, infer
-
-CASES = {
-    "two": lambda: CategoricalGraphEnergy.from_binary(two_states(1)),
-    "three": lambda: random_graph(2, (3, 3, 3, 3), [(0, 1), (1, 2), (2, 0), (2, 3), (1,)]),
-    "mixed": lambda: random_graph(3, (2, 3, 1, 4), [(0, 1, 3), (3, 2), (0, 3), (1,)], zeros=0.05),
-    "five variables in a table": lambda: random_graph(
-        4, (2, 3, 2, 2, 3), [(4, 2, 0, 3, 1), (0, 1)]
-    ),
-    "logic": lambda: with_logic(5),
-}
-
-
-def two_states(seed):
-    """0/1 variables."""
-    rng = np.random.default_rng(seed)
-    scopes = [(0, 1), (1, 2), (2, 0), (3, 1, 0)]
-    tables = [rng.normal(size=(2,) * len(scope)) for scope in scopes]
-    return FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 4)))
-
-
-def evidences(energy):
-    """No evidence, each value of each variable held, and other variables in each row."""
-    yield energy
-    for v in range(energy.n_variables):
-        for k in range(energy.n_states[v]):
-            held = np.full((energy.n_models, energy.n_variables), np.nan)
-            held[:, v] = k
-            yield energy.condition(held)
-    rng = np.random.default_rng(0)
-    for share in (0.5, 1.0):
-        held = rng.integers(energy.n_states, size=(energy.n_models, energy.n_variables))
-        yield energy.condition(np.where(rng.random(held.shape) < share, held, np.nan))
-
-
-def assert_same(one, two):
-    for name in ("log_odds", "assignment", "log_partition", "samples", "pairwise", "map_bound"):
-        first, second = getattr(one, name), getattr(two, name)
-        assert (first is None) == (second is None)
-        if first is not None:
-            np.testing.assert_array_equal(first, second)
+from skcrbm.inference import available_methods, infer
 
 
 def check_answer(given, exact, name, method, query, found):
@@ -88,34 +45,6 @@ def check_answer(given, exact, name, method, query, found):
         assert ((found.log_partition <= log_z + 1e-9 * (1 + abs(log_z))) | ~found.converged).all()
     if query == "log_partition" and name == "tree_reweighted":
         assert ((found.log_partition >= log_z - 1e-6 * (1 + abs(log_z))) | ~found.converged).all()
-
-
-@pytest.mark.parametrize("kind", deep_except(["mixed"], CASES))
-def test_methods(kind):
-    for given in evidences(CASES[kind]()):
-        with np.errstate(invalid="ignore"):
-            exact = [Enumerated(given, n) for n in range(given.n_models)]
-        if min(e.best for e in exact) == -np.inf:
-            continue
-        for name, method in [
-            *methods_for(given), ("exact", Exact(map_variables=[2, 0], random_state=0))
-        ]:  # fmt: skip
-            for query in sorted(method.supports(given)):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)
-                    one, two = (infer(given, method, returns=query, n_jobs=j) for j in (1, 2))
-                assert_same(one, two)
-                check_answer(given, exact, name, method, query, one)
-
-
-def test_names_of_methods():
-    """All methods of messages, searches, samplers and sums."""
-    names = {name for name, _ in methods_for(CASES["three"]())}
-    assert names >= {
-        "exact", "sum_product", "tree_reweighted", "mean_field", "max_product", "icm", "gibbs",
-        "simulated_annealing", "ais", "bp_chain", "perturb_and_max_product", "mplp",
-        "linear_program", "map_search",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("counts", [[3, 3, 3], [2, 3, 4]])

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from reference.dtypes import DTYPES
 from reference.naive_mean_field import naive_mean_field
-from reference.random_models import random_clamp, random_rbm
-from reference.trees import CLAMPS, assert_exact, tree
+from reference.random_models import random_rbm
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import (
@@ -21,44 +18,6 @@ from skcrbm.inference.registry import METHODS
 ALL = ("marginals", "pairwise", "log_partition")
 NAMES = available_methods(random_rbm(0, 2, 2))
 SUMS = available_methods(random_rbm(0, 2, 2), ALL)
-ITERATIVE = [name for name in SUMS if "max_iter" in METHODS.get(name)().get_params()]
-
-
-@pytest.mark.parametrize("clamp", CLAMPS.values(), ids=CLAMPS.keys())
-@pytest.mark.parametrize("name", ["exact", "sum_product"])
-def test_clamped_tree_equals_brute_force(name, clamp):
-    energy = tree(n_models=2)
-    options = {"returns": ALL, "pairwise": "per_example", "clamp": clamp}
-    if name in ITERATIVE:
-        options["tol"] = 1e-13
-    result = infer(energy, name, **options)
-    assert_exact(energy, result, np.array(clamp), all_pairs=name == "exact")
-    clamped = ~np.isnan(clamp)
-    np.testing.assert_array_equal(
-        result.log_odds[:, clamped],
-        np.where(np.array(clamp)[clamped] == 1, np.inf, -np.inf) + np.zeros((2, clamped.sum())),
-    )
-    total = infer(energy, name, **{**options, "pairwise": "sum"}).pairwise
-    np.testing.assert_allclose(total, result.pairwise.sum(0), atol=1e-13)
-
-
-@given(seed=st.integers(0, 2**32 - 1), share=st.floats(0, 1))
-def test_random_clamps_exact(seed, share):
-    rng = np.random.default_rng(seed)
-    shape = rng.integers(1, 5, 2)
-    energy = random_rbm(seed, *shape, n_models=2, scale=2.0)
-    clamp = random_clamp(rng, 2, sum(shape), share)
-    result = infer(energy, "exact", returns=ALL, pairwise="per_example", clamp=clamp)
-    assert_exact(energy, result, clamp, all_pairs=True)
-
-
-@given(seed=st.integers(0, 2**32 - 1), share=st.floats(0, 1))
-def test_random_clamps_sum_product_on_a_tree(seed, share):
-    clamp = random_clamp(np.random.default_rng(seed), 2, 7, share)
-    result = infer(
-        tree(2), "sum_product", tol=1e-13, returns=ALL, pairwise="per_example", clamp=clamp
-    )
-    assert_exact(tree(2), result, clamp)
 
 
 @pytest.mark.parametrize("damping", [0.0, 0.5])

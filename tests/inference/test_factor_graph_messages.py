@@ -7,7 +7,7 @@ import pytest
 from conftest import JIT_DISABLED
 from reference.dtypes import DTYPES
 from reference.naive_factor_graph import naive_graph, with_tables_for_logic
-from reference.random_models import random_clamp, random_graph, random_tree_of_tables
+from reference.random_models import random_clamp, random_graph
 
 from skcrbm.energies import (
     AndFactors,
@@ -74,26 +74,6 @@ def test_fixed_point(graph, damping):
             np.testing.assert_allclose(
                 result.log_partition[n], expected.log_partition, rtol=1e-7, atol=1e-7
             )
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_trees_are_exact(dtype, scale):
-    energy = random_tree_of_tables(0, 5, 4, scale, dtype)
-    clamp = random_clamp(np.random.default_rng(0), 4, energy.n_variables, share=0.2)
-    atol = {np.float32: 1e-4, np.float64: 1e-9}[dtype]
-    for given in (None, clamp):
-        found = infer(energy, SumProduct(max_iter=20, tol=0), clamp=given, **EACH)
-        exact = infer(energy, "exact", clamp=given, **EACH)
-        for field in ALL:
-            np.testing.assert_allclose(
-                getattr(found, field), getattr(exact, field), rtol=atol, atol=atol
-            )
-        best = infer(energy, MaxProduct(max_iter=20), clamp=given)
-        assert best.converged.all()
-        exact = infer(energy, "exact", clamp=given, returns=("map", "map_bound"))
-        np.testing.assert_array_equal(best.assignment, exact.assignment)
-        np.testing.assert_allclose(best.log_odds, exact.log_odds, rtol=10 * atol, atol=10 * atol)
 
 
 @pytest.mark.parametrize("method", [SumProduct, MaxProduct])
