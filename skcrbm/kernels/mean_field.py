@@ -74,8 +74,6 @@ class MeanFieldWork(NamedTuple):
     high: np.ndarray  # (lanes,)
     part: np.ndarray  # (lanes,)
     change: np.ndarray  # (lanes,)
-    off: np.ndarray  # (number of OR and AND factors, lanes), log-probability of all inputs off
-    digits: np.ndarray  # (largest number of variables of a table,) uintp
 
 
 @jit(allocates=False)
@@ -105,13 +103,12 @@ def _add_potts(graph, e, k, belief, sums, n_lanes):
 
 
 @jit(allocates=False)
-def _add_table(graph, e, cost, belief, sums, impossible, work, n_lanes):
+def _add_table(graph, e, cost, belief, sums, impossible, p, digits, n_lanes):
     """Add the expected log-weights of a table, and to `impossible` the entries of weight 0.
 
     `impossible` (lanes,) gets the probability of these entries.
     """
     scope, m, slot = graph.scope[e], graph.arity[e], graph.slot[e]
-    digits, p = work.digits, work.part
     size = ONE
     for j in range(m):
         size *= graph.count[scope + j]
@@ -225,7 +222,7 @@ def _normalise(k, start, sums, belief, high, part, change, n_lanes):
 
 
 @jit(allocates=False)
-def _visit(graph, v, models, work, n_lanes):
+def _visit(graph, v, models, work, off, digits, n_lanes):
     """Compute the log-weights of the states of a variable, given all other variables."""
     own, cost, _, belief, _, _ = models
     sums, start = work.sums, graph.state_start[v]
@@ -240,9 +237,10 @@ def _visit(graph, v, models, work, n_lanes):
         elif kind == POTTS:
             _add_potts(graph, e, k, belief, sums, n_lanes)
         elif kind >= OR:
-            _add_logic(graph, e, cost, belief, work.off, sums, n_lanes)
-        else:
-            _add_table(graph, e, cost, belief, sums, work.high, work, n_lanes)
+            if off is not None:
+                _add_logic(graph, e, cost, belief, off, sums, n_lanes)
+        elif digits is not None:
+            _add_table(graph, e, cost, belief, sums, work.high, work.part, digits, n_lanes)
 
 
 @jit(allocates=False)
@@ -257,7 +255,20 @@ def _move_inputs(graph, v, sign, belief, off, n_lanes):
 
 
 @jit(allocates=False)
-def _finish(graph, models, answers, work, n_lanes):
+def _add_violation(graph, e, cost, belief, off, impossible, order, answers, n_lanes):
+    """Set `impossible` to the probability that an OR or AND is violated, and subtract its cost."""
+    _all_off(graph, e, belief, off, n_lanes)
+    last, kind = graph.scope[e] + graph.arity[e] - ONE, graph.kind[e]
+    yes = graph.first[last] + (ONE if kind == OR else ZERO)
+    no = graph.first[last] + (ZERO if kind == OR else ONE)
+    for l in range(n_lanes):
+        p = math.exp(min(off[graph.table[e], l], 0.0))
+        impossible[l] = belief[yes, l] * p + belief[no, l] * (1.0 - p)
+        answers.log_partition[order[l]] -= cost[l] * impossible[l]
+
+
+@jit(allocates=False)
+def _finish(graph, models, answers, work, off, digits, n_lanes):
     """Compute the bound of log Z, and the probability of entries of weight 0."""
     own, cost, _, belief, _, order = models
     sums, part, impossible, worst = work.sums, work.part, work.high, work.change
@@ -286,16 +297,10 @@ def _finish(graph, models, answers, work, n_lanes):
             elif kind == POTTS:
                 _add_potts(graph, e, k, belief, sums, n_lanes)
             elif kind >= OR:
-                _all_off(graph, e, belief, work.off, n_lanes)
-                last = graph.scope[e] + graph.arity[e] - ONE
-                yes = graph.first[last] + (ONE if kind == OR else ZERO)
-                no = graph.first[last] + (ZERO if kind == OR else ONE)
-                for l in range(n_lanes):
-                    p = math.exp(min(work.off[graph.table[e], l], 0.0))
-                    impossible[l] = belief[yes, l] * p + belief[no, l] * (1.0 - p)
-                    answers.log_partition[order[l]] -= cost[l] * impossible[l]
-            else:
-                _add_table(graph, e, cost, belief, sums, impossible, work, n_lanes)
+                if off is not None:
+                    _add_violation(graph, e, cost, belief, off, impossible, order, answers, n_lanes)
+            elif digits is not None:
+                _add_table(graph, e, cost, belief, sums, impossible, part, digits, n_lanes)
             for a in range(k):
                 for l in range(n_lanes):
                     here = belief[start + a, l] * sums[a * n_lanes + l]
@@ -307,7 +312,7 @@ def _finish(graph, models, answers, work, n_lanes):
 
 
 @jit(allocates=False)
-def mean_field(graph, models, max_iter, tol, answers, work):
+def mean_field(graph, models, max_iter, tol, answers, work, off, digits):
     """Run coordinate ascent on a block of models until each model has converged.
 
     Parameters
@@ -315,10 +320,14 @@ def mean_field(graph, models, max_iter, tol, answers, work):
     graph, models, answers, work : the NamedTuples above
     max_iter : int, largest number of iterations
     tol : float, largest change of a probability that counts as no change
+    off : scratch array (number of OR and AND factors, lanes) for the log-probability that all
+        inputs are off, or None without these factors
+    digits : scratch array of uintp, (largest number of variables of a TABLE,), or None without them
+        A kernel that gets None is compiled without the parts for the missing factors.
     """
     own, cost, settled, belief, total, order = models
     sums, change, n_models = work.sums, work.change, np.uintp(belief.shape[1])
-    n_lanes, has_logic = n_models, work.off.shape[0] > 0
+    n_lanes = n_models
     for l in range(n_models):
         order[l] = l
         answers.n_iter[l] = max_iter
@@ -332,24 +341,24 @@ def mean_field(graph, models, max_iter, tol, answers, work):
     for iteration in range(max_iter):
         for l in range(n_lanes):
             change[l] = 0.0
-        if has_logic:
+        if off is not None:
             for e in range(np.uintp(graph.kind.shape[0])):
                 if graph.slot[e] == ZERO and graph.kind[e] >= OR:
-                    _all_off(graph, e, belief, work.off, n_lanes)
+                    _all_off(graph, e, belief, off, n_lanes)
         for v in range(np.uintp(graph.edge_start.shape[0] - 1)):
             if settled[v]:
                 continue
             start = graph.state_start[v]
             k = graph.state_start[v + ONE] - start
-            _visit(graph, v, models, work, n_lanes)
+            _visit(graph, v, models, work, off, digits, n_lanes)
             for a in range(k):
                 for l in range(n_lanes):
                     total[start + a, l] = sums[a * n_lanes + l]
-            if has_logic:
-                _move_inputs(graph, v, -1.0, belief, work.off, n_lanes)
+            if off is not None:
+                _move_inputs(graph, v, -1.0, belief, off, n_lanes)
             _normalise(k, start, sums, belief, work.high, work.part, change, n_lanes)
-            if has_logic:
-                _move_inputs(graph, v, 1.0, belief, work.off, n_lanes)
+            if off is not None:
+                _move_inputs(graph, v, 1.0, belief, off, n_lanes)
         n_left = n_lanes
         for i in range(n_lanes):
             l = n_lanes - ONE - i
@@ -369,4 +378,4 @@ def mean_field(graph, models, max_iter, tol, answers, work):
         n_lanes = n_left
         if n_left == ZERO:
             break
-    _finish(graph, models, answers, work, n_models)
+    _finish(graph, models, answers, work, off, digits, n_models)

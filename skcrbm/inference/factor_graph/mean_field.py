@@ -43,6 +43,9 @@ def solve(method: Any, energy: Any, query: Query) -> dict[str, Any]:
     log_z, cost = np.zeros(n), _COST + _COST_FACTOR * graph.reach
     total = graph.own if query.start is None else _start(energy, graph, cost, query.start.log_odds)
     belief, total = np.empty((n, n_states)), np.array(total)
+    n_levels = graph.has_state.shape[1]
+    n_logic = sum(len(part.scopes) for part in graph.logic)
+    longest = int(arrays.arity[arrays.kind == TABLE].max(initial=0))
 
     def run(rows):
         models = MeanFieldModels(
@@ -53,8 +56,13 @@ def solve(method: Any, energy: Any, query: Query) -> dict[str, Any]:
         found = MeanFieldAnswers(
             answer["n_iter"][rows], answer["converged"][rows], log_z[rows], trace[rows]
         )
-        work = _work(graph, len(models.order))
-        mean_field(arrays, models, method.iterations, float(method.tolerance), found, work)
+        n_lanes = len(models.order)
+        work = MeanFieldWork(np.empty(n_levels * n_lanes), *(np.empty(n_lanes) for _ in range(3)))
+        off = np.empty((n_logic, n_lanes)) if n_logic else None
+        digits = np.zeros(longest, np.uintp) if longest else None
+        mean_field(
+            arrays, models, method.iterations, float(method.tolerance), found, work, off, digits
+        )
         belief[rows][models.order] = models.belief.T
         total[rows][models.order] = models.total.T
 
@@ -113,15 +121,6 @@ def _settled(graph, own):
     """Return a mask (n,) of the variables that have only one possible state in all models."""
     possible = np.add.reduceat(own > -np.inf, graph.edges[0]["state_start"][:-1], axis=1)
     return (possible == 1).all(axis=0)
-
-
-def _work(graph, n_lanes):
-    longest = max((len(part.shape) for part in graph.tables), default=1)
-    n_logic = sum(len(part.scopes) for part in graph.logic)
-    return MeanFieldWork(
-        np.empty(graph.has_state.shape[1] * n_lanes), np.empty(n_lanes), np.empty(n_lanes),
-        np.empty(n_lanes), np.empty((n_logic, n_lanes)), np.zeros(longest, np.uintp),
-    )  # fmt: skip
 
 
 def _reduced(graph):
