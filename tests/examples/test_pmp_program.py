@@ -216,11 +216,11 @@ def test_gradient_steps_draw_from_the_posterior_of_shapes_and_places():
     rng = np.random.RandomState(0)
     locations, shapes = np.zeros((1, 1, 1, 2), np.int64), np.zeros((1, 2, 2), np.int64)
     drawn = []
-    for _ in range(20_000):
+    for _ in range(5000):
         u = rng.uniform(size=(3, 2))
         chains.gradient_steps(images, locations, shapes, 1.5, (True, True), u)
         drawn.append(np.concatenate([locations.ravel(), shapes.ravel()]))
-    np.testing.assert_allclose(np.mean(drawn, axis=0), p @ states, atol=0.02)
+    np.testing.assert_allclose(np.mean(drawn, axis=0), p @ states, atol=0.04)
 
 
 @pytest.mark.filterwarnings("ignore:the effective sample size:UserWarning")
