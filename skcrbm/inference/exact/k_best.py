@@ -49,9 +49,13 @@ def k_best_of_models(
 
     The states are in descending order of the scores. The number m is k, or less if no model has k
     states of positive weight. If a model has fewer than m such states, its last scores are -inf,
-    and its last states are copies of its best state. A ValueError is raised if a table would have
-    more than `max_entries` entries.
+    and its last states are copies of its best state. A ValueError is raised if a table, or the list
+    of the states of a model, would have more than `max_entries` entries.
     """
+    if k * energy.n_variables > max_entries:
+        raise ValueError(
+            f"{k} states of {energy.n_variables} variables are more than {max_entries} entries"
+        )
     states = np.zeros((energy.n_models, k, energy.n_variables), np.int64)
     scores = np.full((energy.n_models, k), -np.inf)
 
