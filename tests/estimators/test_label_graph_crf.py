@@ -476,7 +476,7 @@ def test_estimators_that_refuse_classes_name_this_one():
     numbers = np.column_stack([codes(LabelGraphCRF(alpha=0.1).fit(X, y), y)]).astype(int)
     for given_y in (y, numbers, y.astype(str), numbers + 5):
         for model in (LMBMClassifier(), MSSVMCRBM()):
-            message = rf"{type(model).__name__}.*LabelGraphCRF\(\)\.fit\(X, y\)"
+            message = f"{type(model).__name__} .*LabelGraphCRF"
             with pytest.raises(ValueError, match=message):
                 model.fit(X, given_y)
     for given_y in (y, pd.DataFrame(y)):  # no advice that would change the problem
