@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-import skcrbm.estimators._crbm as crbm
+import skcrbm.estimators._rbm as crbm
 from examples._harness import make_parser, run_tables
 from examples.papers.crbm_tables import SIZES, errors, task_images
 from skcrbm import MSSVMCRBM, CRBMClassifier

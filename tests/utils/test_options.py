@@ -270,10 +270,10 @@ def test_rows_too_large_for_inference(kind):
 
 @pytest.mark.parametrize("scale", [1e20, 1e35, 1e150])
 def test_rows_too_large_for_the_search_in_a_fit(scale):
-    model = SSVMClassifier(max_iter=20)
-    with pytest.raises(ValueError, match=r"X times coef_ .*scale the columns of X"):
-        model.fit(np.sign(X) * scale, Y)
-    assert not hasattr(model, "visible_coef_")
+    """Block-coordinate steps stay finite; the warnings say that X should be scaled."""
+    with pytest.warns(UserWarning, match="Scale X"):
+        model = SSVMClassifier(max_iter=20).fit(np.sign(X) * scale, Y)
+    assert np.isfinite(model.visible_coef_).all()
 
 
 def test_methods_that_cannot_do_what_a_density_needs():
