@@ -15,6 +15,7 @@ from skcrbm.targets.wrapped import (
     takes_known,
     wrapped_rows,
 )
+from skcrbm.utils.advice import supporting
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
 from skcrbm.utils.validation import check_count
@@ -183,8 +184,8 @@ def find_label_issues(
     if given == "other_labels" and not conditional:
         raise ValueError(
             'given="other_labels" needs an estimator whose predict_proba takes y_known, such as '
-            f"CRBMClassifier or LMBMClassifier; {type(final_model(estimator)[0]).__name__} does "
-            'not. Use given="x"'
+            f"{supporting('known labels')}; {type(final_model(estimator)[0]).__name__} does not. "
+            'Use given="x"'
         )
     proba = out_of_fold(
         estimator,

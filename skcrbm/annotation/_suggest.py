@@ -14,6 +14,7 @@ from skcrbm.targets.distribution import LabelDistribution, is_joint
 from skcrbm.targets.kinds import MultilabelTargets
 from skcrbm.targets.label_sets import all_label_vectors
 from skcrbm.targets.wrapped import final_model, marginals_of, takes_known
+from skcrbm.utils.advice import supporting
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, validate_params
@@ -238,7 +239,7 @@ def _require_tables(estimator, n_labels, strategy):
     if not is_joint(estimator):
         raise ValueError(
             f'strategy="{strategy}" needs a joint model with score_label_sets, such as '
-            f"CRBMClassifier or LMBMClassifier; {type(final_model(estimator)[0]).__name__} has no "
+            f"{supporting('known labels')}; {type(final_model(estimator)[0]).__name__} has no "
             'joint distribution. Use strategy="entropy"'
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from skcrbm.decoding import apply_thresholds, decode_label_sets
@@ -16,10 +16,11 @@ from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds, weighted_labels
 from skcrbm.ensemble._stacked import make_stacked
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.pipeline import Pipeline
-from skcrbm.targets.classifier import TargetsMixin, check_outer_fitted, label_output
+from skcrbm.targets.classifier import check_outer_fitted, label_output
 from skcrbm.targets.indicator import indicator_by_name, require_complete
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.label_sets import all_label_vectors, may_be_empty
+from skcrbm.targets.wrapped import WrappingClassifier
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
 from skcrbm.utils.options import Integer, check_parameters, multilabel_tags
@@ -46,7 +47,7 @@ class _Parts(NamedTuple):
     trees: np.ndarray  # (n, K): probabilities that the trees give to the K label sets seen in fit
 
 
-class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class BlendedLabelSets(WrappingClassifier):
     """Mixture of the label distribution of a stack with the label distribution of its trees.
 
     A stack from `make_stacked` contains a forest that is fitted on the label sets: its leaves hold
@@ -219,8 +220,8 @@ class BlendedLabelSets(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             name: float(np.average(value, weights=weight)) for name, value in values.items()
         }
         self.allow_empty_ = may_be_empty(visible)
-        self.estimator_, self._targets = stack, targets
-        self.classes_, self.label_sets_ = targets.classes, part.label_sets_
+        self._set_targets(targets)
+        self.estimator_, self.label_sets_ = stack, part.label_sets_
         return self
 
     # ------------------------------------------------------------------ predictions
