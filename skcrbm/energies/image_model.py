@@ -132,6 +132,11 @@ class ImageModel(NamedTuple):
     structure: ImageStructure
     n_iter: int  # number of iterations of mean-field inference, in training and prediction
 
+    @property
+    def n_entries(self) -> int:
+        """Number of binary variables per pixel, visible and hidden."""
+        return self.structure.n_visible + self.structure.n_hidden
+
     def coupling_weights(self) -> np.ndarray:
         """Return the weight of each of the L links that `couplings_of` returns, (L,)."""
         p = self.params

@@ -26,10 +26,10 @@ from skcrbm.inference.chains import (
     k_best_paths,
     sample_paths,
 )
-from skcrbm.learning.chain_model import ChainModel
-from skcrbm.learning.chains import SequenceBatch, clamped, log_likelihoods
+from skcrbm.learning.structured.chain import SequenceBatch, clamped, log_likelihoods
+from skcrbm.learning.structured.chain_model import ChainModel
+from skcrbm.targets.codes import MISSING
 from skcrbm.targets.sequences import (
-    MISSING,
     SequenceRows,
     codes_of,
     flat_labels,
@@ -39,6 +39,7 @@ from skcrbm.targets.sequences import (
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
+from skcrbm.utils.ragged import SequenceArrays
 from skcrbm.utils.validation import check_count
 
 
@@ -253,8 +254,7 @@ class ChainAnswers(SavedModel, BaseEstimator):
         path = np.full(start[-1], MISSING)
         if y_known is not None:
             path = codes_of(flat_labels(y_known, start, name), self.classes_, name)
-        n = len(start) - 1
-        return SequenceBatch(rows, start, path, np.ones(n), np.arange(n))
+        return SequenceBatch.of(SequenceArrays(rows, start), path, np.ones(len(start) - 1))
 
     def _pieces(self, batch):
         return batch.pieces(self._model.n_entries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,16 +23,16 @@ from skcrbm.inference.chains import (
     ImpossiblePathError,
     best_paths,
 )
-from skcrbm.learning.chain_model import ChainModel, ChainParams, columns_for
-from skcrbm.learning.chains import SequenceBatch, clamped
 from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
     LossPlateau,
     Solver,
 )
+from skcrbm.learning.structured.chain import SequenceBatch, clamped
+from skcrbm.learning.structured.chain_model import ChainModel, ChainParams, columns_for
+from skcrbm.targets.codes import MISSING
 from skcrbm.targets.sequences import (
-    MISSING,
     SequenceRows,
     codes_of,
     find_classes,
@@ -47,6 +46,7 @@ from skcrbm.utils.fitting import (
     with_callbacks,
 )
 from skcrbm.utils.options import Integer, option_name
+from skcrbm.utils.ragged import SequenceArrays
 from skcrbm.utils.sklearn_private import fit_context
 from skcrbm.utils.validation import check_sample_weight
 
@@ -329,14 +329,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 self.feature_names_in_ = np.array(list(self._rows.index.columns), object)
         path = codes_of(labels, self.classes_)
         weight = check_sample_weight(sample_weight, start[1:, None])
-        sequences = SequenceBatch(rows, start, path, weight, np.arange(len(weight)))
+        sequences = SequenceBatch.of(SequenceArrays(rows, start), path, weight)
         if (weight == 0).any():
             sequences = sequences.take(np.flatnonzero(weight))
-        # Check before the sequences are renumbered, so that the error message names a sequence by
-        # its index in X.
         self._check_possible(sequences)
-        if len(sequences) < len(weight):
-            sequences = replace(sequences, index=np.arange(len(sequences)), _pieces={})
         return sequences
 
     def _plan(self, sequences, rng, resume, partial=False) -> Plan:
@@ -363,10 +359,17 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         model = model._replace(forbidden=self._forbidden_log_weights())
         return model, rule.chain(self._trained(), self.n_jobs)
 
-    def _trained(self) -> tuple[bool, ...]:
-        """Return, for each array of `ChainParams`, True if the array is learned."""
-        own = self.fit_intercept
-        return True, own, True, own, own, self.transition_features, self.order == 2
+    def _trained(self) -> ChainParams:
+        """Return True for each array that is learned."""
+        return ChainParams(
+            coef=True,
+            intercept=self.fit_intercept,
+            transition=True,
+            first=self.fit_intercept,
+            last=self.fit_intercept,
+            pair_coef=self.transition_features,
+            triple=self.order == 2,
+        )
 
     def _first_model(self, sequences, partial) -> ChainModel:
         """Return a model whose parameters are all 0, from which a first fit starts."""

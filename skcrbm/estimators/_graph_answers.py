@@ -22,11 +22,18 @@ from skcrbm.estimators._structured import (
 )
 from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
 from skcrbm.inference.base import ContradictionError, resolve_method
-from skcrbm.learning.graph_constraints import closed_classes, require_possible
-from skcrbm.learning.graphs import GraphBatch, GraphModel, Posed, kind_of_graphs, no_labels
-from skcrbm.learning.truncated_graphs import network_of
+from skcrbm.learning.structured.constraints import closed_classes, require_possible
+from skcrbm.learning.structured.graph import (
+    GraphBatch,
+    GraphModel,
+    Posed,
+    kind_of_graphs,
+    no_labels,
+)
+from skcrbm.learning.structured.truncated import network_of
+from skcrbm.targets.codes import MISSING
 from skcrbm.targets.graphs import GraphRows, NodeClasses
-from skcrbm.targets.sequences import GRAPH, MISSING, flat_labels, split_rows
+from skcrbm.targets.sequences import GRAPH, flat_labels, split_rows
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
@@ -400,7 +407,7 @@ class GraphAnswers(SavedModel, BaseEstimator):
             path = self._node_classes.codes(labels, arrays.types, name)
         n_graphs = len(arrays.start) - 1
         closed = closed_classes(arrays, self._node_classes)
-        batch = GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs), closed)
+        batch = GraphBatch(arrays, path, np.ones(n_graphs), np.arange(n_graphs), closed=closed)
         pairs, first = self._model.forbidden, self._node_classes.first
         require_possible(batch, pairs, first, len(self.classes_), name)
         return batch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,15 +22,15 @@ from skcrbm.estimators._structured import (
 )
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.choice import method_constraint, methods_for
-from skcrbm.learning.chain_model import columns_for
 from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch, warn_of_convergence
-from skcrbm.learning.graph_constraints import closed_classes, forbidden_pairs, require_possible
-from skcrbm.learning.graphs import GraphBatch, GraphModel, GraphParams
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
     LossPlateau,
     Solver,
 )
+from skcrbm.learning.structured.chain_model import columns_for
+from skcrbm.learning.structured.constraints import closed_classes, forbidden_pairs, require_possible
+from skcrbm.learning.structured.graph import GraphBatch, GraphModel, GraphParams
 from skcrbm.targets.graphs import GraphRows, NodeClasses
 from skcrbm.targets.sequences import GRAPH, flat_labels
 from skcrbm.utils.fitting import (
@@ -399,14 +398,11 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         path = self._node_classes.codes(labels, arrays.types)
         weight = check_sample_weight(sample_weight, arrays.start[1:, None])
         closed = closed_classes(arrays, self._node_classes)
-        graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)), closed)
+        graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)), closed=closed)
         if (weight == 0).any():
             graphs = graphs.take(np.flatnonzero(weight))
         pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
         require_possible(graphs, pairs, self._node_classes.first, len(self.classes_), "y")
-        if len(graphs) < len(weight):
-            numbers = graphs.index
-            graphs = replace(graphs, index=np.arange(len(graphs)), number=numbers, _pieces={})
         return graphs
 
     def _plan(self, graphs, rng, resume, partial=False) -> Plan:
@@ -447,7 +443,13 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 f"directed={self.directed} differs from the fitted model, which was fitted with "
                 f"directed={model.directed}; set warm_start=False to start again"
             )
-        trained = True, True, True, bool(graphs.arrays.Z.shape[1]), bool(model.sizes)
+        trained = GraphParams(
+            coef=True,
+            intercept=True,
+            pair_intercept=True,
+            pair_coef=bool(graphs.arrays.Z.shape[1]),
+            cliques=bool(model.sizes),
+        )
         return model, rule.graph(trained, self._method(), self.n_jobs)
 
     def _first_model(self, graphs, rng, partial) -> GraphModel:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.energies.image_model import ImageModel, ImageStructure, pair_steps
+from skcrbm.energies.image_model import ImageModel, ImageParams, ImageStructure, pair_steps
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.estimators._structured import (
     require_stochastic,
@@ -20,14 +20,6 @@ from skcrbm.estimators._structured import (
 )
 from skcrbm.learning.data import Design
 from skcrbm.learning.fit import NO_PROGRESS, Plan, begin_partial_fit, train, train_one_epoch
-from skcrbm.learning.images import (
-    MISSING,
-    ImageBatch,
-    ImageLikelihood,
-    image_fields,
-    image_params,
-    log_beliefs,
-)
 from skcrbm.learning.solvers import (
     Adam,
     LossPlateau,
@@ -37,7 +29,16 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.learning.structured import StructureSource, structured_penalty
+from skcrbm.learning.structured.image import (
+    ImageBatch,
+    ImageLikelihood,
+    image_fields,
+    image_params,
+    log_beliefs,
+)
+from skcrbm.learning.structured.objective import structured_penalty
+from skcrbm.learning.structured.rows import StructureSource
+from skcrbm.targets.codes import MISSING
 from skcrbm.targets.pixels import (
     UNKNOWN,
     ImageRows,
@@ -320,7 +321,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             given = labels if classes is None else [np.asarray(classes)]
             self.classes_ = pixel_classes(given, "y" if classes is None else "classes")
         path = pixel_codes(labels, self.classes_)
-        images = ImageBatch(arrays, path, weight)
+        images = ImageBatch.of(arrays, path, weight)
         used = images.weight > 0
         if not used.any():
             raise NothingToLearnError("y holds no observed label in an image of positive weight")
@@ -366,7 +367,7 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             model=model,
             design=Design(np.empty((0, 0))),
             rows=StructureSource(images),
-            objective=ImageLikelihood(self.n_jobs),
+            objective=ImageLikelihood(ImageParams(True, True, True, True), self.n_jobs),
             penalty=structured_penalty(model.params, self.alpha_, 0.0),
             solver=solver,
             max_iter=self.max_iter,
@@ -534,24 +535,21 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         if y_known is not None:
             labels = pixel_labels(y_known, arrays.shapes, "y_known")
             path = pixel_codes(labels, self.classes_, "y_known")
-        return ImageBatch(arrays, path, np.ones(len(path)))
+        return ImageBatch.of(arrays, path, np.ones(len(path)))
 
     def _log_beliefs(self, batch: ImageBatch) -> np.ndarray:
         """Return the log-probabilities (K, T) of the K classes of the T pixels by mean field.
 
         The probabilities are conditional on the known labels of the batch.
         """
-        found = np.empty((len(self.classes_), len(batch.path)))
-        parts = batch.parts()
+        parts = batch.pieces()
 
         def answer(part):
             known = part.path if (part.path != MISSING).any() else None
-            return log_beliefs(self._model, part, known)
+            return log_beliefs(self._model, part, known).T
 
         with one_blas_thread():
-            for part, log_p in zip(parts, ordered_map(answer, parts, self.n_jobs)):
-                found[:, part.pixels] = log_p
-        return found
+            return batch.joined(parts, list(ordered_map(answer, parts, self.n_jobs))).T
 
 
 def _like(X, images):

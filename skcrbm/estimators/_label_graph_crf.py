@@ -19,8 +19,9 @@ from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.fit import Plan, train, warn_of_convergence
-from skcrbm.learning.output_graphs import (
-    MISSING,
+from skcrbm.learning.rules import Likelihood
+from skcrbm.learning.solvers import LBFGS
+from skcrbm.learning.structured.outputs import (
     IndependentSearch,
     OutputBatch,
     OutputDesign,
@@ -32,11 +33,9 @@ from skcrbm.learning.output_graphs import (
     make_penalty,
     spanning_tree,
 )
-from skcrbm.learning.rules import Likelihood
-from skcrbm.learning.solvers import LBFGS
-from skcrbm.learning.structured import StructureSource
+from skcrbm.learning.structured.rows import StructureSource
 from skcrbm.model_selection.folds import search_folds
-from skcrbm.targets.codes import require_two_classes
+from skcrbm.targets.codes import MISSING, require_two_classes
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.label_sets import label_sets_of
 from skcrbm.targets.multioutput import MultioutputTargets, is_matrix

@@ -28,15 +28,15 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.learning.structured import (
+from skcrbm.learning.structured.objective import (
     PATIENCE,
     TOTALS,
-    StructureSource,
     gradient_path,
     structured_penalty,
 )
+from skcrbm.learning.structured.rows import StructureSource
+from skcrbm.targets.codes import MISSING
 from skcrbm.targets.sequences import (
-    MISSING,
     SEQUENCE,
     Structure,
     flat_labels,
@@ -300,7 +300,7 @@ def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
     # Scale the weights to a mean of 1. The penalties that the search tries suit this scale.
     mean = batch.weight.mean()
     if mean != 1:
-        some = replace(some, weight=some.weight / mean, _pieces={})
+        some = replace(some, weight=some.weight / mean)
     if len(some) > _MOST_ROWS:
         some = some.take(np.sort(rng.permutation(len(some))[:_MOST_ROWS]))
     rest, held_out = StructureSource(some).split(_HELD_OUT, rng)

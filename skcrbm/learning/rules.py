@@ -15,8 +15,6 @@ import numpy as np
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference import InferenceMethod
-from skcrbm.learning.chains import ChainLikelihood, ChainPseudoLikelihood
-from skcrbm.learning.graphs import GraphLikelihood, GraphPseudoLikelihood
 from skcrbm.learning.objectives import Contrast, DensityContrast, Objective
 from skcrbm.learning.phases import (
     Chains,
@@ -26,6 +24,8 @@ from skcrbm.learning.phases import (
     ObservedOnce,
     Phase,
 )
+from skcrbm.learning.structured.chain import ChainLikelihood, ChainPseudoLikelihood
+from skcrbm.learning.structured.graph import GraphLikelihood, GraphPseudoLikelihood
 from skcrbm.targets.indicator import require_complete
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
@@ -85,14 +85,14 @@ class LearningRule(Options):
         """
         raise TypeError(f"{type(self).__name__} does not train layered models")
 
-    def chain(self, trained: tuple[bool, ...], n_jobs: int | None = None) -> Objective:
+    def chain(self, trained, n_jobs: int | None = None) -> Objective:
         """Return the `Objective` that trains a model of sequences by this rule.
 
         `StructuredObjective` describes the arguments.
         """
         raise TypeError(f"{type(self).__name__} does not train chains")
 
-    def graph(self, trained: tuple[bool, ...], inference, n_jobs: int | None = None) -> Objective:
+    def graph(self, trained, inference, n_jobs: int | None = None) -> Objective:
         """Return the `Objective` that trains a model of graphs by this rule.
 
         `inference` is the inference method, and `StructuredObjective` describes the other

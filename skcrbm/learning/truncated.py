@@ -13,7 +13,7 @@ from skcrbm.inference.layered.truncated import TruncatedInference
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.rules import LearningRule
-from skcrbm.learning.truncated_graphs import GraphTruncated
+from skcrbm.learning.structured.truncated import GraphTruncated
 from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS, VECTOR_ROWS
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.sklearn_private import Interval

@@ -1,4 +1,4 @@
-"""Validation of vectors of classes."""
+"""Codes of labels, and validation of vectors of classes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from sklearn.utils.validation import column_or_1d
 
 from skcrbm.targets.indicator import with_dimensions
 from skcrbm.utils.warnings import warn_user
+
+#: Code of a missing label.
+MISSING = -1
 
 
 def class_vector(y: Any, warn: bool) -> np.ndarray:

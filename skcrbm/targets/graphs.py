@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
+from skcrbm.targets.codes import MISSING
 from skcrbm.targets.sequences import (
     GRAPH,
-    MISSING,
     SequenceRows,
     codes_of,
     find_classes,

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.targets.sequences import MISSING, find_classes, is_missing, kind_of
-from skcrbm.utils.images import ImageArrays
+from skcrbm.targets.codes import MISSING
+from skcrbm.targets.sequences import find_classes, is_missing, kind_of
+from skcrbm.utils.ragged import ImageArrays
 from skcrbm.utils.validation import check_sample_weight, filled_with_nan, hold_dates
 
 UNKNOWN = -2  # code of a label that is not among the classes of a model

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 from sklearn.utils import check_array
 
-#: Code of a missing label.
-MISSING = -1
+from skcrbm.targets.codes import MISSING
+
 # Number of positions whose features are converted together. A larger number takes more memory.
 _ITEMS_PER_PART = 4096
 # Types of positions that are collections of names: each named feature has the value 1.

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skcrbm.utils.ragged import ranges
+
 # Largest number of cliques in `cliques_of_sizes`. The index arrays of more cliques would take
 # gigabytes.
 MAX_CLIQUES = 10**7
@@ -36,6 +38,24 @@ class GraphArrays(NamedTuple):
     # the same position of the list. None if no class of a node is forbidden. `GraphBatch` stores
     # the same facts as an array of bools.
     forbidden: tuple[np.ndarray, list] | None = None
+
+    def take(self, numbers: np.ndarray) -> tuple[GraphArrays, np.ndarray]:
+        """Return the graphs with the indices `numbers`, and the indices of their nodes.
+
+        The new arrays have no `forbidden`.
+        """
+        nodes, start = ranges(self.start, numbers)
+        shift = start[:-1] - self.start[numbers]
+
+        def joined(scopes, first):
+            some, first = ranges(first, numbers)
+            return some, scopes[some] + np.repeat(shift, np.diff(first))[:, None], first
+
+        some, edges, edge_start = joined(self.edges, self.edge_start)
+        types = None if self.types is None else self.types[nodes]
+        cliques = tuple(Cliques(*joined(*part)[1:]) for part in self.cliques)
+        parts = self.X[nodes], start, edges, edge_start, self.Z[some], types, cliques
+        return GraphArrays(*parts), nodes
 
 
 def cliques_of_sizes(

@@ -24,7 +24,7 @@ from skcrbm.inference import infer
 from skcrbm.learning import LBFGS, Adam, EarlyStopping, PseudoLikelihood
 from skcrbm.learning.data import Clock
 from skcrbm.learning.rules import resolve_rule
-from skcrbm.learning.structured import TrainedCoordinates, structured_penalty
+from skcrbm.learning.structured.objective import TrainedCoordinates, structured_penalty
 from skcrbm.pipeline import SequenceTransformer, make_pipeline
 
 CLASSES = np.array(["a", "b", "c"])
@@ -330,7 +330,7 @@ def test_marginal_decoding_has_the_larger_expected_accuracy():
 
 @pytest.mark.parametrize("transition_features", [False, True])
 def test_threads_do_not_change_a_bit(transition_features, monkeypatch):
-    monkeypatch.setattr("skcrbm.learning.chains.CHAIN_ENTRIES", 60)
+    monkeypatch.setattr("skcrbm.learning.structured.chain.CHAIN_ENTRIES", 60)
     X, y = make_data(40)
     X = [csr_matrix(x) for x in X]
     fits = [

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from skcrbm import Graph, GraphCRF
 from skcrbm.inference import SumProduct
 from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured import structured_penalty
+from skcrbm.learning.structured.objective import structured_penalty
 
 
 def make_graphs(seed=0, edges=True):

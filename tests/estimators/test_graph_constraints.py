@@ -11,13 +11,13 @@ from scipy.special import logsumexp
 
 from skcrbm import Graph, GraphCRF
 from skcrbm.inference import SumProduct
-from skcrbm.learning.graph_constraints import (
+from skcrbm.learning.structured.constraints import (
     _labelled_greedily,
     closed_classes,
     forbidden_pairs,
     require_possible,
 )
-from skcrbm.learning.graphs import GraphBatch
+from skcrbm.learning.structured.graph import GraphBatch
 from skcrbm.targets.graphs import GraphRows, NodeClasses
 
 PAIRS = [("a", "c"), ("b", "b")]
@@ -263,7 +263,7 @@ def random_batch(seed):
 @pytest.mark.parametrize("part_entries", [2**17, 20])
 def test_the_check_finds_every_contradiction(monkeypatch, part_entries):
     """Small graphs with cycles, known labels and types, held against enumeration."""
-    monkeypatch.setattr("skcrbm.learning.graphs._PART_ENTRIES", part_entries)
+    monkeypatch.setattr("skcrbm.learning.structured.graph._PART_ENTRIES", part_entries)
     n_wide = n_possible = n_labelled = 0
     for seed in range(150):
         X, labels, batch, pairs, classes, directed = random_batch(seed)
@@ -289,7 +289,8 @@ def test_the_check_finds_every_contradiction(monkeypatch, part_entries):
         with pytest.raises(ValueError, match=f"graph {c} of X has no labels that agree with"):
             require_possible(batch, *arguments)
         with monkeypatch.context() as patch:
-            patch.setattr("skcrbm.learning.graph_constraints.kind_of_graphs", lambda *_: "wide")
+            kind = "skcrbm.learning.structured.constraints.kind_of_graphs"
+            patch.setattr(kind, lambda *_: "wide")
             with pytest.raises(ValueError, match=f"graph {c} of X"):
                 require_possible(batch, *arguments)
         n_wide += 1
@@ -358,8 +359,8 @@ UNDECIDED = "ended without a result for graph 1 of X: it found neither labels no
 @pytest.mark.filterwarnings("ignore:the states of 1 of 1 models:UserWarning")
 def test_graphs_that_the_check_cannot_decide_are_named(monkeypatch):
     """The search has no steps, so that it decides nothing."""
-    monkeypatch.setattr("skcrbm.learning.constraint_search._MOST_STEPS", 0)
-    monkeypatch.setattr("skcrbm.learning.constraint_search._STEPS_PER_ARC", 0)
+    monkeypatch.setattr("skcrbm.learning.structured.constraint_search._MOST_STEPS", 0)
+    monkeypatch.setattr("skcrbm.learning.structured.constraint_search._STEPS_PER_ARC", 0)
     clique = Graph(np.zeros((17, 1)), list(combinations(range(17), 2)))
     model = GraphCRF(decode="marginal", **ALTERNATE).fit([PATH], [LADDER])
     X = [PATH, clique]

@@ -12,7 +12,7 @@ from skcrbm import Graph, GraphCRF
 from skcrbm.inference import Exact, SumProduct, infer
 from skcrbm.learning import Backpropagation
 from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured import structured_penalty
+from skcrbm.learning.structured.objective import structured_penalty
 
 CLASSES = {"atom": ["C", "N", "O"], "bond": [1, 2], "ring": ["N"]}
 WIDTH = {"atom": 2, "bond": 1, "ring": 3}

@@ -20,7 +20,7 @@ from skcrbm.inference.chains import (
 )
 from skcrbm.learning.data import Clock
 from skcrbm.learning.rules import resolve_rule
-from skcrbm.learning.structured import TrainedCoordinates
+from skcrbm.learning.structured.objective import TrainedCoordinates
 
 K = 3
 

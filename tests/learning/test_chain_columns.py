@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 from scipy.sparse import random as random_matrix
 
-from skcrbm.learning import chain_model
-from skcrbm.learning.chain_model import PackedColumns
-from skcrbm.learning.chains import SequenceBatch
+from skcrbm.learning.structured import chain_model
+from skcrbm.learning.structured.chain import SequenceBatch
+from skcrbm.learning.structured.chain_model import PackedColumns
+from skcrbm.utils.ragged import SequenceArrays
 
 
 def batch_of(seed, n_rows=60, density=0.2):
     rng = np.random.RandomState(seed)
     X = random_matrix(n_rows, 12, density, "csr", random_state=rng)
     start = np.array([0, 7, 8, 30, n_rows])
-    return SequenceBatch(X, start, rng.randint(-1, 3, n_rows), np.ones(4), np.arange(4))
+    return SequenceBatch.of(SequenceArrays(X, start), rng.randint(-1, 3, n_rows), np.ones(4))
 
 
 def test_parts_of_a_sparse_batch_share_the_features():
     batch = batch_of(0)
     for first, stop in ((0, 1), (1, 3), (3, 4), (0, 4)):
-        part = batch.part(first, stop)
+        part = batch.take(np.arange(first, stop))
         a, b = batch.start[first], batch.start[stop]
         np.testing.assert_array_equal(part.X.toarray(), batch.X[a:b].toarray())
         np.testing.assert_array_equal(part.start, batch.start[first : stop + 1] - a)

@@ -6,8 +6,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from skcrbm.learning import constraint_search
-from skcrbm.learning.constraint_search import Arc, ConstraintSearch, OutOfStepsError
+from skcrbm.learning.structured import constraint_search
+from skcrbm.learning.structured.constraint_search import Arc, ConstraintSearch, OutOfStepsError
 
 
 def problem(edges, left, tables):

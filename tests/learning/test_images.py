@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from skcrbm.energies.image_model import ImageModel, ImageStructure, pair_steps
+from skcrbm.energies.image_model import ImageModel, ImageParams, ImageStructure, pair_steps
 from skcrbm.learning.data import Clock
-from skcrbm.learning.images import ImageBatch, ImageLikelihood, log_beliefs
-from skcrbm.utils.images import ImageArrays
+from skcrbm.learning.structured.image import ImageBatch, ImageLikelihood, log_beliefs
+from skcrbm.utils.ragged import ImageArrays
 
+ALL = ImageParams(True, True, True, True)  # the arrays that training changes
 SHAPES = ((4, 6), (7, 3), (1, 1), (5, 6), (2, 9))
 STRUCTURES = [
     ImageStructure(2, 1, 3, 3, 0),
@@ -27,7 +28,7 @@ def random_batch(structure, seed, shapes=SHAPES, missing=0.3):
     path = rng.integers(0, structure.n_states, start[-1])
     path[rng.random(start[-1]) < missing] = -1
     arrays = ImageArrays(values, start, np.array(shapes))
-    return ImageBatch(arrays, path, rng.uniform(0.5, 2, len(path)))
+    return ImageBatch.of(arrays, path, rng.uniform(0.5, 2, len(path)))
 
 
 def random_model(structure, seed, n_iter=3):
@@ -87,12 +88,13 @@ def naive_log_beliefs(model, batch, known=None):
 
 
 def all_log_beliefs(model, batch, known=None):
-    found = np.empty((model.structure.n_states, len(batch.path)))
-    for part in batch.parts():
-        found[:, part.pixels] = log_beliefs(
-            model, part, None if known is None else known[part.pixels]
-        )
-    return found
+    pieces = batch.pieces()
+    known = [
+        None if known is None else known if one is batch else known[one.items] for one in pieces
+    ]
+    return batch.joined(
+        pieces, [log_beliefs(model, one, given).T for one, given in zip(pieces, known)]
+    ).T
 
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
@@ -117,7 +119,7 @@ def test_known_classes_are_clamped_in_each_iteration(structure):
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
 def test_gradient_equals_differences(structure):
     batch, model = random_batch(structure, 4), random_model(structure, 5)
-    objective = ImageLikelihood()
+    objective = ImageLikelihood(ALL)
     coordinates = objective.coordinates(model, batch, None)
 
     def evaluate(vector):
@@ -140,10 +142,11 @@ def test_loss_counts_observed_pixels_by_their_weight():
     structure = STRUCTURES[2]
     batch, model = random_batch(structure, 6), random_model(structure, 7)
     log_p = naive_log_beliefs(model, batch)
-    weight = batch.pixel_weight
+    weight = np.random.default_rng(8).uniform(0.5, 2, len(batch.path))
+    batch = ImageBatch.of(batch.arrays, batch.path, weight)
     seen = np.flatnonzero(batch.path >= 0)
     expected = -(weight[seen] * log_p[batch.path[seen], seen]).sum()
-    step, _ = ImageLikelihood().step(model, batch, Clock(0, 0), None)
+    step, _ = ImageLikelihood(ALL).step(model, batch, Clock(0, 0), None)
     assert step.loss == pytest.approx(expected)
     assert batch.weight.sum() == pytest.approx(weight[seen].sum())
 
@@ -152,9 +155,9 @@ def test_threads_and_parts_do_not_change_the_result():
     structure = STRUCTURES[2]
     shapes = [(90, 100)] * 9 + [(3, 4)]
     batch, model = random_batch(structure, 8, shapes), random_model(structure, 9)
-    assert len(batch.parts()) > 2
-    one, _ = ImageLikelihood().step(model, batch, Clock(0, 0), None)
-    two, _ = ImageLikelihood(n_jobs=2).step(model, batch, Clock(0, 0), None)
+    assert len(batch.pieces()) > 2
+    one, _ = ImageLikelihood(ALL).step(model, batch, Clock(0, 0), None)
+    two, _ = ImageLikelihood(ALL, n_jobs=2).step(model, batch, Clock(0, 0), None)
     assert one.loss == two.loss
     for a, b in zip(one.gradient, two.gradient):
         np.testing.assert_array_equal(a, b)
@@ -167,9 +170,9 @@ def test_tall_and_wide_images_take_little_memory():
     shapes = [(300, 1)] * 60 + [(1, 300)] * 60 + [(20 + i % 7, 20 + i % 11) for i in range(60)]
     structure = STRUCTURES[2]
     batch, model = random_batch(structure, 10, shapes), random_model(structure, 11)
-    places = sum(len(part.prepared(1)[0].inside) for part in batch.parts())
+    places = sum(len(part.prepared(1)[0].inside) for part in batch.pieces())
     assert places < 4 * len(batch.path)
-    assert sorted(np.concatenate([part.pixels for part in batch.parts()])) == list(
+    assert sorted(np.concatenate([part.items for part in batch.pieces()])) == list(
         range(len(batch.path))
     )
     together = all_log_beliefs(model, batch)

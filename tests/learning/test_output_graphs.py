@@ -8,7 +8,7 @@ from scipy.special import log_softmax, logsumexp
 
 from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.inference import Exact
-from skcrbm.learning.output_graphs import (
+from skcrbm.learning.structured.outputs import (
     MISSING,
     CentredOutputs,
     OutputBatch,
@@ -160,7 +160,7 @@ def test_coordinates_are_a_linear_bijection_with_their_gradient(case):
 def test_batches_of_any_size_have_the_same_loss(monkeypatch):
     model, batch = make("mixed_tree", n=40)
     whole, _ = OutputLikelihood(Exact()).step(model, batch, None, None)
-    monkeypatch.setattr("skcrbm.learning.output_graphs._PART_ENTRIES", 50)
+    monkeypatch.setattr("skcrbm.learning.structured.outputs._PART_ENTRIES", 50)
     parts, _ = OutputLikelihood(Exact(), n_jobs=2).step(
         model, OutputBatch(batch.X, batch.codes, batch.weight), None, None
     )

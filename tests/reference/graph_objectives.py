@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured import structured_penalty
+from skcrbm.learning.structured.objective import structured_penalty
 
 
 def objective_of(model, X, y, weight):

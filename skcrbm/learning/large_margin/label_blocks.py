@@ -29,8 +29,8 @@ from skcrbm.kernels.label_margins import (
     Work,
     visit_labels,
 )
-from skcrbm.learning.chain_model import csr_arrays
 from skcrbm.learning.large_margin.frank_wolfe import DualBlocks, Visited, fit_frank_wolfe
+from skcrbm.learning.structured.chain_model import csr_arrays
 from skcrbm.utils.parallel import linear_fields
 
 # Number of steps in a visit of a row. Several steps pay off, because the first step has to compute

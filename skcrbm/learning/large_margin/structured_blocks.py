@@ -16,10 +16,15 @@ from typing import Any
 import numpy as np
 
 from skcrbm.kernels.chain_margins import Atoms, Forbidden, Sequences, Weights, visit_chains
-from skcrbm.learning.chain_model import ChainModel, DenseColumns, PackedColumns, csr_arrays
-from skcrbm.learning.chains import SequenceBatch
 from skcrbm.learning.large_margin.frank_wolfe import ROUNDING, DualBlocks, Visited
-from skcrbm.learning.large_margin.structured_hinge import HingeObjective, single_examples
+from skcrbm.learning.large_margin.structured_hinge import HingeObjective
+from skcrbm.learning.structured.chain import SequenceBatch
+from skcrbm.learning.structured.chain_model import (
+    ChainModel,
+    DenseColumns,
+    PackedColumns,
+    csr_arrays,
+)
 from skcrbm.utils.parallel import ordered_map
 
 # Number of steps for each example after a search for its labels. Several steps pay off, because a
@@ -131,7 +136,7 @@ class Blocks(StructuredBlocks):
     def __init__(self, model, batch, objective, total):
         super().__init__(model, batch, objective, total)
         self.pieces = objective.visits(model, batch)
-        self.examples = [list(single_examples(piece)) for piece in self.pieces]
+        self.examples = [list(piece.single()) for piece in self.pieces]
         self.n_steps = _STEPS if max(map(len, self.examples)) > 1 else 1
         # Labels (m, T) and dual variables (m,) of each example; the observed labels come first.
         self.found = [[one.path[None] for one in group] for group in self.examples]

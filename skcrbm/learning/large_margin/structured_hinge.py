@@ -9,7 +9,6 @@ classes.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,19 +18,19 @@ from skcrbm.energies.chain import SecondOrderEnergies
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.chains import best_paths, path_log_weights
-from skcrbm.learning.chains import SequenceBatch, add_path
-from skcrbm.learning.graphs import (
-    MISSING,
+from skcrbm.learning.structured.chain import SequenceBatch, add_path
+from skcrbm.learning.structured.graph import (
     GraphBatch,
     GraphModel,
     Posed,
     clique_counts,
     kind_of_graphs,
 )
-from skcrbm.learning.structured import Residuals, StructuredObjective
+from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
+from skcrbm.targets.codes import MISSING
 
 
-class HingeObjective(StructuredObjective):
+class HingeObjective(LogWeightObjective):
     """Base class of the structured hinge losses of chains and graphs.
 
     A subclass computes log-weights and finds the labels that violate the margin most. An array of
@@ -141,7 +140,7 @@ class ChainHinge(HingeObjective):
 
     def visits(self, model, batch: SequenceBatch) -> list[SequenceBatch]:
         """Return a part for each sequence, because a search costs little."""
-        return [batch.part(c, c + 1) for c in range(len(batch))]
+        return list(batch.single())
 
     def energies(self, model, piece):
         """Return the log-weights of sequences."""
@@ -284,12 +283,3 @@ class GraphHinge(HingeObjective):
     def pairs_of(self, model, piece):
         """Return an array of zeros (M, K, K), with a matrix for each edge."""
         return np.zeros((len(piece.arrays.edges), model.n_states, model.n_states))
-
-
-def single_examples(piece: Any) -> Iterator[Any]:
-    """Yield each example of a part of a batch as a batch of its own."""
-    if len(piece) == 1:
-        yield piece
-        return
-    for c in range(len(piece)):
-        yield piece.take(np.array([c]))

@@ -11,9 +11,8 @@ factor graph with several components.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,12 +24,13 @@ from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy, pairwise_cl
 from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.base import ContradictionError
-from skcrbm.learning.chain_model import Columns
-from skcrbm.learning.structured import Residuals, StructuredObjective
-from skcrbm.utils.graphs import Cliques, GraphArrays, min_fill
+from skcrbm.learning.structured.chain_model import Columns
+from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
+from skcrbm.learning.structured.rows import RaggedBatch
+from skcrbm.targets.codes import MISSING
+from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
-MISSING = -1  # class of a node whose label is not observed
 # Largest number of entries in the tables and scores of one part of a batch, about a megabyte. A
 # graph with more entries gets a part of its own.
 _PART_ENTRIES = 2**17
@@ -51,65 +51,12 @@ class GraphParams(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GraphBatch:
-    """Batch of n graphs, with all nodes and all edges stored one after the other."""
+class GraphBatch(RaggedBatch):
+    """Batch of n graphs; its arrays are `GraphArrays`, and its items are nodes."""
 
-    arrays: GraphArrays
-    path: np.ndarray  # (T,) class of each node, 0 to K - 1, or `MISSING` if not observed
-    weight: np.ndarray  # (n,) weights of the graphs
-    index: np.ndarray  # (n,) position of each graph in the training data
     closed: np.ndarray | None = None  # (T, K), True if the node must not have the class
-    # (n,) position of each graph in X, if it differs from `index` because graphs were left out
-    number: np.ndarray | None = None
-    _pieces: dict = field(default_factory=dict, repr=False)  # cache of the results of `pieces`
-    _graphs: dict = field(default_factory=dict, repr=False)  # structures of energies, see `shared`
 
-    @property
-    def X(self) -> Any:
-        """Features (T, D) of all nodes."""
-        return self.arrays.X
-
-    @property
-    def start(self) -> np.ndarray:
-        """First node (n + 1,) of each graph."""
-        return self.arrays.start
-
-    def __len__(self) -> int:
-        """Return the number of graphs."""
-        return len(self.weight)
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """Position (n,) of each graph in X."""
-        return self.index if self.number is None else self.number
-
-    def blocks(self) -> list[GraphBatch]:
-        """Return a list of the whole batch, because the objectives split a batch themselves."""
-        return [self]
-
-    def computed(self) -> GraphBatch:
-        """Return the batch unchanged, because its X is stored and needs no computation."""
-        return self
-
-    def take(self, numbers: np.ndarray) -> GraphBatch:
-        """Return the graphs with the indices `numbers`, in the order of `numbers`."""
-        a = self.arrays
-        nodes, start = _ranges(a.start, numbers)
-        some, edge_start = _ranges(a.edge_start, numbers)
-        shift = np.repeat(start[:-1] - a.start[numbers], np.diff(edge_start))
-        edges = a.edges[some] + shift[:, None]
-        types = None if a.types is None else a.types[nodes]
-        cliques = []
-        for scopes, first in a.cliques:
-            chosen, clique_start = _ranges(first, numbers)
-            shift = np.repeat(start[:-1] - a.start[numbers], np.diff(clique_start))
-            cliques.append(Cliques(scopes[chosen] + shift[:, None], clique_start))
-        parts = a.X[nodes], start, edges, edge_start, a.Z[some], types, tuple(cliques)
-        arrays = GraphArrays(*parts)
-        closed = None if self.closed is None else self.closed[nodes]
-        weight, index = self.weight[numbers], self.index[numbers]
-        number = None if self.number is None else self.number[numbers]
-        return GraphBatch(arrays, self.path[nodes], weight, index, closed, number)
+    _of_items: ClassVar[tuple[str, ...]] = ("path", "closed")
 
     def shared(self, energy: CategoricalGraphEnergy) -> CategoricalGraphEnergy:
         """Return the energy with the structure of an earlier energy of the same batch.
@@ -117,40 +64,23 @@ class GraphBatch:
         A structure keeps the orders and plans that inference has found for it. All energies of a
         batch in which each node has the same number of states have equal structures.
         """
-        energy.graph = self._graphs.setdefault(energy.graph.n_states.tobytes(), energy.graph)
+        energy.graph = self._cache.setdefault(energy.graph.n_states.tobytes(), energy.graph)
         return energy
 
-    def pieces(self, n_entries: int) -> list[GraphBatch]:
-        """Split the batch into parts of graphs with the same weight, to bound the memory.
+    def _groups(self, n_entries):
+        """Return parts of graphs with the same weight.
 
-        `n_entries` is the number of log-weights per node or edge. The parts do not depend on the
-        number of threads.
+        `n_entries` is the number of log-weights per node or edge.
         """
-        if n_entries not in self._pieces:
-            size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
-            # The size of a clique is the number of edges whose tables have as many entries.
-            for scopes, first in self.arrays.cliques:
-                entries = float(n_entries) ** (scopes.shape[1] / 2 - 1)
-                size = size + np.ceil(np.diff(first) * entries).astype(np.int64)
-            order = np.argsort(self.weight, kind="stable")
-            part = np.cumsum(size[order]) // max(1, _PART_ENTRIES // n_entries)
-            new = (np.diff(part) > 0) | (np.diff(self.weight[order]) > 0)
-            cuts = [0, *(np.flatnonzero(new) + 1).tolist(), len(self)]
-            whole = len(cuts) == 2 and (np.diff(order) > 0).all()
-            self._pieces[n_entries] = [
-                self if whole else self.take(order[a:b]) for a, b in pairwise(cuts)
-            ]
-        return self._pieces[n_entries]
-
-
-def _ranges(start, numbers):
-    """Return all indices in the ranges ``start[i]:start[i + 1]`` for i in `numbers`.
-
-    The second result (n + 1,) holds the first position of each range among the returned indices.
-    """
-    lengths = np.diff(start)[numbers]
-    first = np.concatenate([[0], np.cumsum(lengths)])
-    return np.arange(first[-1]) + np.repeat(start[numbers] - first[:-1], lengths), first
+        size = np.diff(self.arrays.start) + np.diff(self.arrays.edge_start)
+        # The size of a clique is the number of edges whose tables have as many entries.
+        for scopes, first in self.arrays.cliques:
+            entries = float(n_entries) ** (scopes.shape[1] / 2 - 1)
+            size = size + np.ceil(np.diff(first) * entries).astype(np.int64)
+        order = np.argsort(self.weight, kind="stable")
+        part = np.cumsum(size[order]) // max(1, _PART_ENTRIES // n_entries)
+        new = (np.diff(part) > 0) | (np.diff(self.weight[order]) > 0)
+        return np.split(order, np.flatnonzero(new) + 1)
 
 
 class GraphModel(NamedTuple):
@@ -357,7 +287,7 @@ def no_labels(graph: GraphBatch, name: str, method: str | None = None) -> ValueE
     `method` is the name of an approximate method that found no labels, although there may be some.
     None means that there are no labels.
     """
-    graph_name = f"graph {graph.numbers[0]} of X"
+    graph_name = f"graph {graph.index[0]} of X"
     start = (
         f"{graph_name} has no labels"
         if method is None
@@ -393,7 +323,7 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
     return "narrow" if narrow else "wide"
 
 
-class GraphLikelihood(StructuredObjective):
+class GraphLikelihood(LogWeightObjective):
     """Negative log-likelihood of the observed labels; missing labels are summed out.
 
     If `inference` is approximate, the loss and its gradient are approximate. Message passing starts
@@ -445,7 +375,7 @@ class GraphLikelihood(StructuredObjective):
         returns = "log_partition", "marginals", "statistics"
         found = self._found(posed, returns, init=last.get(free), return_state=self._continues)
         if found is None:
-            for graph in (piece.take(np.array([c])) for c in range(len(piece))):
+            for graph in piece.single():
                 alone = Posed.free(model, graph) if free else Posed.of(model, graph)
                 if len(piece) == 1 or self._found(alone, "log_partition") is None:
                     raise no_labels(graph, "y", f"inference={self.inference.name!r}")
@@ -489,7 +419,7 @@ def clique_counts(
     return np.concatenate(parts) if parts else None
 
 
-class GraphPseudoLikelihood(StructuredObjective):
+class GraphPseudoLikelihood(LogWeightObjective):
     """Negative sum of the log-probabilities of each label given the labels of its neighbours."""
 
     needs_complete = True

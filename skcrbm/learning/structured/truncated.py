@@ -7,8 +7,9 @@ from scipy.special import log_softmax
 
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.truncated_graphs import GraphNetwork, truncated_network
-from skcrbm.learning.graphs import MISSING, GraphBatch, GraphModel
-from skcrbm.learning.structured import Residuals, StructuredObjective
+from skcrbm.learning.structured.graph import GraphBatch, GraphModel
+from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
+from skcrbm.targets.codes import MISSING
 
 # Score of a class that a node lacks because of its type. The probability of the class rounds to 0.
 # The score is finite, because the gradient needs finite scores.
@@ -36,7 +37,7 @@ def network_of(
     return truncated_network(inference, scores, a.edges, model.pairs(a.Z), cliques)
 
 
-class GraphTruncated(StructuredObjective):
+class GraphTruncated(LogWeightObjective):
     """Negative log-belief of the observed classes after a fixed number of iterations.
 
     Nodes without a label do not count in the loss.

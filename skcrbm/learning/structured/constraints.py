@@ -17,8 +17,9 @@ from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import infer
 from skcrbm.inference.base import ContradictionError
-from skcrbm.learning.constraint_search import Arc, ConstraintSearch, OutOfStepsError
-from skcrbm.learning.graphs import MISSING, GraphBatch, kind_of_graphs, no_labels
+from skcrbm.learning.structured.constraint_search import Arc, ConstraintSearch, OutOfStepsError
+from skcrbm.learning.structured.graph import GraphBatch, kind_of_graphs, no_labels
+from skcrbm.targets.codes import MISSING
 from skcrbm.utils.warnings import warn_user
 
 
@@ -88,8 +89,7 @@ def require_possible(
                 break
         if not len(piece) or not _contradicted(piece, pairs, first, undecided):
             continue
-        for c in range(len(piece)):
-            graph = piece.take(np.array([c]))
+        for graph in piece.single():
             if _contradicted(graph, pairs, first, undecided):
                 raise no_labels(graph, name)
     if undecided:
@@ -115,13 +115,12 @@ def _contradicted(piece, pairs, first, undecided):
     n_classes = len(pairs) if first is None else int(np.diff(first).max())
     kind = kind_of_graphs(_free_graph(piece), n_classes) if pairs.any() else "forest"
     if kind == "wide" and len(piece) > 1:
-        single = (piece.take(np.array([c])) for c in range(len(piece)))
-        return any(_contradicted(graph, pairs, first, undecided) for graph in single)
+        return any(_contradicted(graph, pairs, first, undecided) for graph in piece.single())
     if kind == "wide":
         try:
             return ConstraintSearch(*_sets_and_arcs(piece, pairs, first)).labels() is None
         except OutOfStepsError:
-            undecided.add(int(piece.numbers[0]))
+            undecided.add(int(piece.index[0]))
             return False
     if kind == "forest":  # the answer of `contradicted_models` is exact
         return False
@@ -237,4 +236,4 @@ def _free_graph(piece):
     free = (piece.path[a.edges] == MISSING).all(axis=1)
     edge_start = np.concatenate([[0], np.cumsum(free)])[a.edge_start]
     arrays = a._replace(edges=a.edges[free], Z=a.Z[free], edge_start=edge_start, cliques=())
-    return replace(piece, arrays=arrays, _pieces={})
+    return replace(piece, arrays=arrays)

@@ -25,12 +25,13 @@ from skcrbm.learning.data import RowSpace
 from skcrbm.learning.lbfgs import column_moments, descend
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.penalty_path import geometric_penalties, penalty_at, penalty_path
-from skcrbm.learning.structured import Residuals, StructuredObjective
+from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
+from skcrbm.learning.structured.rows import StoredBatch
+from skcrbm.targets.codes import MISSING
 from skcrbm.utils.columns import Columns
 from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.parallel import linear_fields, row_chunks
 
-MISSING = -1  # code of an output that is not observed
 # Largest number of log-weights in a part of a batch (4 MB). A batch with more log-weights is split
 # into parts.
 _PART_ENTRIES = 2**19
@@ -55,37 +56,21 @@ class OutputParams(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class OutputBatch:
+class OutputBatch(StoredBatch):
     """Batch of N rows."""
 
     X: Any  # (N, D) ndarray or CSR matrix of float64
     codes: np.ndarray  # (N, L) class of each output, or `MISSING`
     weight: np.ndarray  # (N,) weights of the rows
-    _pieces: dict = field(default_factory=dict, repr=False)  # results of `pieces` and `one_hot`
+    _cache: dict = field(default_factory=dict, init=False, repr=False)
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.weight)
+    def take(self, numbers: Any) -> OutputBatch:
+        """Return a batch of the rows with the indices `numbers`."""
+        return OutputBatch(self.X[numbers], self.codes[numbers], self.weight[numbers])
 
-    def blocks(self) -> list[OutputBatch]:
-        """Return a list of the whole batch, because the objectives split a batch themselves."""
-        return [self]
-
-    def computed(self) -> OutputBatch:
-        """Return the batch unchanged, because its X is stored and needs no computation."""
-        return self
-
-    def take(self, rows: Any) -> OutputBatch:
-        """Return a batch of the rows with the indices `rows`."""
-        return OutputBatch(self.X[rows], self.codes[rows], self.weight[rows])
-
-    def pieces(self, n_entries: int) -> list[OutputBatch]:
-        """Split the batch into parts with a bounded number of log-weights, `n_entries` per row."""
-        if n_entries not in self._pieces:
-            chunks = row_chunks(len(self), max(1, _PART_ENTRIES // n_entries))
-            whole = len(chunks) == 1
-            self._pieces[n_entries] = [self if whole else self.take(rows) for rows in chunks]
-        return self._pieces[n_entries]
+    def _groups(self, n_entries):
+        """Return parts with a bounded number of log-weights, `n_entries` per row."""
+        return row_chunks(len(self), max(1, _PART_ENTRIES // n_entries))
 
     @cached_property
     def complete(self) -> bool:
@@ -103,10 +88,10 @@ class OutputBatch:
         It has a column for each class of each output. For a missing output all columns are 0.
         """
         key = "one_hot", graph.n_states
-        if key not in self._pieces:
+        if key not in self._cache:
             place = np.arange(graph.n_states) - graph.first[:-1][graph.output]
-            self._pieces[key] = (self.codes[:, graph.output] == place).astype(np.float64)
-        return self._pieces[key]
+            self._cache[key] = (self.codes[:, graph.output] == place).astype(np.float64)
+        return self._cache[key]
 
 
 class OutputModel(NamedTuple):
@@ -209,13 +194,13 @@ class CentredOutputs:
         return np.concatenate([(part / scale).ravel() for part, scale in parts])
 
 
-class _OutputObjective(StructuredObjective):
+class _OutputObjective(LogWeightObjective):
     """Base class of the objectives that train an `OutputModel`."""
 
     share = 1e-5
 
     def __init__(self, n_jobs: int | None = None):
-        super().__init__((True, True, True), n_jobs)
+        super().__init__(OutputParams(True, True, True), n_jobs)
 
     def coordinates(self, model, batch, penalty):
         """Return the object that converts parameters to a vector for L-BFGS, and back."""

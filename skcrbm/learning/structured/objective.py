@@ -1,19 +1,19 @@
-"""Define the sources, objectives and penalty search that training of chains and graphs shares.
+"""Define the objectives and the penalty search that training of all structured models shares.
 
-A row of training data is a whole sequence or graph. `fit` (`learning/fit.py`) uses the objectives
-like all other objectives: L-BFGS takes all rows at once, and stochastic solvers take mini-batches.
+A row of training data is a whole sequence, graph or image, or a row with several outputs. `fit`
+(`learning/fit.py`) uses the objectives like all other objectives: L-BFGS takes all rows at once,
+and stochastic solvers take mini-batches.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from skcrbm.learning.data import Source
 from skcrbm.learning.lbfgs import descend
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.penalties import L2, ElasticNet
@@ -43,45 +43,14 @@ class Residuals(NamedTuple):
     cliques: Any = None  # gradient with respect to the tables of cliques; None without cliques
 
 
-class StructureSource(Source):
-    """Source of mini-batches of sequences or graphs, in random order.
-
-    `batch` contains all sequences or graphs, for example as a `SequenceBatch`. If all of them fit
-    into a single mini-batch, the source yields `batch` itself, without shuffling.
-    """
-
-    def __init__(self, batch: Any):
-        self.all = batch
-        self.n_rows = len(batch)
-        self.total_weight = float(batch.weight.sum())
-
-    def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Any]:
-        """Yield the batches of one pass; see `Source`."""
-        if size >= self.n_rows:
-            yield self.all
-            return
-        order = rng.permutation(self.n_rows)
-        for start in range(0, self.n_rows, size):
-            yield self.all.take(order[start : start + size])
-
-    def split(self, fraction: float, rng, stratify: bool = False) -> Any:
-        """Hold out a fraction of the sequences or graphs for validation; see `Source`."""
-        n_held = int(np.ceil(fraction * self.n_rows))
-        if n_held >= self.n_rows:
-            return super().split(fraction, rng, stratify)
-        order = rng.permutation(self.n_rows)
-        held, rest = np.sort(order[:n_held]), np.sort(order[n_held:])
-        return StructureSource(self.all.take(rest)), self.all.take(held)
-
-
 class TrainedCoordinates:
     """Convert the trained parameters of a model to one vector for L-BFGS, and back.
 
-    `trained` has one entry per array of ``model.params``. If the entry is False, the array keeps
-    its initial value.
+    `trained` is a named tuple like ``model.params``. If its entry for an array is False, the array
+    keeps its initial value.
     """
 
-    def __init__(self, model: Any, trained: tuple[bool, ...]):
+    def __init__(self, model: Any, trained: Any):
         self.start = model.params
         self.trained = trained
 
@@ -113,20 +82,17 @@ class TrainedCoordinates:
 
 
 class StructuredObjective(Objective):
-    """Base class of the objectives of chains and graphs.
+    """Base class of the objectives of structured models.
 
-    A subclass computes the loss of a part of the batch, and the gradient of the loss with respect
-    to the log-weights of single states and of pairs of states.
-
-    `trained` has an entry for each array of ``model.params``: True if the array is trained. Results
-    do not depend on `n_jobs`, the number of threads.
+    `trained` is a named tuple like ``model.params``, with True for each array that is trained.
+    Results do not depend on `n_jobs`, the number of threads.
     """
 
     share = SHARE
     #: True if the penalty includes the array `intercept`.
     penalises_intercept: ClassVar[bool] = False
 
-    def __init__(self, trained: tuple[bool, ...], n_jobs: int | None = None):
+    def __init__(self, trained: Any, n_jobs: int | None = None):
         self.trained = trained
         self.n_jobs = n_jobs
         self.state_key = type(self).__name__, trained
@@ -134,6 +100,23 @@ class StructuredObjective(Objective):
     def coordinates(self, model, batch, penalty):
         """Return the object that converts parameters to a vector for L-BFGS, and back."""
         return TrainedCoordinates(model, self.trained)
+
+    def score(self, model, batch: Any, epoch):
+        """Return minus the mean loss of held-out rows."""
+        pieces = batch.pieces(model.n_entries)
+        return -sum(self._loss(model, piece) for piece in pieces) / batch.weight.sum()
+
+    @abstractmethod
+    def _loss(self, model, piece) -> float:
+        """Return the loss of a part of the batch."""
+
+
+class LogWeightObjective(StructuredObjective):
+    """Base class of the objectives of models with log-weights of single states and of pairs.
+
+    A subclass computes the loss of a part of the batch, and the gradient of the loss with respect
+    to the log-weights.
+    """
 
     def step(self, model, batch: Any, clock, state):
         """Return the `Step` of a batch; see `Objective`."""
@@ -151,10 +134,8 @@ class StructuredObjective(Objective):
             part[...] *= used
         return Step(gradient, loss, n_converged), state
 
-    def score(self, model, batch: Any, epoch):
-        """Return minus the mean loss of held-out rows."""
-        pieces = batch.pieces(model.n_entries)
-        return -sum(self._residuals(model, piece).loss for piece in pieces) / batch.weight.sum()
+    def _loss(self, model, piece):
+        return self._residuals(model, piece).loss
 
     @abstractmethod
     def _residuals(self, model, piece) -> Residuals:

@@ -1,0 +1,1 @@
+"""Training of structured models: chains, graphs, images, and the outputs of rows."""
