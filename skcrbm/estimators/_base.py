@@ -505,26 +505,16 @@ class JointClassifier(StructuredClassifier):
             return self._joint(X, y_known).pairs()
 
 
-class LinearAttributes:
-    """Attributes that other libraries expect of a linear model, for models that may be linear."""
+def linear_attribute(name: str, doc: str) -> property:
+    """Return a property that other libraries expect of a linear model, such as `coef_`.
 
-    @property
-    def _why_not_linear(self) -> tuple[str, str] | None:
-        """What the model has beyond a linear model, and which attributes hold it, or None."""
-        raise NotImplementedError
+    The property is for a class that has the attribute `visible_` + `name`, and the property
+    `_why_not_linear`: None if the fitted model is linear, else two phrases, which say what the
+    model has beyond a linear model and which attributes hold it.
+    """
 
-    @property
-    def coef_(self) -> np.ndarray:
-        """Coefficients (L, D) of the inputs. They exist only if the fitted model is linear."""
-        return self._of_linear_model("coef_")
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        """Intercepts (L,) of the outputs. They exist only if the fitted model is linear."""
-        return self._of_linear_model("intercept_")
-
-    def _of_linear_model(self, name):
-        """Return an attribute; raise an AttributeError, so that `hasattr` returns False."""
+    def get(self) -> np.ndarray:
+        # The error is an AttributeError, so that `hasattr` returns False.
         if not hasattr(self, f"visible_{name}"):
             raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
         if self._why_not_linear is not None:
@@ -534,6 +524,19 @@ class LinearAttributes:
                 f"{name}; use visible_{name} {parts.format(name=name)}"
             )
         return getattr(self, f"visible_{name}")
+
+    return property(get, doc=doc)
+
+
+#: `coef_` and `intercept_` of the classifiers that are linear models in some configurations.
+linear_coef = linear_attribute(
+    "coef_",
+    "Coefficients (L, D) of the inputs. They exist only if the fitted model is linear.",
+)
+linear_intercept = linear_attribute(
+    "intercept_",
+    "Intercepts (L,) of the outputs. They exist only if the fitted model is linear.",
+)
 
 
 def training_rows(

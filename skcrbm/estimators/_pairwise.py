@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._base import JointClassifier, LinearAttributes
+from skcrbm.estimators._base import JointClassifier, linear_coef, linear_intercept
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import first_that_answers
@@ -29,7 +29,7 @@ InferenceOption: TypeAlias = "str | InferenceMethod | list[str | InferenceMethod
 MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 
 
-class PairwiseClassifier(CallbackSupportMixin, LinearAttributes, JointClassifier):
+class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
     """Base class of models with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
 
     A subclass learns a (`visible_coef_`), b (`visible_intercept_`) and s (`pairwise_coef_`). It has
@@ -56,6 +56,9 @@ class PairwiseClassifier(CallbackSupportMixin, LinearAttributes, JointClassifier
     def __sklearn_is_fitted__(self):
         # `classes_` is not used here, because it exists even if the first fit failed.
         return hasattr(self, "visible_coef_")
+
+    coef_ = linear_coef
+    intercept_ = linear_intercept
 
     @property
     def _why_not_linear(self):

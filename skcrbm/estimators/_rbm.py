@@ -22,7 +22,7 @@ from skcrbm.decoding.rules import Marginal, resolve_decoder
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
-from skcrbm.estimators._base import JointClassifier, LinearAttributes, Rows
+from skcrbm.estimators._base import JointClassifier, Rows, linear_coef, linear_intercept
 from skcrbm.estimators._crbm_auto import path_record
 from skcrbm.inference import Exact, InferenceMethod, infer
 from skcrbm.inference.accuracy import checked_rows, marginal_error
@@ -72,11 +72,7 @@ class Methods(NamedTuple):
 
 
 class RBMClassifier(
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    CallbackSupportMixin,
-    LinearAttributes,
-    JointClassifier,
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, JointClassifier
 ):
     """Base class of classifiers that predict by a conditional RBM. Subclasses add `fit`."""
 
@@ -136,6 +132,9 @@ class RBMClassifier(
     @property
     def _n_features_out(self):
         return self.weights_.shape[1]
+
+    coef_ = linear_coef
+    intercept_ = linear_intercept
 
     @property
     def _why_not_linear(self):
