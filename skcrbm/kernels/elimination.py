@@ -188,7 +188,7 @@ def _divide(maximal, k, width, entries, begin, message, to, power, total):
 def _go_up(maximal, buckets, fields, value, work, conditional, total):
     """Compute the conditional table of each bucket, and the total weight; see `eliminate`."""
     n_lanes, message = value.shape[1], work.message
-    n_levels = fields.shape[0] // (value.shape[0] * n_lanes)
+    n_levels = fields.shape[0] // max(1, value.shape[0] * n_lanes)  # a model may have no variables
     for r in range(n_lanes):
         total[r] = 0.0
     for i in range(buckets.parent.shape[0]):
@@ -266,7 +266,7 @@ def _go_down(maximal, buckets, value, work, conditional, weight, statistics):
     """Compute the log-weights of states and the probabilities of entries; see `eliminate`."""
     scope_start, entry_start = buckets.scope_start, buckets.entry_start
     n_lanes = value.shape[1]
-    n_levels = weight.shape[0] // (value.shape[0] * n_lanes)
+    n_levels = weight.shape[0] // max(1, value.shape[0] * n_lanes)  # a model may have no variables
     message, belief, power = work.message, work.belief, work.power
     for i in range(buckets.parent.shape[0] - 1, -1, -1):
         v, k = buckets.scopes[scope_start[i]], buckets.counts[buckets.scopes[scope_start[i]]]
