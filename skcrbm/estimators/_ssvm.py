@@ -28,6 +28,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
+from skcrbm.utils.validation import distinct_rows
 from skcrbm.utils.warnings import warn_user
 
 
@@ -125,6 +126,9 @@ class SSVMClassifier(PairwiseClassifier):
     Notes
     -----
     `decision_function` and `predict_proba` return the same quantities as in `LMBMClassifier`.
+
+    Equal rows are merged before the training, and the order of the visits is random with a fixed
+    seed. The fit does not depend on the order of the rows, and is the same for dense and sparse X.
 
     Missing labels and weights of single labels (`sample_weight` of the shape of y) are refused. A
     label of weight 0 is a missing label by definition, and the loss of a row is a maximum over
@@ -252,7 +256,7 @@ class SSVMClassifier(PairwiseClassifier):
             "vectors. Leave these rows out, or use LMBMClassifier, CRBMClassifier or MSSVMCRBM",
         )
         rows = with_class_weight(self, rows)
-        X, visible, weight = rows.X, rows.visible, rows.weight
+        X, visible, weight = distinct_rows(rows.X, rows.visible, rows.weight)
         warn_of_scales(X, weight, type(self).__name__)
         one_hot = self._targets.one_hot
         problem = StructuralMarginProblem(

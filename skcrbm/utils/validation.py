@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -279,3 +280,39 @@ def weighted_rows(arrays: tuple, sample_weight: Any) -> tuple[tuple, np.ndarray]
     if keep.all():
         return arrays, weight
     return tuple(array[keep] for array in arrays), weight[keep]
+
+
+def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Merge rows with the same X and y, and add up their weights.
+
+    The order of the rows in the result depends on the contents of the rows alone. A solver that
+    visits rows one after another then gives the same result for any order of the given rows, for
+    sparse and dense X, and for copies of a row as for a row of larger weight.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (N, D)
+        Validated features, as `checked_features` returns them.
+    y : ndarray of shape (N, L)
+    weight : ndarray of shape (N,)
+
+    Returns
+    -------
+    X, y, weight
+        Arrays of the same types with a row for each distinct row.
+    """
+    # Rows are compared by a digest of 128 bits, which takes less memory than their entries.
+    digests = np.empty((len(y), 2), np.uint64)
+    for i, labels in enumerate(y):
+        if sparse.issparse(X):
+            entries = slice(X.indptr[i], X.indptr[i + 1])
+            columns, values = X.indices[entries], X.data[entries]
+        else:
+            columns = np.flatnonzero(X[i])
+            values = X[i, columns]
+        digest = hashlib.blake2b(columns.astype(np.int64).tobytes(), digest_size=16)
+        digest.update(values.astype(np.float64).tobytes())
+        digest.update(labels.astype(np.float64).tobytes())
+        digests[i] = np.frombuffer(digest.digest(), np.uint64)
+    _, first, group = np.unique(digests, axis=0, return_index=True, return_inverse=True)
+    return X[first], y[first], np.bincount(group.ravel(), weight)

@@ -195,13 +195,14 @@ def test_progress_changes_nothing(data, capsys):
 @pytest.mark.parametrize("node_limit", [50_000, 100])
 def test_searches_by_the_method_itself_are_rare(data, monkeypatch, node_limit):
     """Flips of labels find most label vectors; branch and bound only checks the gap."""
-    events, gaps = [], []
+    events, gaps, losses = [], [], []
     visit, search = LabelBlocks.visit, LabelBlocks._search
 
     def spy_on_visit(blocks, rng):
         found = visit(blocks, rng)
         events.append("pass")
         gaps.append(found.gap)
+        losses.append(found.loss + blocks.penalty(blocks.params))
         return found
 
     def spy_on_search(blocks, params):
@@ -216,7 +217,30 @@ def test_searches_by_the_method_itself_are_rare(data, monkeypatch, node_limit):
     assert events.count("pass") == model.n_iter_
     assert 3 <= events.count("search") <= model.n_iter_ / 4
     first = events.index("search")
-    assert gaps[first - 1] <= 0.3 * gaps[0] < gaps[first - 2]
+    assert gaps[first - 1] <= 0.3 * losses[0] < gaps[first - 2]
+
+
+@pytest.mark.parametrize("kind", ["pairs", "linear", "classes"])
+def test_copies_and_order_of_rows_change_nothing(data, kind):
+    X, Y = data
+    y = Y[:, 0] + 2 * Y[:, 1] if kind == "classes" else Y
+    rng = np.random.default_rng(1)
+    weight = rng.integers(0, 4, len(X))
+    copies = rng.permutation(np.repeat(np.arange(len(X)), weight))
+    penalty = np.inf if kind == "linear" else 1.0
+    weighted, repeated, stored = (
+        SSVMClassifier(C=0.02, pairwise_penalty=penalty).fit(*given)
+        for given in (
+            (X, y, weight),
+            (X[copies], y[copies]),
+            (sparse.csr_matrix(X[copies]), y[copies]),
+        )
+    )
+    for model in (repeated, stored):
+        for name in ("visible_coef_", "visible_intercept_", "pairwise_coef_"):
+            expected, found = getattr(weighted, name), getattr(model, name)
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        assert model.n_iter_ == weighted.n_iter_
 
 
 def test_an_interrupted_fit_returns_trained_weights(data, monkeypatch):

@@ -269,11 +269,19 @@ def test_rows_too_large_for_inference(kind):
 
 
 @pytest.mark.parametrize("scale", [1e20, 1e35, 1e150])
-def test_rows_too_large_for_the_search_in_a_fit(scale):
-    """Block-coordinate steps stay finite; the warnings say that X should be scaled."""
-    with pytest.warns(UserWarning, match="Scale X"):
-        model = SSVMClassifier(max_iter=20).fit(np.sign(X) * scale, Y)
-    assert np.isfinite(model.visible_coef_).all()
+def test_rows_of_any_size_train_a_margin(scale):
+    """Labels that a linear model tells apart are learned, and a warning says to scale X."""
+    inputs, y = np.sign(X), np.sign(X)[:, 0] > 0
+    with pytest.warns(UserWarning, match="scale"):
+        model = SSVMClassifier(max_iter=20).fit(inputs * scale, y)
+    assert model.score(inputs * scale, y) == 1.0
+
+
+def test_rows_whose_squares_overflow():
+    model = SSVMClassifier(max_iter=20)
+    with pytest.raises(ValueError, match=r"overflowed: X, .*scale the columns of X"):
+        model.fit(np.sign(X) * 1e160, Y)
+    assert not hasattr(model, "visible_coef_")
 
 
 def test_methods_that_cannot_do_what_a_density_needs():

@@ -139,12 +139,13 @@ class LabelBlocks(DualBlocks):
     def __init__(self, problem: StructuralMarginProblem):
         self.problem = problem
         self.weight = float(problem.limit.sum())
-        X = problem.X.astype(np.float64)
-        self.X = X.tocsr() if sparse.issparse(X) else X
-        arrays = csr_arrays(self.X)
-        (n, n_labels), n_columns = problem.signs.shape, X.shape[1]
+        arrays = csr_arrays(problem.X)
+        (n, n_labels), n_columns = problem.signs.shape, problem.X.shape[1]
+        # A CSR matrix also for dense rows, so that rounding is the same for dense and sparse rows.
+        self.X = sparse.csr_matrix(arrays, (n, n_columns))
         row = np.repeat(np.arange(n), np.diff(arrays[2]))
-        square = 1.0 + np.bincount(row, np.square(arrays[0]), n)
+        with np.errstate(over="ignore"):  # `visit` raises an error
+            square = 1.0 + np.bincount(row, np.square(arrays[0]), n)
         self.rows = Rows(*arrays, square, problem.signs, problem.limit)
         self.params = Weights(np.zeros((n_columns + 1, n_labels)), np.zeros((n_labels, n_labels)))
         relaxed = problem.method.name == "linear_program" and problem.has_pairs
@@ -208,16 +209,22 @@ class LabelBlocks(DualBlocks):
 
     def rebuild(self):
         """Compute the parameters from the dual variables, which removes rounding errors."""
+        # Only label vectors that differ from the observed labels have a share in the parameters.
+        # The sums run over the differences, because the dual variables of these vectors may be
+        # much smaller than the rounding error of the dual variable of the observed labels.
         limit, signs = self.problem.limit, self.problem.signs
         row, atom = np.nonzero(self.atoms.value)
-        labels = self.atoms.labels[row, atom].astype(np.float64)
         weight = self.atoms.value[row, atom] * limit[row]
+        labels, observed = self.atoms.labels[row, atom].astype(np.float64), signs[row]
         owner = sparse.csr_matrix((weight, (row, np.arange(len(row)))), (len(signs), len(row)))
-        missed = limit[:, None] * signs - owner @ labels
+        missed = owner @ (observed - labels)
         self.params.coef[:-1] = np.asarray(self.X.T @ missed)
         self.params.coef[-1] = missed.sum(axis=0)
         if self.inverse:
-            pairs = signs.T @ (limit[:, None] * signs)
+            differs = (observed != labels).any(axis=1)
+            row, atom, weight = row[differs], atom[differs], weight[differs]
+            labels, observed = labels[differs], observed[differs]
+            pairs = observed.T @ (weight[:, None] * observed)
             if self.atoms.pairs.shape[2]:
                 pairs -= np.tensordot(weight, self.atoms.pairs[row, atom], 1)
             else:
