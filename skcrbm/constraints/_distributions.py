@@ -8,7 +8,6 @@ from scipy.special import logsumexp
 from skcrbm.constraints._conditions import Conditions
 from skcrbm.constraints._counted_trees import CountedTrees, counted_trees
 from skcrbm.energies import FactorGraphEnergy, TableFactors
-from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference import infer, sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.exact.counted_trees import CountedTreeModels
@@ -246,7 +245,7 @@ def factor_graph(conditions: Conditions, log_odds, forbidden: float = -np.inf):
         return FactorGraphEnergy(factors, np.hstack([log_odds, counters]))
     field = np.zeros((len(log_odds), len(n_states), int(n_states.max())))
     field[:, : log_odds.shape[1], 1] = log_odds
-    return CategoricalGraphEnergy(factors, field, n_states=n_states)
+    return FactorGraphEnergy(factors, field, n_states=n_states)
 
 
 def is_possible(conditions: Conditions) -> bool:

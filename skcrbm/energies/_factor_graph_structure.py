@@ -285,64 +285,31 @@ class FactorGraph(Versioned):
         return BlockEdges(edge, first[with_edges], with_edges)
 
 
-def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the index (K, F) of the entry that each of K states selects in each of F tables.
+def codes_of(states: np.ndarray, variables: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return the index (S, F) of the entry that each of S states selects in each of F tables.
 
-    `bits` (K, n) holds bool states, and `variables` (F, k) holds the scopes of the tables.
+    `states` (S, n) holds integers or bools, `variables` (F, m) the scopes of the tables, and
+    `shape` (m,) the number of states of each variable of a scope.
     """
-    code = np.zeros((len(bits), len(variables)), np.int64)
-    for column in variables.T:
-        code *= 2
-        code += bits[:, column]
+    code = np.zeros((len(states), len(variables)), np.int64)
+    for column, k in zip(variables.T, shape, strict=True):
+        code *= k
+        code += states[:, column]
     return code
 
 
-def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the probability of each entry of F tables if variables are independent, (K, F, 2**k).
+def products_of(chances: np.ndarray, variables: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return the probability of each entry of F tables if variables are independent, (S, F, size).
 
-    Each of the K rows of `means` (K, n) holds the probability that each of n variables is 1, and
-    `variables` (F, k) holds the scopes of the tables, with k variables each.
+    Each of the S rows of `chances` (S, n, K) holds the probability of each of K states of n
+    variables. `variables` (F, m) holds the scopes of the tables, and `shape` (m,) the number of
+    states of each variable of a scope.
     """
-    found = np.ones((len(means), len(variables), 1))
-    for column in variables.T:
-        on = means[:, column, None].astype(np.float64)
-        found = np.stack([found * (1 - on), found * on], axis=-1)
-        found = found.reshape(len(means), len(variables), -1)
+    found = np.ones((len(chances), len(variables), 1))
+    for column, k in zip(variables.T, shape, strict=True):
+        found = found[..., None] * chances[:, column, None, :k]
+        found = found.reshape(len(chances), len(variables), -1)
     return found
-
-
-def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add the value of each edge to the total of its variable, in place.
-
-    `values` (K, M) holds a value for each of M edges of `block` in each of K states, and `total`
-    (K, B) a number for each of B variables of the block.
-    """
-    if len(block.first):
-        total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
-
-
-def or_zeros(
-    group: LogicGroup, bits: np.ndarray, edge: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return masks (K, M) of the edges whose OR factor has weight 0.
-
-    `edge` (M,) holds indices of edges as in `BlockEdges`, each between a variable and a factor. The
-    first mask assumes that the variable of the edge is off, and the second mask that it is on. The
-    other variables have the states `bits` (K, n).
-    """
-    is_input = edge < len(group.inputs)
-    n_inputs = len(group.inputs)
-    of_input = np.repeat(np.arange(len(group.outputs)), np.diff(group.start))
-    factor = np.where(is_input, np.append(of_input, 0)[np.minimum(edge, n_inputs)], edge - n_inputs)
-    count = np.add.reduceat(bits[:, group.inputs].astype(np.int64), group.start[:-1], axis=1)
-    count = count[:, factor]
-    own = bits[:, group.inputs[np.minimum(edge, n_inputs - 1)]]
-    others = (count - (own & is_input)) > 0  # some other input is on
-    output = bits[:, group.outputs[factor]]
-    return (
-        np.where(is_input, output != others, others),
-        np.where(is_input, ~output, ~others),
-    )
 
 
 def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:

@@ -302,9 +302,12 @@ def as_factors(factors: Any) -> tuple[Factors, ...]:
 
 
 def count_variables(
-    factors: tuple[Factors, ...], field: Any, n_variables: Any, n_states: Any, categorical: bool
+    factors: tuple[Factors, ...], field: Any, n_variables: Any, n_states: Any, by_state: bool
 ) -> int:
-    """Return the number of variables; raise a ValueError if a factor has a larger index."""
+    """Return the number of variables; raise a ValueError if a factor has a larger index.
+
+    If `by_state` is True, the last axis of `field` is an axis of states.
+    """
     named = -1
     for part in factors:
         if isinstance(part, TableFactors):
@@ -318,8 +321,8 @@ def count_variables(
         width, source = int(n_variables), "n_variables"
     elif np.ndim(n_states) == 1:
         width, source = len(n_states), "n_states"
-    elif field is not None and np.ndim(field) in ((2, 3) if categorical else (1, 2)):
-        width, source = np.shape(field)[-2 if categorical else -1], "field"
+    elif field is not None and np.ndim(field) in ((2, 3) if by_state else (1, 2)):
+        width, source = np.shape(field)[-2 if by_state else -1], "field"
     if named >= width:
         raise ValueError(
             f"factors hold variable {named}, but {source} allows only the variables 0 to "
@@ -405,7 +408,7 @@ def count_states(
                 f"{given[wrong[0]]} and factors of {counts[wrong[0]]} states"
             )
         counts = given
-    elif has_categories(factors, field, None) and np.ndim(field) in (2, 3):
+    elif has_axis_of_states(factors, field, None) and np.ndim(field) in (2, 3):
         counts[~known] = np.shape(field)[-1]
     else:
         counts[~known] = 2
@@ -431,18 +434,17 @@ def _as_counts(n_states, n_variables):
     return np.array(np.broadcast_to(given, n_variables), np.int64)
 
 
-def has_categories(factors: Any, field: Any, n_states: Any) -> bool:
-    """Return True if a variable has more or fewer than two states.
+def has_axis_of_states(factors: tuple[Factors, ...], field: Any, n_states: Any) -> bool:
+    """Return True if the arrays of a graph have an axis of states.
 
-    Invalid arguments give False, so that the constructor for 0/1 variables raises the error.
+    They have this axis if a variable has more or fewer than two states, or if `field` has three
+    axes. Invalid arguments give False, so that the check of 0/1 variables raises the error.
     """
     if n_states is not None:
-        return bool(np.any(np.asarray(n_states) != 2))
-    parts = factors if isinstance(factors, (list, tuple)) else [factors]
-    shapes = [part.shape for part in parts if isinstance(part, TableFactors)]
-    if any(set(shape) != {2} for shape in shapes):
-        return True
+        shapes = [tuple(np.ravel(n_states).tolist())]
+    else:
+        shapes = [part.shape for part in factors if isinstance(part, TableFactors)]
     try:
-        return np.ndim(field) == 3
+        return any(set(shape) - {2} for shape in shapes) or np.ndim(field) == 3
     except ValueError:  # rows of different lengths
         return False

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
+from skcrbm.energies.graph import FactorGraphEnergy
 from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES
 
 

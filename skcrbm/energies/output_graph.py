@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
-from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
 from skcrbm.energies._ising import IsingEnergy
+from skcrbm.energies.graph import FactorGraphEnergy
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED
 
@@ -135,8 +134,6 @@ class OutputGraph:
     @property
     def energy_type(self) -> type:
         """Class of the energies that `energy` returns."""
-        if not self.binary:
-            return CategoricalGraphEnergy
         return IsingEnergy if self.enumerated else FactorGraphEnergy
 
     # ---------------------------------------------------------------- energies and their answers
@@ -173,7 +170,7 @@ class OutputGraph:
         field = np.zeros((len(scores), n * most))
         field[:, self.padded] = scores
         field = field.reshape(-1, n, most)
-        return CategoricalGraphEnergy(factors, field, n_states=self.n_classes)
+        return FactorGraphEnergy(factors, field, n_states=self.n_classes)
 
     def state_chances(self, found: Any) -> np.ndarray:
         """Return the probabilities (N, C) of all states from the result of `infer`."""

@@ -6,11 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
-from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
-
-__all__ = ["CategoricalGraphEnergy", "pairwise_classes", "two_classes"]
+from skcrbm.energies.graph import FactorGraphEnergy
 
 
 def pairwise_classes(
@@ -19,11 +16,10 @@ def pairwise_classes(
     tables: np.ndarray,
     cliques: Iterable[tuple[np.ndarray, np.ndarray]] = (),
     closed: np.ndarray | None = None,
-) -> CategoricalGraphEnergy:
+) -> FactorGraphEnergy:
     """Return a pairwise model of T variables with K classes each.
 
-    The model is a `CategoricalGraphEnergy`, so that the marginals of inference have an axis for the
-    classes even if K = 2. The marginals of a `FactorGraphEnergy` would lack this axis.
+    The marginals of inference have an axis for the classes even if K = 2.
 
     `scores` (T, K) are the log-weights of the classes of each variable. `tables` (M, K, K) are the
     log-weights of the classes of the first variable (rows) and the second variable (columns) of the
@@ -37,7 +33,8 @@ def pairwise_classes(
     if closed is not None and closed.any():
         nodes = np.flatnonzero(closed.any(axis=1))
         factors.append(closing_factors(nodes, closed[nodes]))
-    return CategoricalGraphEnergy(factors, scores, n_states=np.full(len(scores), scores.shape[1]))
+    n_states = np.full(len(scores), scores.shape[1])
+    return FactorGraphEnergy(factors, scores[None], n_states=n_states)
 
 
 def closing_factors(nodes: np.ndarray, closed: np.ndarray) -> TableFactors:
@@ -49,7 +46,7 @@ def closing_factors(nodes: np.ndarray, closed: np.ndarray) -> TableFactors:
 
 
 def two_classes(scores: np.ndarray, edges: np.ndarray, tables: np.ndarray) -> FactorGraphEnergy:
-    """Return the model of `pairwise_classes` for K = 2, whose variables are 0/1.
+    """Return the model of `pairwise_classes` for K = 2 as a binary graph.
 
     The score of a state in this model differs from the score in the model of `pairwise_classes` by
     a constant.

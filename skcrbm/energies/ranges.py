@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 from skcrbm.energies._factors import TableFactors
+from skcrbm.energies.graph import FactorGraphEnergy
 from skcrbm.energies.pairwise_classes import closing_factors
 
 
@@ -57,7 +57,7 @@ class RangeModel:
             for n_states in np.unique(size[restricted]):
                 nodes = np.flatnonzero(restricted & (size == n_states))
                 factors.append(closing_factors(nodes, inner[nodes, :n_states]))
-        self.energy = CategoricalGraphEnergy(factors, field, n_states=size)
+        self.energy = FactorGraphEnergy(factors, field[None], n_states=size)
 
     def states(self, assignment: np.ndarray) -> np.ndarray:
         """Add `begin` to states (..., T) of the energy, to obtain states from 0 to S - 1."""

@@ -1,22 +1,21 @@
-"""Convert factor graphs over 0/1 variables to categorical graphs with two states."""
+"""Convert binary factor graphs to graphs with an axis of states, which have only tables."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
-from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
+from skcrbm.energies.graph import FactorGraphEnergy
 
 
-def two_states(energy: FactorGraphEnergy, chains: bool = True) -> CategoricalGraphEnergy:
-    """Convert a factor graph over 0/1 variables to a categorical graph.
+def two_states(energy: FactorGraphEnergy, chains: bool = True) -> FactorGraphEnergy:
+    """Convert a binary factor graph to a graph with an axis of states.
 
     If `chains` is True, the new graph has only tables, because an OR or AND factor with many inputs
     becomes a chain of tables. Auxiliary variables connect the tables; their indices follow the
     indices of the given variables. If `chains` is False, OR and AND factors are kept.
     """
-    same = CategoricalGraphEnergy.from_binary(energy)
+    same = energy.with_states()
     if not chains or not len(energy.ors.outputs) + len(energy.ands.outputs):
         return same
     scopes, logic, n = energy.graph.expanded
@@ -29,7 +28,7 @@ def two_states(energy: FactorGraphEnergy, chains: bool = True) -> CategoricalGra
         tables.append(TableFactors(variables, logic[some[0]].reshape(shape)))
     more = n - energy.n_variables
     field = np.pad(same.field, ((0, 0), (0, more), (0, 0)))
-    other = CategoricalGraphEnergy(tables, field)
+    other = FactorGraphEnergy(tables, field)
     other.constant = same.constant
     if energy.evidence is not None:
         other = other.condition(

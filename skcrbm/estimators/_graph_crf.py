@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
+from skcrbm.energies import FactorGraphEnergy
 from skcrbm.estimators._graph_answers import GraphAnswers
 from skcrbm.estimators._structured import (
     STRUCTURED_CONSTRAINTS,
@@ -217,7 +217,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         **STRUCTURED_CONSTRAINTS,
         "learning": rule_constraint("graph", "PseudoLikelihood()"),
         "inference": method_constraint(
-            methods_for(CategoricalGraphEnergy, Likelihood.conditional_answers)
+            methods_for(FactorGraphEnergy, Likelihood.conditional_answers)
         ),
         "n_latent_states": [Integer(1)],
         "directed": ["boolean"],

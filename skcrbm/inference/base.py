@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, clone
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
+from skcrbm.energies.states import is_categorical
 from skcrbm.inference.registry import METHODS, answers_of, check_method_class, solver_for
 from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
 from skcrbm.utils.options import is_built_in
@@ -301,6 +302,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
 
     def supports(self, energy: BaseEnergy) -> frozenset:
         """Return the set of answers that this method can give for an energy, which may be empty."""
+        if self.categorical_alternative and is_categorical(energy):
+            return frozenset()
         return answers_of(self.name, type(energy), self.answers) & energy.queries
 
     def solve(self, energy: BaseEnergy, query: Query) -> dict[str, Any]:

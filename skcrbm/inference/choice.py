@@ -302,9 +302,11 @@ def _with_article(noun):
 def _described(method, energy, returns):
     """Describe an energy that a method refuses: its class and, if known, the reason."""
     kind = type(energy).__name__
-    if has_solver(method.name, type(energy)):
-        return f"this {kind}, because {method.restriction}" if method.restriction else kind
     other = method.categorical_alternative
-    if is_categorical(energy) and other in available_methods(energy, returns):
-        return f"{kind}, because it is for 0/1 variables; use {other!r} for more than two states"
+    if other and is_categorical(energy):
+        reason = f"this {kind}, because it is for 0/1 variables"
+        able = other in available_methods(energy, returns)
+        return f"{reason}; use {other!r} for more than two states" if able else reason
+    if method.restriction and has_solver(method.name, type(energy)):
+        return f"this {kind}, because {method.restriction}"
     return kind

@@ -58,7 +58,6 @@ SOLVERS = {
         "IsingEnergy": "skcrbm.inference.exact.ising:solve",
         "SparseIsingEnergy": "skcrbm.inference.exact.elimination:solve_sparse_ising",
         "FactorGraphEnergy": "skcrbm.inference.exact.elimination:solve",
-        "CategoricalGraphEnergy": "skcrbm.inference.exact.elimination:solve",
     },
     "mean_field": {
         "RBMEnergy": "skcrbm.inference.rbm._mean_field:solve",
@@ -66,7 +65,6 @@ SOLVERS = {
         "IsingEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
         "SparseIsingEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_mean_field",
     },
     "sum_product": {
@@ -75,7 +73,6 @@ SOLVERS = {
         "IsingEnergy": "skcrbm.inference.ising._messages:solve_sum_product",
         "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_sum_product",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_sum_product",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_sum_product",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_sum_product",
     },
     "tree_reweighted": {
@@ -83,8 +80,7 @@ SOLVERS = {
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
         "IsingEnergy": "skcrbm.inference.ising._sparse:solve_tree_reweighted",
         "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_tree_reweighted",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph._large_tables:solve_messages",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_tree_reweighted",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_tree_reweighted",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_tree_reweighted",
     },
     "max_product": {
@@ -92,7 +88,6 @@ SOLVERS = {
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
         "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_max_product",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_max_product",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.states:solve_max_product",
     },
     "mixed_product": {
         "RBMEnergy": "skcrbm.inference.rbm._messages:solve_mixed_product",
@@ -109,14 +104,12 @@ SOLVERS = {
         "IsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
         "SparseIsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
     },
     "linear_program": {
         "RBMEnergy": "skcrbm.inference.ising.roof_dual:solve_rbm",
         "IsingEnergy": "skcrbm.inference.ising.roof_dual:solve",
         "SparseIsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
     },
     "dual_decomposition": {
         "RBMEnergy": "skcrbm.inference.rbm._dual_decomposition:solve",
@@ -126,14 +119,12 @@ SOLVERS = {
         "IsingEnergy": "skcrbm.inference.search.labels:solve",
         "SparseIsingEnergy": "skcrbm.inference.any_energy._icm:solve",
         "FactorGraphEnergy": "skcrbm.inference.any_energy._icm:solve",
-        "CategoricalGraphEnergy": "skcrbm.inference.any_energy._icm:solve",
     },
     "map_search": {
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
         "IsingEnergy": "skcrbm.inference.factor_graph.map_search:solve_from_energy",
         "SparseIsingEnergy": "skcrbm.inference.factor_graph.map_search:solve_from_energy",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.map_search:solve",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph.map_search:solve",
     },
     "simulated_annealing": {
         "BaseEnergy": "skcrbm.inference.any_energy.annealing:solve",
@@ -150,11 +141,10 @@ SOLVERS = {
         "FactorGraphEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve",
     },
     "bp_chain": {
-        "RBMEnergy": "skcrbm.inference.factor_graph._samplers:solve_bp_chain_rbm",
-        "IsingEnergy": "skcrbm.inference.factor_graph._samplers:solve_bp_chain_ising",
-        "SparseIsingEnergy": "skcrbm.inference.factor_graph._samplers:solve_bp_chain_ising",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph._samplers:solve_bp_chain",
-        "CategoricalGraphEnergy": "skcrbm.inference.factor_graph._state_samplers:solve_bp_chain",
+        "RBMEnergy": "skcrbm.inference.factor_graph.bp_chain:solve_rbm",
+        "IsingEnergy": "skcrbm.inference.factor_graph.bp_chain:solve_ising",
+        "SparseIsingEnergy": "skcrbm.inference.factor_graph.bp_chain:solve_ising",
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.bp_chain:solve",
     },
     "perturb_and_max_product": {
         "RBMEnergy": "skcrbm.inference.any_energy.perturb_and_max_product:solve_rbm",
@@ -162,26 +152,19 @@ SOLVERS = {
         "SparseIsingEnergy": (
             "skcrbm.inference.any_energy.perturb_and_max_product:solve_sparse_ising"
         ),
-        "FactorGraphEnergy": (
-            "skcrbm.inference.factor_graph._samplers:solve_perturb_and_max_product"
-        ),
-        "CategoricalGraphEnergy": (
-            "skcrbm.inference.factor_graph._state_samplers:solve_perturb_and_max_product"
-        ),
+        "FactorGraphEnergy": "skcrbm.inference.factor_graph.perturbed_maxima:solve",
     },
     "perturb_and_map": {
         "RBMEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve_rbm",
         "IsingEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
         "SparseIsingEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
         "FactorGraphEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
-        "CategoricalGraphEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve_states",
     },
     "ais": {
         "RBMEnergy": "skcrbm.inference.rbm._ais:solve",
         "IsingEnergy": "skcrbm.inference.any_energy._ais:solve",
         "SparseIsingEnergy": "skcrbm.inference.any_energy._ais:solve",
         "FactorGraphEnergy": "skcrbm.inference.any_energy._ais:solve",
-        "CategoricalGraphEnergy": "skcrbm.inference.any_energy._ais:solve",
     },
 }
 

@@ -220,7 +220,9 @@ def _class_of_part(name):
     found: Any = import_module(module) if module.startswith("skcrbm.") else None
     for attribute in qualified.split("."):
         found = getattr(found, attribute, None)
-    if not isinstance(found, type) or found.__module__ != module or is_model(found):
+    # A class may stand in another module than the module under which it was saved.
+    inside = isinstance(found, type) and found.__module__.startswith("skcrbm.")
+    if not inside or is_model(found):
         raise ValueError(f"a saved model names {name!r}, which is not a part of a model of skcrbm")
     return found
 

@@ -10,7 +10,6 @@ from reference.categorical import with_logic as random_logic
 from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy, OrFactors, TableFactors
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 
 
 def with_logic(seed):
@@ -75,21 +74,46 @@ def test_impossible_surroundings():
     np.testing.assert_allclose(expit(found[0, 0, 0]), 1 / 3)
 
 
-def test_which_class_is_made():
+def test_which_graphs_are_binary():
     pair = TableFactors([[0, 1]], np.eye(2))
-    assert type(FactorGraphEnergy([pair])) is FactorGraphEnergy
-    assert type(FactorGraphEnergy([pair], n_states=2)) is FactorGraphEnergy
-    assert type(FactorGraphEnergy([pair], n_states=[2, 2, 1])) is CategoricalGraphEnergy
-    assert type(FactorGraphEnergy([], np.zeros((2, 3, 4)))) is CategoricalGraphEnergy
+    for energy in (FactorGraphEnergy([pair]), FactorGraphEnergy(iter([pair]), n_states=2)):
+        assert energy.binary
+        assert energy.belief_shape == (1, 2)
+        assert energy.n_states.tolist() == [2, 2]
+    for energy, shape in (
+        (FactorGraphEnergy([pair], n_states=[2, 2, 1]), (1, 3, 2)),
+        (FactorGraphEnergy([], np.zeros((2, 3, 4))), (2, 3, 4)),
+        (FactorGraphEnergy([pair], np.zeros((4, 2, 2))), (4, 2, 2)),
+        (FactorGraphEnergy([pair], np.zeros((1, 2, 2)), n_states=2), (1, 2, 2)),
+        (FactorGraphEnergy([pair]).with_states(), (1, 2, 2)),
+    ):
+        assert not energy.binary
+        assert energy.belief_shape == shape
     energy = FactorGraphEnergy([TableFactors([[0, 1]], np.eye(3))], [[0, 1, 2], [2, 1, 0]])
     assert energy.n_states.tolist() == [3, 3]
     for other in (copy.copy(energy), pickle.loads(pickle.dumps(energy)), energy.rows([0])):
-        assert type(other) is CategoricalGraphEnergy
+        assert not other.binary
         assert other.score([[1, 1]]) == energy.score([[1, 1]]) == 3.0
     two = FactorGraphEnergy([pair], [[0.5, 1.0]])
-    both = CategoricalGraphEnergy.from_binary(two)
+    both = two.with_states()
+    assert both.with_states() is both
     states = np.array([[0, 0], [0, 1], [1, 1]])
     np.testing.assert_allclose(both.log_weight_of_sets(states), two.log_weight_of_sets(states))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_pickles_that_name_other_modules_load(binary):
+    energy = FactorGraphEnergy([TableFactors([[0, 1]], np.eye(2))], [[0.5, 1.0]])
+    energy = energy if binary else energy.with_states()
+    name = b"_factor_graph\nFactorGraph" if binary else b"_categorical_graph\nCategoricalGraph"
+    saved = pickle.dumps(energy, protocol=0)
+    named = saved.replace(b"skcrbm.energies.graph\nFactorGraph", b"skcrbm.energies." + name)
+    assert named != saved
+    other = pickle.loads(named)
+    assert type(other) is FactorGraphEnergy
+    states = np.array([[0, 0], [0, 1], [1, 1]])
+    found, expected = other.log_weight_of_sets(states), energy.log_weight_of_sets(states)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_constants():

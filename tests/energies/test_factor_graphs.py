@@ -409,7 +409,6 @@ pair = TableFactors([[0, 5]], np.zeros(4))
         (lambda: graph([], n_states=[2, 0]), "n_states must be an int of at least 1"),
         (lambda: graph([], n_variables=2, n_states=[3, 3, 3]), "an int for each of 2 variables"),
         (lambda: graph([pair, tables([[5]], np.zeros(3))]), "agree in the number of states.* 5"),
-        (lambda: graph(iter([tables([[0]], np.zeros(3))])), "factors must be a list or tuple"),
         (lambda: graph([OrFactors([[0]], [1])], n_states=[2, 3]), "n_states=3 and factors of 2"),
         (lambda: graph([], np.zeros((2, 3)), n_states=4), r"field must have shape \(2, 4\)"),
         (lambda: graph([], [[0, np.inf, 0]], n_states=3), "field must be finite"),

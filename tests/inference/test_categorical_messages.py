@@ -8,7 +8,6 @@ from reference.categorical import Enumerated, random_graph, with_logic
 from reference.dtypes import float32_test
 
 from skcrbm.energies import FactorGraphEnergy, TableFactors
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 from skcrbm.inference import MaxProduct, SumProduct, TreeReweighted, infer
 
 ASKED = ("marginals", "statistics", "log_partition")
@@ -114,7 +113,7 @@ def test_fixed_point_of_binary_messages(seed, held):
     binary = FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 5)))
     if held:
         binary = binary.condition([np.nan, 1, np.nan, np.nan, np.nan])
-    other = CategoricalGraphEnergy.from_binary(binary)
+    other = binary.with_states()
     for method in (SumProduct, TreeReweighted):
         one, two = (
             infer(energy, method(tol=1e-12, max_iter=2000, damping=0.3), returns=ASKED)
@@ -162,7 +161,7 @@ def test_mean_field_of_binary_models(held):
     binary = FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 5)))
     if held:
         binary = binary.condition([np.nan, 1, np.nan, np.nan, np.nan])
-    other = CategoricalGraphEnergy.from_binary(binary)
+    other = binary.with_states()
     one, two = (
         infer(e, "mean_field", tol=1e-13, max_iter=5000, returns=ASKED) for e in (binary, other)
     )

@@ -10,7 +10,6 @@ from scipy.stats import chi2, kstest
 
 from skcrbm.density import MarkovRandomField
 from skcrbm.energies import FactorGraphEnergy, TableFactors
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 from skcrbm.inference import BPChain, PerturbAndMaxProduct, infer, sample
 from skcrbm.inference.any_energy.perturb_and_max_product import StateNoise
 from skcrbm.inference.random_numbers import random_key
@@ -40,7 +39,7 @@ def two_states(seed, scopes, scale=1.0):
     rng = np.random.default_rng(seed)
     tables = [rng.normal(0, scale, (2,) * len(scope)) for scope in scopes]
     energy = FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 5)))
-    return CategoricalGraphEnergy.from_binary(energy)
+    return energy.with_states()
 
 
 def potts(seed, edges, n, k):
@@ -122,7 +121,7 @@ def test_two_states_are_drawn_as_binary_variables(scopes):
     rng = np.random.default_rng(3)
     tables = [rng.normal(0, 0.5, (2,) * len(scope)) for scope in scopes]
     binary = FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 4)))
-    same = CategoricalGraphEnergy.from_binary(binary)
+    same = binary.with_states()
     method = BPChain(max_iter=200, warm_iter=200, random_state=0)
     one, two = (infer(e, method, returns=DRAWN, n_samples=300) for e in (binary, same))
     np.testing.assert_array_equal(one.samples, two.samples)
@@ -206,7 +205,7 @@ def test_law_of_two_states(scopes):
     rng = np.random.default_rng(4)
     tables = [rng.normal(size=(2, 2)) for _ in scopes]
     binary = FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(1, 3)))
-    same = CategoricalGraphEnergy.from_binary(binary)
+    same = binary.with_states()
     n_samples = 40_000
     shares = []
     for seed, energy in ((0, binary), (1, same)):

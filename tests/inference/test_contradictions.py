@@ -7,7 +7,6 @@ import pytest
 from reference.categorical import Enumerated, random_graph, with_logic
 
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFactors
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 from skcrbm.energies.contradictions import contradicted_models, log_partition_range
 from skcrbm.inference import Gibbs, available_methods, infer, sample
 
@@ -49,7 +48,7 @@ def test_binary_graphs(seed):
     energy = FactorGraphEnergy([TableFactors(scopes, tables), *logic], np.zeros((3, 9)))
     held = np.where(rng.random((3, 9)) < 0.5, rng.integers(2, size=(3, 9)), np.nan)
     found = contradicted_models(energy.condition(held))
-    both = CategoricalGraphEnergy.from_binary(energy).condition(held)
+    both = energy.with_states().condition(held)
     np.testing.assert_array_equal(found, contradicted_models(both))
 
 

@@ -11,7 +11,6 @@ from skcrbm.energies import (
     RBMEnergy,
     read_uai_query,
 )
-from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 from skcrbm.inference import Exact, available_methods, infer
 from skcrbm.utils.graphs import min_fill
 
@@ -44,9 +43,7 @@ KINDS = {
 
 def as_states(energy):
     """The energy with an axis of states, for enumeration."""
-    if isinstance(energy, CategoricalGraphEnergy):
-        return energy
-    return CategoricalGraphEnergy.from_binary(energy)
+    return energy.with_states()
 
 
 def log_weights(exact, chosen):

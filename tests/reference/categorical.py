@@ -28,7 +28,7 @@ def naive_score(energy, n, state):
 
 
 class Enumerated:
-    """All states of model n of a `CategoricalGraphEnergy`, with their scores.
+    """All states of model n of a factor graph with an axis of states, with their scores.
 
     `states` (S, n), `scores` (S,), `log_z`, `probability` (S,), `marginals` (n, K),
     `entries` (n_entries,), `best` (the largest score) and `max_marginals` (n, K), the largest score
@@ -62,7 +62,7 @@ class Enumerated:
 
 
 def random_graph(seed, n_states=(2, 3, 4, 1, 2), scopes=None, n_models=2, scale=1.0, zeros=0.0):
-    """A `CategoricalGraphEnergy` with normal tables, a share `zeros` of whose entries is -inf.
+    """A graph of several numbers of states, with normal tables; a share `zeros` of them is -inf.
 
     The default scopes hold a cycle, a table of three variables, an equal and a contained scope.
     """
@@ -79,7 +79,7 @@ def random_graph(seed, n_states=(2, 3, 4, 1, 2), scopes=None, n_models=2, scale=
 
 
 def with_logic(seed, zeros=0.0):
-    """A `CategoricalGraphEnergy` with an OR and an AND beside its tables."""
+    """A graph of several numbers of states, with an OR and an AND beside its tables."""
     base = random_graph(seed, (2, 3, 2, 2, 2), [(0, 1), (1, 2), (1,), (4, 1)], zeros=zeros)
     logic = [OrFactors([[0, 2]], [3]), AndFactors([[0, 3]], [4])]
     return FactorGraphEnergy([*base.factors, *logic], base.field)

@@ -6,6 +6,7 @@ import numpy as np
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.contradictions import contradicted_models
+from skcrbm.energies.states import is_categorical
 from skcrbm.inference._infer import infer
 from skcrbm.inference.any_energy.perturb_and_max_product import StateNoise, answer_by_maxima
 from skcrbm.utils.limits import ROWS_PER_CHUNK
@@ -13,7 +14,9 @@ from skcrbm.utils.validation import kernel_array
 
 
 def solve(method, energy, query):
-    """Compute the answers for Ising models and factor graphs of 0/1 variables."""
+    """Compute the answers for Ising models and factor graphs."""
+    if is_categorical(energy):
+        return _solve_states(method, energy, query)
     return _solve(method, energy, query, lambda part, noise: part.tilted(noise)[0])
 
 
@@ -28,8 +31,8 @@ def solve_rbm(method, energy, query):
     return _solve(method, energy, query, add_noise)
 
 
-def solve_states(method, energy, query):
-    """Compute the answers for factor graphs whose variables have any number of states."""
+def _solve_states(method, energy, query):
+    """Compute the answers for factor graphs whose arrays have an axis of states."""
     kind = StateNoise(energy.n_states)
 
     def add_noise(part, noise):

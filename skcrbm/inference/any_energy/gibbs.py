@@ -417,12 +417,14 @@ def sweeps_per_call(n_variables, n_sweeps):
 
 def sweep_factor_graph(energy, states, key, streams, step, n_sweeps=1):
     """Draw the variables of a `FactorGraphEnergy`; see `gibbs_sweep`."""
+    if not energy.binary:
+        return _sweep_states(energy, states, key, streams, step, n_sweeps)
     lists = _factor_lists(energy, FORBIDDEN_LOG_ODDS if energy.has_zeros else 0.0)
     return sweep_chains(sweep_factors, (lists,), energy, states, key, streams, step, n_sweeps)
 
 
-def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
-    """Draw the variables of a `CategoricalGraphEnergy`; see `gibbs_sweep`."""
+def _sweep_states(energy, states, key, streams, step, n_sweeps):
+    """Draw the variables of a factor graph whose arrays have an axis of states."""
     n, c, width = states.shape
     drawn = np.array(states.reshape(n * c, width), np.int32, order="C")
     log_odds = np.full((n * c, width, energy.n_levels), -np.inf)
@@ -456,5 +458,4 @@ SWEEPS = {
     "IsingEnergy": sweep_ising_model,
     "SparseIsingEnergy": sweep_sparse_ising,
     "FactorGraphEnergy": sweep_factor_graph,
-    "CategoricalGraphEnergy": sweep_categorical_graph,
 }

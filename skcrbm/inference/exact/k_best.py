@@ -22,7 +22,7 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 def best_states(method: Any, energy: BaseEnergy, query: Any) -> dict[str, np.ndarray]:
     """Return the fields `best_states` and `best_scores` of an `InferenceResult`."""
     k, kinds = query.n_best, classes_of_the_model(type(energy))
-    if {"FactorGraphEnergy", "CategoricalGraphEnergy"} & set(kinds):
+    if "FactorGraphEnergy" in kinds:
         found = k_best_of_models(energy, k, method.max_entries, query.n_jobs)
     elif {"RBMEnergy", "IsingEnergy", "SparseIsingEnergy"} & set(kinds):
         graph = FactorGraphEnergy.from_energy(energy)

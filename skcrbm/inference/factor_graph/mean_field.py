@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.energies.states import is_categorical, log_odds_of_weights
 from skcrbm.inference.base import Query, empty_result
 from skcrbm.inference.factor_graph._state_graph import StateGraph
@@ -101,11 +100,9 @@ def solve(method: Any, energy: Any, query: Query) -> dict[str, Any]:
 
 def _with_states(energy):
     """Return the energy as a factor graph whose fields have an axis of states."""
-    if is_categorical(energy):
-        return energy
     if not isinstance(energy, FactorGraphEnergy):
         energy = FactorGraphEnergy.from_energy(energy)
-    return CategoricalGraphEnergy.from_binary(energy)
+    return energy.with_states()
 
 
 def _start(energy, graph, cost, log_odds):

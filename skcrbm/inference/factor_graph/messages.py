@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.inference.base import empty_result
+from skcrbm.inference.factor_graph import states
 from skcrbm.inference.factor_graph._better_states import improve_states
 from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,
@@ -54,6 +55,8 @@ _FIT_ROUNDS = 200
 
 def solve_sum_product(method, energy, query):
     """Answer a query by sum-product messages; see `SumProduct`."""
+    if not energy.binary:
+        return states.solve_sum_product(method, energy, query)
     if has_large_tables(energy):
         return solve_messages(method, energy, query)
     return _Run(method, energy, query, SUM).fields()
@@ -61,9 +64,18 @@ def solve_sum_product(method, energy, query):
 
 def solve_max_product(method, energy, query):
     """Find a state by max-product messages; see `MaxProduct`."""
+    if not energy.binary:
+        return states.solve_max_product(method, energy, query)
     if has_large_tables(energy):
         return solve_messages(method, energy, query)
     return find_state(method, energy, query)
+
+
+def solve_tree_reweighted(method, energy, query):
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
+    if energy.binary:
+        return solve_messages(method, energy, query)
+    return states.solve_tree_reweighted(method, energy, query)
 
 
 def pass_messages(method, energy, query, odds_kernel):

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.energies import TableFactors
+from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
-from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy
 from skcrbm.inference.registry import solver_for
 
 # A class that the evidence excludes gets the log-weight -_EXCLUDED, so that its probability is 0.
@@ -67,7 +66,7 @@ def as_factor_graph(energy: GroupedRBMEnergy) -> Any:
         field[:, i, : stop - start] = own
     if n_hidden:  # else the outputs may have a single class
         field[:, n_outputs:, 1] = energy.hidden_bias
-    graph = CategoricalGraphEnergy(factors, field, n_states=counts)
+    graph = FactorGraphEnergy(factors, field, n_states=counts)
     if energy.evidence is None:
         return graph
     # If the evidence leaves a single class of an output, clamp the output to this class.

@@ -20,7 +20,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import log_softmax
 
-from skcrbm.energies.pairwise_classes import CategoricalGraphEnergy, pairwise_classes
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.base import ContradictionError
@@ -58,7 +59,7 @@ class GraphBatch(RaggedBatch):
 
     _of_items: ClassVar[tuple[str, ...]] = ("path", "closed")
 
-    def shared(self, energy: CategoricalGraphEnergy) -> CategoricalGraphEnergy:
+    def shared(self, energy: FactorGraphEnergy) -> FactorGraphEnergy:
         """Return the energy with the structure of an earlier energy of the same batch.
 
         A structure keeps the orders and plans that inference has found for it. All energies of a
@@ -146,7 +147,7 @@ class GraphModel(NamedTuple):
         """Return an array (T, K), True for excluded states; None if no state is excluded."""
         return None if batch.closed is None else np.repeat(batch.closed, self.n_latent, axis=1)
 
-    def energy(self, batch: GraphBatch) -> CategoricalGraphEnergy:
+    def energy(self, batch: GraphBatch) -> FactorGraphEnergy:
         """Return the joint distribution of all node classes of a batch, as a single model."""
         a = batch.arrays
         scopes = (part.scopes for part in a.cliques)
@@ -213,7 +214,7 @@ class Posed(NamedTuple):
     node has all K states.
     """
 
-    energy: CategoricalGraphEnergy
+    energy: FactorGraphEnergy
     clamp: np.ndarray | None  # (1, T), known states; None if no state is known
     ranges: RangeModel | None  # restricts states to types or known classes; None if not needed
 

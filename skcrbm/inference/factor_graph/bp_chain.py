@@ -1,7 +1,15 @@
-"""Draw samples from factor graphs by chained belief propagation or perturb-and-max-product."""
+"""Draw samples from factor graphs by chained belief propagation.
+
+A step draws a variable of each sample from its beliefs, clamps it, and passes messages again. The
+samples of a block are the lanes of the kernels that pass the messages. If arrays have an axis of
+states, the messages are those of `states.py`, in which a sweep visits the variables in turn. On
+graphs without cycles, undamped messages of this kind are exact after two sweeps, and further sweeps
+are skipped.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,45 +17,48 @@ from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.any_energy._ais import fill_estimate
-from skcrbm.inference.any_energy.perturb_and_max_product import answer_by_maxima
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.factor_graph._flat_graph import (
-    fits_odds,
-    flat_graph,
-    has_large_tables,
-    held_values,
-    message_limits,
-)
+from skcrbm.inference.factor_graph._flat_graph import flat_graph, has_large_tables
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
 from skcrbm.inference.factor_graph._large_tables import solve_states
+from skcrbm.inference.factor_graph._state_graph import StateGraph
+from skcrbm.inference.factor_graph.states import MOST_REACH, pass_in_lanes
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.kernels.perturbed_maxima import pass_factors, relay_order
-from skcrbm.kernels.scalar import MAX, SUM
-from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
+from skcrbm.kernels.categorical_logs import pass_logs
+from skcrbm.kernels.scalar import SUM
+from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
 # At least this many samples are drawn side by side, even if the arrays of their messages then have
 # more than `BLOCK_ENTRIES` entries.
 _MIN_LANES = 8
+# If there are enough samples, at least this many of a graph with an axis of states are drawn side
+# by side.
+_MIN_BLOCK = 16
 # Index of the stream of random numbers from which the order of the variables is drawn. Each model
 # has its own stream for its samples, and the index of that stream is smaller.
 _ORDER = 2**63
+# Number of sweeps after which the messages of a forest are exact.
+_FOREST_SWEEPS = 2
 
 
-def solve_bp_chain(method, energy, query):
+def solve(method, energy, query):
     """Answer a query about a factor graph; see `BPChain`."""
+    if not energy.binary:
+        return sample_in_chain(method, energy, query, _StateChain)
     if has_large_tables(energy):
         return solve_states(method, energy, query)
     return sample_in_chain(method, energy, query, _LaneChain)
 
 
-def solve_bp_chain_rbm(method, energy, query):
+def solve_rbm(method, energy, query):
     """Answer a query about an RBM, as a factor graph with a table for each pair of units."""
     return sample_in_chain(method, energy, query, _LaneChain)
 
 
-def solve_bp_chain_ising(method, energy, query):
+def solve_ising(method, energy, query):
     """Answer a query about an Ising model, dense or sparse, as a factor graph."""
     return sample_in_chain(method, energy, query, _IsingChain)
 
@@ -265,62 +276,176 @@ class _IsingChain(_LaneChain):
     kind = IsingLanes
 
 
-def solve_perturb_and_max_product(method, energy, query):
-    """Compute "samples" and "log_partition"; see `PerturbAndMaxProduct`.
+class _StateMessages(NamedTuple):
+    """Messages of B models or samples."""
 
-    Outputs of OR and AND factors get no noise. The messages of each sample are odds if they fit the
-    dtype, else logarithms, independently of the other samples.
+    models: CategoricalModels
+    beliefs: np.ndarray  # (B, S) probabilities of states, as logarithms if `in_logs`
+    good: np.ndarray  # (B,) False if weights underflowed
+    in_logs: bool
+
+    def copies(self, index):
+        """Return copies of some models, which may be repeated."""
+        models = CategoricalModels(*(array[index] for array in self.models))
+        return _StateMessages(models, self.beliefs[index], self.good[index], self.in_logs)
+
+
+class _StateChain(Chain):
+    """Draws samples of a factor graph whose arrays have an axis of states.
+
+    A step passes the messages of all samples of a block, draws a variable of each sample, and
+    clamps it.
     """
-    if has_large_tables(energy):
-        return solve_states(method, energy, query)
-    graph = flat_graph(energy)
-    norms = graph.norms(energy.n_variables)
-    factors = graph.factors
-    relay, level = np.zeros(energy.n_variables, bool), np.zeros(0, np.int64)
-    if graph.n_tables < len(graph.shift):  # skip the compiler if there are no OR and AND factors
-        relay, level = relay_order(factors, energy.n_variables)
-    order = graph.n_tables + np.argsort(level, kind="stable")
-    noisy = np.ones(energy.n_variables, bool)
-    noisy[energy.ors.outputs] = False
-    noisy[energy.ands.outputs] = False
 
-    def maximise(rows, noise, message, keep):
-        part = energy.rows(rows)
-        part = part.with_fields(kernel_array(part.field + noise, energy.dtype))
-        states = np.empty(noise.shape, bool)
-        sent: Any = np.empty((len(rows), graph.n_edges), energy.dtype) if keep else None
-        odds = np.zeros(len(rows), bool)
-        if method.damping in (0.0, 0.5):
-            odds = fits_odds(graph, norms, part.field, energy.dtype)
-        for where, run in ((np.flatnonzero(odds), _as_odds), (np.flatnonzero(~odds), _in_logs)):
-            if len(where):
-                start = None if message is None else message[where]
-                found, after = run(part.rows(where), start)
-                states[where] = found
-                if keep:
-                    sent[where] = after
-        return states, sent
+    def __init__(self, method, energy, before, order, shape):
+        super().__init__(method, energy, before, order, shape)
+        self.has_zeros = energy.has_zeros
+        self.graph = StateGraph(energy)
+        self.logs = self.graph.kernel_graph(True, sums=True)
+        self.weights = self.graph.kernel_graph(False)
+        self.fits = self.graph.reach <= MOST_REACH
+        self.short = method.damping == 0 and self.graph.is_forest
 
-    def _as_odds(part, start):
-        lanes = Lanes(part, MAX, method.damping)
-        if start is not None:
-            lanes.go_on_from(start)
-        lanes.sweep(method.max_iter)
-        return lanes.states, lanes.messages
+    @property
+    def n_iter(self):
+        """Two numbers of sweeps: before the first variable is drawn, and before each later draw."""
+        first, later = super().n_iter
+        limit = _FOREST_SWEEPS if self.short else max(first, later)
+        return min(first, limit), min(later, limit)
 
-    def _in_logs(part, start):
-        message = np.zeros((part.n_models, graph.n_edges))
-        if start is not None:
-            message[...] = start
-        held = held_values(part)
-        belief = np.empty((part.n_models, part.n_variables))
-        pass_factors(
-            factors, order, relay, kernel_array(part.field, np.float64),
-            held if (held >= 0).any() else np.empty((0, part.n_variables), np.int8),
-            message_limits(norms, part.field), method.max_iter, float(method.damping), message,
-            belief,
+    def run(self, n_jobs):
+        """Draw all samples, block by block."""
+        n_samples, n_messages = self.states.shape[1], max(1, self.graph.n_messages)
+        size = max(1, CACHED_ENTRIES // n_messages)
+        at_once = max(1, BLOCK_ENTRIES // (n_messages * size)) * size
+        # The form of a model's messages does not depend on the other models of the batch.
+        for in_logs in (False, True):
+            rows = np.flatnonzero(self.fits != in_logs)
+            begin = partial(self._begin, in_logs=in_logs)
+            for some in row_chunks(len(rows), at_once):
+                chunks = [rows[some][part] for part in row_chunks(len(rows[some]), size)]
+                blocks = [
+                    (start, chunk, np.arange(part.start, part.stop))
+                    for start, chunk in zip(ordered_map(begin, chunks, n_jobs), chunks)
+                    for part in row_chunks(len(chunk) * n_samples, max(size, _MIN_BLOCK))
+                ]
+                for _ in ordered_map(self._draw, blocks, n_jobs):
+                    pass
+
+    def _begin(self, rows, in_logs):
+        """Return the messages of the models `rows` before the first variable is drawn."""
+        own = self.graph.own[rows]
+        n, one = len(rows), 0.0 if in_logs else 1.0
+        message = np.full((n, self.graph.n_messages), one)
+        models = CategoricalModels(
+            kernel_array(~self.energy.free[rows]), own if in_logs else np.exp(own), message,
+            np.zeros(message.shape),
         )  # fmt: skip
-        return np.where(held < 0, belief >= 0, held == 1), message
+        lanes = _StateMessages(models, np.zeros(own.shape), np.ones(n, bool), in_logs)
+        self._sweep(lanes, self.n_iter[0])
+        return lanes
 
-    size = Lanes.n_lanes
-    return answer_by_maxima(method, energy, query, maximise, (graph.n_edges,), noisy, size)
+    def _sweep(self, lanes, n_iter):
+        """Pass messages in `n_iter` sweeps, of which the first sweep goes forward."""
+        n, graph, found = len(lanes.good), self.graph, lanes.beliefs
+        # A tolerance of 0 is never reached, so that the number of sweeps is fixed.
+        options = CategoricalOptions(n_iter, 0.0, 0.0, float(self.method.damping), SUM)
+        answers = CategoricalAnswers(
+            np.zeros(n, np.int64), np.zeros(n, bool), np.ones(n, bool), np.empty((n, 0)), found
+        )
+        start = np.empty((0, 0))
+        if lanes.in_logs:
+            states = np.zeros((n, self.energy.n_variables), np.int64), np.zeros(n)
+            pass_logs(
+                self.logs, np.ones(len(self.logs.kind)), graph.variables,
+                lanes.models, start, options, answers, states, graph.work(),
+            )  # fmt: skip
+        else:
+            pass_in_lanes(graph, self.weights, lanes.models, options, answers)
+            lanes.good[...] &= answers.good
+
+    def _draw(self, block):
+        """Draw the samples of a block (start, rows, lane).
+
+        `start` has the messages of the models `rows` before the first variable is drawn. `lane` has
+        the indices of the samples to draw side by side, sorted by model.
+        """
+        start, rows, lane = block
+        which, sample = np.divmod(lane, self.states.shape[1])
+        models = rows[which]
+        lanes = start.copies(which)
+        u = self.uniforms(models, sample)
+        states = np.zeros((len(lane), self.energy.n_variables), np.int64)
+        if self.energy.evidence is not None:
+            states[...] = np.nan_to_num(self.energy.evidence[models])
+        log_prob, every = np.zeros(len(lane)), np.arange(len(lane))
+        for step in range(self.n_steps[models].max(initial=0)):
+            if step:
+                if self.method.warm_iter is None:
+                    lanes.models.message[...] = 0.0 if lanes.in_logs else 1.0
+                self._sweep(lanes, self.n_iter[1])
+            # If a model has fewer free variables than another model, its remaining steps draw
+            # clamped variables, which keep their values with probability 1.
+            variable = self.order[models, step]
+            place, chance = self._chances(lanes, variable)
+            state = _drawn(chance, u[every, variable])
+            states[every, variable] = state
+            with np.errstate(divide="ignore"):
+                log_prob += np.log(chance[every, state])
+            self._clamp(lanes, variable, place, state)
+        redraw = ~lanes.good
+        if redraw.any():
+            used, again = np.unique(which[redraw], return_inverse=True)
+            again = again.reshape(-1) * self.states.shape[1] + sample[redraw]
+            self._draw((self._begin(rows[used], True), rows[used], again))
+        good = lanes.good
+        self.states[models[good], sample[good]] = states[good]
+        self.log_prob[models[good], sample[good]] = log_prob[good]
+
+    def _chances(self, lanes, variable):
+        """Return the positions and the probabilities (B, K) of the K states of a variable.
+
+        `variable` (B,) is the index of the variable in each of B samples. The positions are indices
+        along the last axis of `lanes.beliefs`, and -1 for states that the variable does not have.
+        """
+        first, k = self._first_states[variable], self.energy.n_states[variable]
+        levels = np.arange(self.energy.n_levels)
+        place = np.where(levels < k[:, None], first[:, None] + levels, -1)
+        beliefs = np.take_along_axis(lanes.beliefs, place, axis=1)
+        chance = np.exp(beliefs) if lanes.in_logs else beliefs
+        return place, np.where(place >= 0, chance, 0.0)
+
+    @property
+    def _first_states(self):
+        """Position (n,) of the first state of each variable in arrays over all states."""
+        counts = self.energy.n_states
+        return np.cumsum(counts) - counts
+
+    def _clamp(self, lanes, variable, place, state):
+        """Clamp a variable of each sample to a state, and reset the messages to the variable."""
+        zero, one = (-np.inf, 0.0) if lanes.in_logs else (0.0, 1.0)
+        models, every = lanes.models, np.arange(len(variable))
+        row, level = np.nonzero(place >= 0)
+        weight = np.where(level == state[row], one, zero)
+        models.own[row, place[row, level]] = weight
+        lanes.beliefs[row, place[row, level]] = weight
+        models.held[every, variable] = True
+        edge_start, message_start = self.logs.edge_start, self.logs.message_start
+        for v in np.unique(variable):
+            part = slice(message_start[edge_start[v]], message_start[edge_start[v + 1]])
+            models.message[variable == v, part] = one
+
+
+def _drawn(chance, u):
+    """Draw one of K states per sample from probabilities (B, K) and uniform numbers u (B,).
+
+    The interval [0, 1) is divided into a part for each state, beginning with the last state. The
+    length of a part is the probability of its state. The state whose part contains u is drawn. With
+    two states, state 1 is drawn if u is less than its probability. A state of probability 0 is
+    never drawn, unless all probabilities are 0.
+    """
+    tails = np.cumsum(chance[:, ::-1], axis=1)
+    reversed_state = (u[:, None] >= tails).sum(axis=1)
+    # Index, counted from the last state, of the lowest state with a positive probability.
+    last = chance.shape[1] - 1 - (chance > 0).argmax(axis=1)
+    return chance.shape[1] - 1 - np.minimum(reversed_state, last)
