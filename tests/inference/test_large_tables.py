@@ -205,7 +205,7 @@ def test_tables_of_six_variables_keep_the_kernels_of_binary_variables(monkeypatc
     monkeypatch.setattr("skcrbm.inference.factor_graph.messages.solve_messages", refuse)
     assert _large_tables.solve_messages is not refuse
     energy = graph(cycles=True, size=6)
-    for name in ("sum_product", "tree_reweighted", "max_product"):
+    for name in ("sum_product", "max_product"):
         infer(energy, name, max_iter=3)
 
 
