@@ -145,7 +145,7 @@ class FactorGraphEnergy(BaseEnergy):
         width = count_variables(parts, field, n_variables, n_states, by_state)
         self.graph = FactorGraph(parts, count_states(parts, width, n_states, field))
         dtypes = [p.log_potentials.dtype for p in parts if isinstance(p, TableFactors)]
-        found = self._checked_field(field, np.result_type(*dtypes or [np.float64]), by_state)
+        found = self._checked_field(field, np.result_type(*dtypes or [np.dtype(np.float64)]), by_state)
         dtype = np.result_type(found, *dtypes)
         self.field = kernel_array(found, dtype)
         flat = [p.log_potentials.reshape(-1) for p in parts if isinstance(p, TableFactors)]
@@ -460,8 +460,8 @@ class FactorGraphEnergy(BaseEnergy):
             low, high = logs.min(axis=1, initial=np.inf), logs.max(axis=1, initial=-np.inf)
             spread = np.broadcast_to(high - low, len(group.variables))
             np.add.at(influence, group.variables, spread[:, None])
-        for group in (self.ors, self.ands):
-            influence[group.inputs] = influence[group.outputs] = np.inf
+        for logic in (self.ors, self.ands):
+            influence[logic.inputs] = influence[logic.outputs] = np.inf
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
